@@ -21,7 +21,11 @@ TEXT_COLUMNS = {
         Columns("kind runtime sha256 status", Fate.NO_TEXT, _MACHINE),
         Columns("created_by decided_by", Fate.NO_TEXT, _BY),
     ),
-    "agents_agent": (Columns("name description", Fate.KEPT, _DEFINED), Columns("created_by", Fate.NO_TEXT, _BY)),
+    "agents_agent": (
+        Columns("name description", Fate.KEPT, _DEFINED),
+        Columns("changes_by", Fate.NO_TEXT, _MACHINE),
+        Columns("created_by", Fate.NO_TEXT, _BY),
+    ),
     "agents_change": (
         Columns("reason evidence decision", Fate.KEPT, "why people, agents and ERL propose a change"),
         Columns("kinds source rung", Fate.NO_TEXT, _MACHINE),

@@ -73,7 +73,13 @@ class AgentListView(ApiView):
 class AgentView(ApiView):
     required_scopes = {"GET": Scope.RUN, "PATCH": Scope.AGENTS, "DELETE": Scope.AGENTS}
 
-    @describe("getAgent", tag="agents", summary="Read an agent", responses=AgentAnswer)
+    @describe(
+        "getAgent",
+        tag="agents",
+        summary="Read an agent",
+        description="As it is now, with the revision that new runs pin.",
+        responses=AgentAnswer,
+    )
     def get(self, request: Request, id: UUID) -> Response:
         return Response(describe_agent(get_agent(self, id)))
 

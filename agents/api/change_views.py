@@ -141,13 +141,14 @@ class ShadowChangeView(ApiView):
 
 class TrialView(ApiView):
     required_scopes = {"POST": Scope.RELEASE}
+    further_scopes = (Scope.REVIEW,)
 
     @describe(
         "tryChange",
         tag="changes",
         summary="Try a change",
         description="Cuts a release that differs from the stable one in this agent alone, and makes it the candidate "
-        "for a share of the units. The key also needs the scope `review`.",
+        "for a share of the units.",
         request=TrialInput,
         responses=ChangeDetail,
     )
@@ -212,7 +213,13 @@ class RejectChangeView(ApiView):
 class EvolutionView(ApiView):
     required_scopes = {"GET": Scope.RUN, "PATCH": Scope.REVIEW}
 
-    @describe("getEvolution", tag="changes", summary="Read how an agent evolves", responses=EvolutionAnswer)
+    @describe(
+        "getEvolution",
+        tag="changes",
+        summary="Read how an agent evolves",
+        description="Who lets changes run, and after how many runs ERL looks for some.",
+        responses=EvolutionAnswer,
+    )
     def get(self, request: Request, id: UUID) -> Response:
         return Response(_describe_evolution(_get_agent(self, id)))
 

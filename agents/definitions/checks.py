@@ -65,6 +65,12 @@ def find_form_faults(definition: ToolDefinition) -> list[Fault]:
     if definition.name in core_tools():
         said = f"{definition.name} is one of ERL's own tools. Give yours another name."
         faults.append(Fault(said, _line(definition, 1), member="name"))
+    if definition.runtime == ToolRuntime.PYTHON:
+        said = (
+            f"{definition.name}: ERL runs no tools of the runtime python. Write it for monty, or as a request with "
+            "http_tool."
+        )
+        faults.append(Fault(said, _line(definition, 1), member="runtime"))
     return faults + _check_sizes(definition) + _check_parts(definition)
 
 

@@ -102,7 +102,7 @@ class ApiKeyAuthentication(BaseAuthentication):
 
 
 class HasScope(BasePermission):
-    """Lets a request through if its key has the scope that the view asks for.
+    """Lets a request through if its key has the scopes that the view asks for.
 
     OPTIONS only needs a key. A method that a view forgot to map to a scope is refused.
     """
@@ -115,11 +115,14 @@ class HasScope(BasePermission):
         if view.scope is None:
             return False
         api_key: Any = request.auth
-        if view.scope not in api_key.scopes:
+        scopes = (view.scope, *view.further_scopes)
+        lacking = next((scope for scope in scopes if scope not in api_key.scopes), None)
+        if lacking is not None:
+            needed = " ".join(scopes)
             raise Refusal(
                 ErrorCode.MISSING_SCOPE,
-                f"This needs the scope {view.scope}, which the API key lacks. Ask the operator for a key that has it.",
-                headers={"WWW-Authenticate": f'Bearer realm="erl", error="insufficient_scope", scope="{view.scope}"'},
+                f"This needs the scope {lacking}, which the API key lacks. Ask the operator for a key that has it.",
+                headers={"WWW-Authenticate": f'Bearer realm="erl", error="insufficient_scope", scope="{needed}"'},
             )
         return True
 

@@ -36,6 +36,7 @@ class ApiView(IdempotentMixin, GenericAPIView[Any]):
     Subclasses say:
 
     - `required_scopes`: the scope of each method, for example `{"GET": ApiKey.Scope.HEURISTICS_READ}`;
+    - `further_scopes`: those that every method needs besides it;
     - on lists `pagination_class = LimitOffset` and `filterset_class`, whose parameters are known then;
     - `allowed_query_params`: other parameters of GET;
     - `body_optional = True` where POST needs no body;
@@ -53,6 +54,7 @@ class ApiView(IdempotentMixin, GenericAPIView[Any]):
     filter_backends = [DjangoFilterBackend]
     filterset_class: Any = None
     required_scopes: ClassVar[dict[str, str]] = {}
+    further_scopes: ClassVar[tuple[str, ...]] = ()
     allowed_query_params: ClassVar[frozenset[str]] = frozenset()
     body_optional = False
 

@@ -152,7 +152,7 @@ def describe(operation_id: str, *, tag: str, summary: str, **details: Any) -> Ca
 
 
 def find_scopes(view: ApiView, method: str) -> list[str]:
-    return [str(view.required_scopes[method])]
+    return [str(scope) for scope in (view.required_scopes[method], *view.further_scopes)]
 
 
 def find_error_statuses(view: Any, method: str, *, has_id: bool) -> Iterable[int]:

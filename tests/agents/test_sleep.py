@@ -72,13 +72,6 @@ def test_agent_sleeps_after_so_many_runs_and_proposes_a_tool(shop: Service) -> N
     assert (Agent.objects.get().current, send_to_sleep()) == (agent.current, 0)
 
 
-def test_agent_that_ran_too_little_does_not_sleep(shop: Service) -> None:
-    agent = make_tired_agent(shop, runs=2)
-    Agent.objects.filter(pk=agent.pk).update(sleep_after_runs=3)
-
-    assert send_to_sleep() == 0
-
-
 def test_runs_that_the_agent_itself_praises_teach_nothing(shop: Service) -> None:
     make_tired_agent(shop, source="agent")
 
@@ -147,7 +140,7 @@ def test_agent_proposes_a_tool(shop: Service) -> None:
     assert ToolRevision.objects.get(tool__name="refund_order").status == "proposed"
 
 
-def test_idle_agent_sleeps(shop: Service) -> None:
+def test_agent_that_ran_too_little_sleeps_once_it_is_idle(shop: Service) -> None:
     agent = make_tired_agent(shop, runs=1)
     Agent.objects.filter(pk=agent.pk).update(sleep_after_runs=100)
     assert send_to_sleep() == 0

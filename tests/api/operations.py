@@ -12,6 +12,7 @@ from rest_framework.test import APIClient
 
 from agents.api.tool_shapes import ToolInput
 from agents.definitions.storage import save_tool
+from agents.definitions.values import ToolDefinition
 from agents.loop.finishing import finish_run
 from agents.loop.journal import hash_arguments
 from agents.models.runs import RunStatus, StopReason
@@ -41,7 +42,7 @@ class Operation:
     id: str
     method: str
     path: str
-    scope: str
+    scopes: list[str]
     body: dict[str, Any] | None
     schema: dict[str, Any]
 
@@ -88,8 +89,7 @@ def make_target(operation: Operation, project: Project) -> UUID | str:
     if operation.path.split("/")[3] == "changes":
         return make_change(project, step=operation.path.rpartition("/")[2]).pk
     if operation.path.split("/")[3] == "tools":
-        recorded = ToolInput(**next(one.body or {} for one in OPERATIONS if one.id == "storeTool"))
-        return save_tool(project, recorded.as_definition(), by=Actor.policy("test")).revision.tool_id
+        return save_tool(project, recorded_tool(), by=Actor.policy("test")).revision.tool_id
     served = operation.id in ("retireHeuristic", "quarantineHeuristic", "confirmEvidence")
     words: dict[str, Any] = {"trigger": TRIGGER} if operation.needs_hash else {}
     makers: dict[str, Callable[[], Any]] = {
@@ -108,10 +108,15 @@ def make_target(operation: Operation, project: Project) -> UUID | str:
     return pk
 
 
+def recorded_tool() -> ToolDefinition:
+    """Return the tool of the recorded request that stores one."""
+    return ToolInput(**next(one.body or {} for one in OPERATIONS if one.id == "storeTool")).as_definition()
+
+
 def make_agent_thing(operation: Operation, project: Project) -> UUID:
     """Make an agent, a run of it in a state that the operation applies to, or a call that waits."""
     waits = operation.path.split("/")[3] in ("effects", "approvals")
-    tools = [CALL[0]] if waits else []
+    tools = [CALL[0]] if waits or operation.id == "allowTool" else []
     rules = tuple({"type": "requires_approval", "tool": tool} for tool in tools)
     agent = make_agent(project=project, name=f"agent-{uuid4().hex}", tools=tools, rules=rules)
     if operation.path.split("/")[3] == "agents":
@@ -168,6 +173,8 @@ def fill_body(operation: Operation, project: Project) -> Any:
         body["arguments_sha256"] = hash_arguments(CALL[1])
     elif operation.needs_hash:
         body["content_sha256"] = read(make_heuristic(project=project, trigger=TRIGGER))
+    if operation.id in ("approveTool", "rejectTool"):
+        body["sha256"] = recorded_tool().sha256
     if operation.path.split("/")[3] == "deployment" and operation.method == "post":
         deploy(operation, project)
     if operation.id == "proposeChange":
@@ -216,7 +223,7 @@ def _load() -> list[Operation]:
             id=operation["operationId"],
             method=method,
             path=path,
-            scope=operation["security"][0]["apiKey"][0],
+            scopes=operation["security"][0]["apiKey"],
             body=_content(operation).get("example"),
             schema=_schema(_content(operation).get("schema", {})),
         )

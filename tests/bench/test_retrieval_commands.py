@@ -50,8 +50,9 @@ def test_baseline_table_tells_words_from_meaning(tmp_path: Path) -> None:
 
 
 def test_names_are_measured_with_and_without_their_worth(tmp_path: Path) -> None:
-    # With a letter missing or turned no word of a task is in a lesson.
-    tools = [{"_id": name, "text": "How to tell the time."} for name in ("qzxwvk1", "rtplmn2", "bdfghj3")]
+    # With a letter missing or turned no word of a task is in a lesson. Names of seven signs are too short to be found
+    # with two letters turned.
+    tools = [{"_id": name, "text": "How to tell the time."} for name in ("qzxwvkjhmg1", "rtplmnsdfk2", "bdfghjcvwz3")]
     write_lines(tmp_path / "metatool_retrieval" / "corpus.jsonl", *tools)
     write_lines(tmp_path / "metatool_retrieval" / "queries.jsonl", {"text": "Please weigh my parcel"})
     write_lines(tmp_path / "tau_banking_retrieval" / "corpus.jsonl", {"_id": "fee", "text": "Waive the fee once."})
@@ -61,7 +62,7 @@ def test_names_are_measured_with_and_without_their_worth(tmp_path: Path) -> None
 
     without, with_names = (row for row in rows if row["tasks"] == "all")
     assert (without["worth"], with_names["worth"]) == (0.0, 0.3)
-    assert without["ndcg_at_10"] <= with_names["ndcg_at_10"] == 1
+    assert without["ndcg_at_10"] < with_names["ndcg_at_10"] == 1
     assert with_names["n"] == len(tools) * 5  # camelCase is the name itself
 
 

@@ -178,15 +178,28 @@ def _find_fault_of_body(answer: Answer, kind: str, validator: Any) -> str | None
         return None
     try:
         text = answer.body.decode()
-        value = json.loads(text) if kind.endswith("json") else text
+        if kind == "text/event-stream":
+            values = list(read_events(text))
+        else:
+            values = [json.loads(text) if kind.endswith("json") else text]
     except ValueError as error:
         return f"{answer.status}: the body is not {kind}: {error}"
     try:
-        validator.validate(value)
+        for value in values:
+            validator.validate(value)
     except jsonschema_rs.ValidationError as error:
         place = "/".join(map(str, error.instance_path))
         return f"{answer.status}: /{place}: {error.message[:200]}"
     return None
+
+
+def read_events(text: str) -> Iterator[dict[str, str]]:
+    """Yield the fields of each server-sent event; a block without data is none (HTML standard, 9.2.6)."""
+    for block in text.split("\n\n"):
+        lines = [line.partition(":") for line in block.splitlines() if not line.startswith(":")]
+        fields = {name: value.removeprefix(" ") for name, _, value in lines}
+        if "data" in fields:
+            yield fields
 
 
 def location_of(answer: Answer) -> str:

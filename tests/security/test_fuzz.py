@@ -142,6 +142,9 @@ BROKEN = {
     "getTrajectory: 404: /status: ": Broken(
         shows_for=lambda environ: True, break_answer=lambda status, body: (status, body.replace(b": 404", b': "404"'))
     ),
+    "followRun: 200: /: ": Broken(
+        shows_for=lambda environ: True, break_answer=lambda status, body: (status, body.replace(b"event: ", b"kind: "))
+    ),
     "listReviews: 200: the body is not application/json": Broken(
         shows_for=lambda environ: environ["QUERY_STRING"] != "",
         break_answer=lambda status, body: (status, body[:-1]),
