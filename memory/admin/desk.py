@@ -17,7 +17,7 @@ from memory.admin.serving_facts import describe_serving
 from memory.admin.word_diff import DiffPart, diff_heuristics
 from memory.curation.priority import find_fitting_tasks
 from memory.curation.proposal_groups import find_group_evidence, find_others
-from memory.effects.outcomes import count_by_heuristic, describe_effect
+from memory.effects.outcomes import OutcomeCount, count_by_heuristic, describe_effect
 from memory.heuristics.extensions import can_reflect_again, find_tallies
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review, ReviewClaim
 from memory.projects.access import may_review
@@ -188,9 +188,13 @@ def similar_context(heuristic: Heuristic, revision: HeuristicRevision) -> dict[s
     }
 
 
-def effect_context(heuristic: Heuristic, revision: HeuristicRevision) -> dict[str, Any]:
+def count_outcome(heuristic: Heuristic) -> OutcomeCount | None:
+    """Count the answers that had a lesson and how their runs ended; None where none had it. One query."""
+    return count_by_heuristic([heuristic.project_id], heuristic_ids=[heuristic.pk]).get(heuristic.pk)
+
+
+def effect_context(heuristic: Heuristic, revision: HeuristicRevision, outcome: OutcomeCount | None) -> dict[str, Any]:
     """Collect what a lesson does or would do: the tasks it fits, and how the runs that were given it ended."""
-    outcome = count_by_heuristic([heuristic.project_id], heuristic_ids=[heuristic.pk]).get(heuristic.pk)
     return {
         "fitting": find_fitting_tasks(heuristic),
         "is_being_compared": _is_being_compared(heuristic),
@@ -200,9 +204,8 @@ def effect_context(heuristic: Heuristic, revision: HeuristicRevision) -> dict[st
     }
 
 
-def history_context(heuristic: Heuristic) -> dict[str, Any]:
+def history_context(heuristic: Heuristic, outcome: OutcomeCount | None) -> dict[str, Any]:
     """Collect what happened to a lesson."""
-    outcome = count_by_heuristic([heuristic.project_id], heuristic_ids=[heuristic.pk]).get(heuristic.pk)
     return {"events": collect_events(heuristic, outcome.first_at if outcome else None)}
 
 

@@ -29,8 +29,8 @@ def store_agent(project: Project, text: str) -> Approval:
         current = AgentRevision.objects.create(
             project=project, agent=agent, number=number, sha256=str(number) * 64, created_by=text,
             system=f"{text}\n{number}", model=text, blocks=[{"label": text, "block": str(agent.pk)}],
-            tools=[{"name": text}, {"name": "send", "revision": str(revision.pk)}],
-            rules=[{"type": "requires_approval", "tool": text, "when": text}], limits={"max_steps": 5},
+            tools=[{"name": text[:200]}, {"name": "send", "revision": str(revision.pk)}],
+            rules=[{"type": "requires_approval", "tool": text[:200], "when": text}], limits={"max_steps": 5},
         )  # fmt: skip
     Agent.objects.filter(pk=agent.pk).update(current=current)
     conversation = Conversation.objects.create(project=project, agent=agent, created_by=text)

@@ -42,7 +42,8 @@ def row_pages(*, heuristics: list[Heuristic], trajectory: Trajectory, django_for
     """Return the page of one row of each kind, of these heuristics and of this run."""
     found = [_change_path(row) for row in heuristics]
     found += [reverse("admin:inbox_item", args=["lesson", row.pk]) for row in heuristics]
-    found += [reverse("admin:inbox_tab", args=["lesson", heuristics[0].pk, name]) for name in ("similar", "history")]
+    in_inbox = reverse("admin:inbox_item", args=["lesson", heuristics[0].pk])
+    found += [f"{in_inbox}?tab={name}" for name in ("similar", "effect", "history")]
     found += [f"{_change_path(trajectory)}?lesson={heuristics[0].pk}", f"{_change_path(trajectory)}?q=a"]
     if trajectory.steps:
         step = trajectory.steps[0]["index"]

@@ -65,7 +65,7 @@ def main() -> int:
             answer = first_link(page, "th.field-task_line a")
             pages = {
                 "home": "/admin/",
-                "queue": "/admin/memory/heuristic/?status__exact=proposed",
+                "queue": "/admin/inbox/",
                 "desk": desk,
                 "trajectory": trajectory,
                 "statistics": "/admin/memory/review/statistics/",
@@ -84,10 +84,7 @@ def main() -> int:
             page.keyboard.press("Control+Enter")
             page.locator(".edit .diff").scroll_into_view_if_needed()
             page.screenshot(path=options.out / f"diff-{look}.png")
-            page.goto(root + history)
-            page.locator("#effect-heading").scroll_into_view_if_needed()
-            page.mouse.wheel(0, 2000)
-            page.wait_for_timeout(300)
+            page.goto(f"{root}{history}{'&' if '?' in history else '?'}tab=history")
             page.screenshot(path=options.out / f"timeline-{look}.png")
             page.goto(root + desk)
             page.keyboard.press("?")

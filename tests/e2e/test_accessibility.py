@@ -99,7 +99,6 @@ def examine(page: Page, url: str) -> list[str]:
     page.emulate_media(color_scheme="dark", reduced_motion="reduce")
     found += [f"dark {each}" for each in violations(page, CONTRAST)]
     page.set_viewport_size({"width": 390, "height": 844})
-    found += [f"narrow {each}" for each in violations(page, CONTRAST)]
     return found + [f"too wide {each}" for each in page.evaluate(TOO_WIDE)]
 
 

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from memory.curation.proposals import revise_heuristic
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review, ReviewClaim
@@ -57,6 +57,28 @@ def test_keys_decide_in_place_and_save_behind(desk: Page, live_server: Any, thre
     assert HeuristicRevision.objects.get(served=True).heuristic == three[0]
     assert desk.evaluate("window.isTheSamePage")
     expect(desk.locator(".group .count")).to_have_text("1")
+
+
+def test_late_answer_is_not_said_over_that_of_a_newer_decision(
+    desk: Page, live_server: Any, three: list[Heuristic]
+) -> None:
+    late: list[Route] = []
+    desk.route(f"**/inbox/lesson/{three[0].pk}/", lambda route: late.append(route))
+    open_inbox(desk, live_server)
+    desk.keyboard.press("a")
+    expect(words(desk)).to_contain_text("lesson two")
+    desk.keyboard.press("r")
+    desk.keyboard.press("3")
+    expect(desk.locator(".says")).to_contain_text("Rejected.")
+
+    with desk.expect_response(lambda answer: answer.request.method == "POST"):
+        late[0].continue_()
+    desk.evaluate(
+        "fetch('/admin/inbox/').then(answer => answer.text())"
+    )  # the page has taken the answer before this one
+
+    expect(desk.locator(".says")).to_contain_text("Rejected.")
+    assert HeuristicRevision.objects.get(served=True).heuristic == three[0]
 
 
 def test_undo_brings_the_item_back_in_its_place(desk: Page, live_server: Any, three: list[Heuristic]) -> None:

@@ -13,6 +13,7 @@ from memory.admin.desk import (
     Stale,
     Standing,
     compare_with_read,
+    count_outcome,
     effect_context,
     evidence_context,
     find_standing,
@@ -26,12 +27,14 @@ from memory.admin.queue import Queue
 from memory.admin.serving_facts import describe_serving
 from memory.curation.reviewers import open_heuristic, release_heuristic
 from memory.curation.undo import is_undoable, undo_review
+from memory.effects.outcomes import OutcomeCount
 from memory.errors import ChangedMeanwhile, TooLateToUndo
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.projects.access import may_review, narrow_to_projects
 from memory.projects.actors import Actor
 
 TABS = {"evidence": "Evidence", "similar": "Similar", "effect": "Effect", "history": "History"}
+_OF_OUTCOME = {"effect", "history"}
 _FOLDER = "admin/memory/heuristic"
 NOT_A_REVIEWER = (
     "You need the permission “review heuristics” to decide on this page. Nothing was changed. Ask an administrator to "
@@ -103,8 +106,9 @@ class LessonKind(Kind):
         evidence = evidence_context(heuristic)
         base = {**standing.as_context(), "form": form, "stale": stale, **words, **evidence}
         drawn = list(TABS) if whole else ["evidence"]
+        outcome = count_outcome(heuristic) if whole else None  # two of the tabs tell of it
         for name in drawn[1:]:
-            base |= tab_context(name, standing)
+            base |= tab_context(name, standing, outcome)
         names = {"evidence": f"Evidence {heuristic.support}"} if heuristic.support else {}
         return Pane(
             kind=self,
@@ -137,7 +141,8 @@ class LessonKind(Kind):
             return None
         standing = find_standing(heuristic, user=user)
         form = DecisionForm.for_revision(heuristic, standing.revision)
-        context = {**standing.as_context(), "form": form, **tab_context(name, standing)}
+        outcome = count_outcome(heuristic) if name in _OF_OUTCOME else None
+        context = {**standing.as_context(), "form": form, **tab_context(name, standing, outcome)}
         context["form_action"] = reverse("admin:inbox_item", args=[self.name, id])
         return Tab(name=name, label=TABS[name], template=f"{_FOLDER}/{name}.html", context=context)
 
@@ -233,16 +238,16 @@ def find_review(user: Any, token: str) -> Review:
     return review
 
 
-def tab_context(name: str, standing: Standing) -> dict[str, Any]:
-    """Collect what one of the tabs of a lesson shows."""
+def tab_context(name: str, standing: Standing, outcome: OutcomeCount | None) -> dict[str, Any]:
+    """Collect what one of the tabs of a lesson shows. `outcome` is that of the runs, for the tabs that tell of it."""
     heuristic, revision = standing.heuristic, standing.revision
     match name:
         case "similar":
             return {"wordings": find_wordings(heuristic, revision), **similar_context(heuristic, revision)}
         case "effect":
-            return effect_context(heuristic, revision)
+            return effect_context(heuristic, revision, outcome)
         case "history":
-            return history_context(heuristic)
+            return history_context(heuristic, outcome)
         case _:
             return {"serving": describe_serving(heuristic, revision), **evidence_context(heuristic)}
 

@@ -22,6 +22,8 @@
   let holdTimer = 0;
   let saysTimer = 0;
   let last = null; // the decision that can be undone
+  let decisions = 0; // sent so far
+  let answered = 0; // the newest of them whose answer was said
   let version = 0; // of what is shown, so that a late answer is not shown over it
 
   const item = () => document.getElementById("item");
@@ -252,6 +254,8 @@
     if (sending.has(name)) return;
     if (inbox.classList.contains("alone")) return; // an ordinary form
     sending.add(name);
+    decisions += 1;
+    const number = decisions;
     const label = (button.firstChild ? button.firstChild.textContent : button.value).trim();
     const row = rowOf(name);
     const before = item().cloneNode(true);
@@ -279,11 +283,13 @@
       dropDraft(name, sha);
       for (const [each, pane] of Object.entries(answer.panes || {})) panes.set(each, pane);
       decision.token = answer.undo || "";
+      const isNewest = number > answered; // a late answer is not said over that of a newer decision
+      answered = Math.max(answered, number);
       if (stays && key() === name) {
         await show(name);
         say(answer.said);
       } else {
-        say(answer.said);
+        if (isNewest) say(answer.said);
         if (last === decision) offerUndo();
         fetchNext();
       }
