@@ -130,14 +130,15 @@ BEGIN
     RAISE EXCEPTION '% does not move from % to %', TG_TABLE_NAME, OLD.status, NEW.status
         USING ERRCODE = 'restrict_violation';
 END $$;
--- From retired or quarantined to approved: the withdrawal was undone. From rejected, retired or superseded to
+-- From retired, quarantined or superseded to approved: that was undone. From rejected, retired or superseded to
 -- quarantined: a release still gave it.
 CREATE OR REPLACE TRIGGER memory_heuristic_move BEFORE UPDATE OF status ON memory_heuristic
     FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION memory_move_guard('{
         proposed approved, proposed rejected, proposed retired, proposed quarantined, proposed superseded,
         approved proposed, approved retired, approved quarantined, approved superseded,
         rejected proposed, rejected quarantined, retired proposed, retired approved, retired quarantined,
-        quarantined proposed, quarantined approved, superseded proposed, superseded quarantined}');
+        quarantined proposed, quarantined approved, superseded proposed, superseded approved,
+        superseded quarantined}');
 
 -- At commit an approved heuristic serves a revision, and a rejected, retired, quarantined or superseded one serves none
 -- (reliability C11). A revision is served only with an approval of exactly its hash, so a heuristic cannot become

@@ -168,7 +168,7 @@ def test_second_quickstart_points_to_the_running_one(running: Quickstart) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("content", ["", "[]", '{"base_url": 5}', '{"base_url": "http://["}'])
+@pytest.mark.parametrize("content", ["", '{"base_url": 5}'])
 def test_second_quickstart_with_a_damaged_file_says_what_to_do(running: Quickstart, content: str) -> None:
     path = running.home / "quickstart.json"
     kept = path.read_text()

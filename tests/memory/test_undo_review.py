@@ -155,6 +155,17 @@ def test_undone_duplicate_waits_again_and_takes_its_runs_back() -> None:
     assert served(kept) == [1]
 
 
+def test_undone_duplicate_that_was_approved_is_served_again() -> None:
+    project = make_project()
+    kept = make_heuristic(project=project, status="approved")
+    heuristic = approve_as_read(make_heuristic(project=project), by=ANA)
+    merge_heuristics(heuristic, into=kept, by=ANA)
+
+    heuristic = undo(heuristic)
+
+    assert (heuristic.status, heuristic.superseded_by_id, served(heuristic)) == ("approved", None, [1])
+
+
 def test_merge_that_changed_the_other_words_is_not_undone() -> None:
     project = make_project()
     kept, heuristic = make_heuristic(project=project, status="approved"), make_heuristic(project=project)

@@ -178,8 +178,9 @@ def _find_fault_of_body(answer: Answer, kind: str, validator: Any) -> str | None
         return None
     try:
         text = answer.body.decode()
+        values: list[Any]
         if kind == "text/event-stream":
-            values = list(read_events(text))
+            values = [*read_events(text)]
         else:
             values = [json.loads(text) if kind.endswith("json") else text]
     except ValueError as error:
