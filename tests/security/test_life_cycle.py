@@ -22,9 +22,9 @@ HEURISTIC_MOVES = {
     "proposed": {"approved", "rejected", "retired", "quarantined", "superseded"},
     "approved": {"proposed", "retired", "quarantined", "superseded"},
     "rejected": {"proposed", "quarantined"},  # quarantined, here and below: a release still gave it
-    "retired": {"proposed", "approved", "quarantined"},  # approved: undone
+    "retired": {"proposed", "approved", "quarantined"},  # approved, here and below: undone
     "quarantined": {"proposed", "approved"},
-    "superseded": {"proposed", "quarantined"},
+    "superseded": {"proposed", "approved", "quarantined"},
 }
 CARD_MOVES = {
     "proposed": {"approved", "rejected", "retired"},
