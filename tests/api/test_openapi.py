@@ -153,8 +153,11 @@ def _routes(patterns: list[Any], prefix: str = "") -> set[str]:
 
 
 def _differences(kept: Any, fresh: Any, place: str = "") -> Iterator[str]:
-    """Compare member names and kinds; ids, times and texts differ from run to run, and scores with the ranking."""
-    if kept is None or fresh is None or place.endswith("/scores"):
+    """Compare member names and kinds; ids, times and texts differ from run to run, and scores with the ranking.
+
+    In which arm of an experiment a run counts is chance.
+    """
+    if kept is None or fresh is None or place.endswith(("/scores", "/outcomes")):
         return
     if isinstance(kept, dict) and isinstance(fresh, dict):
         yield from (f"{place}/{name}" for name in kept.keys() ^ fresh.keys())
