@@ -7,7 +7,6 @@ from memory.blocks.models import Block, BlockReview, BlockRevision
 from memory.effects.models import HeuristicFeedback, UsageVerdict
 from memory.episodes.models import MemoryImport
 from memory.heuristics.models import (
-    DeskOpening,
     Evidence,
     Heuristic,
     HeuristicRevision,

@@ -1,7 +1,7 @@
 """The steps of a change: proposed → checked → shadowed → canary → stable, and down again.
 
 What is on trial and what is stable is the deployment's to say (memory/releases): a change is tried as a release that
-differs from the stable one in this agent alone, and its rung follows the deployment, whoever moves that.
+differs from the stable one in this agent alone, and its rung follows the deployment, no matter who moves it.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 Where an argument comes from is read off the occurrences: it is always the same, it stood in an earlier answer, it is
 the same as an earlier argument, or it is a parameter. Nothing else is guessed, so a macro is a few lines that a person
-reads in ten seconds. The description says the same as JSON, for whoever has to decide whether to call it.
+reads in ten seconds. The description says the same as JSON, for the model that decides whether to call it.
 """
 
 import hashlib

@@ -19,7 +19,7 @@ DATABASE_CONNECTIONS_PER_CORE = 4  # behind a pooler; more only wait inside Post
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """Requests a second: `run_share` of them record a run, the others ask for lessons, `new_share` of those anew."""
+    """Requests a second. `run_share` record a run, the others ask for lessons, `new_share` of these for new tasks."""
 
     requests_per_second: float
     new_share: float

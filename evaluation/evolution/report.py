@@ -1,7 +1,6 @@
 """An evolution in words and figures."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from agents.evolution.macros import Macro
 from evaluation.evolution.archive import Candidate
@@ -59,42 +58,6 @@ def write_controls(
     for macro, verdict in poisoned[:3]:
         said = f"stopped by {verdict.gate}: {verdict.said}" if verdict is not None else "not stopped"
         yield f"poison: {macro.definition.name} {said}"
-
-
-def as_json(evolved: Evolved) -> dict[str, Any]:
-    """Return what the page of an evolution draws."""
-    front = {each.number for each in evolved.archive.pareto()}
-    best = evolved.archive.best().number
-    measured = evolved.measured
-    return {
-        "looks": evolved.gate.looks,
-        "candidates": [
-            {
-                "number": each.number,
-                "generation": each.generation,
-                "parent": each.parent,
-                "tools": [macro.definition.name for macro in each.macros],
-                "steps": each.steps,
-                "tokens": each.tokens,
-                "solved": each.solved,
-                "gate": each.verdict.gate,
-                "passed": each.verdict.passed,
-                "said": each.verdict.said,
-                "pareto": each.number in front,
-                "best": each.number == best,
-            }
-            for each in evolved.archive.candidates
-        ],
-        "holdout": {
-            name: getattr(measured, name)
-            for name in ("tasks", "solved_before", "solved_after", "steps_before", "steps_after", "tokens_before",
-                         "tokens_after")
-        }
-        | {
-            name: {"mean": each.mean, "low": each.low, "high": each.high}
-            for name, each in (("steps", measured.steps), ("tokens", measured.tokens), ("success", measured.success))
-        },
-    }  # fmt: skip
 
 
 def _added(evolved: Evolved, candidate: Candidate) -> list[Macro]:

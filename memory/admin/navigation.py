@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +47,6 @@ class Section:
     current: bool = False
 
 
-_WAITING = "status__exact=proposed"
 _SECTIONS = (
     Section(
         label="Inbox",
@@ -139,8 +138,7 @@ def build_navigation(request: HttpRequest, apps: Any = None) -> tuple[Section, .
     listed = admin.site.get_app_list(request) if apps is None else apps
     lists = {model["admin_url"] for app in listed for model in app["models"] if model["admin_url"]}
     here = request.resolver_match.url_name or "" if request.resolver_match else ""
-    is_queue = here == "memory_heuristic_changelist" and _WAITING in request.GET.urlencode()
-    return tuple(_sections(request, lists, "inbox" if is_queue else here))
+    return tuple(_sections(request, lists, here))
 
 
 def _sections(request: HttpRequest, lists: set[str], here: str) -> Iterable[Section]:
@@ -161,14 +159,5 @@ def _resolve(page: Page, request: HttpRequest, lists: set[str], here: str) -> Pa
 
 
 def _find_link(page: Page, lists: set[str]) -> str:
-    try:
-        link = reverse(page.view_name)
-    except NoReverseMatch:
-        return _fall_back(page, lists)
+    link = reverse(page.view_name)
     return link if page.name or link in lists else ""
-
-
-def _fall_back(page: Page, lists: set[str]) -> str:
-    """Lead to the queue of lessons where no inbox is mounted."""
-    queue = reverse("admin:memory_heuristic_changelist")
-    return f"{queue}?{_WAITING}" if page.name == "inbox" and queue in lists else ""

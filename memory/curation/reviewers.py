@@ -8,7 +8,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from memory.errors import ClaimedByOther, NotAllowed, ProjectArchived
-from memory.heuristics.models import DeskOpening, Heuristic, HeuristicRevision, ReviewClaim
+from memory.heuristics.models import Heuristic, ReviewClaim
 from memory.heuristics.reviewed import Reviewed
 from memory.projects.actors import Actor
 from memory.projects.models import ApiKey, Project, ProjectMembership, project_ids_of
@@ -111,8 +111,8 @@ def find_owners(by: Actor) -> set[int]:
     return {owner for owner in keys.values_list("created_by_id", flat=True) if owner is not None}
 
 
-def open_heuristic(heuristic: Heuristic, revision: HeuristicRevision, *, user_id: int) -> ReviewClaim:
-    """Record that a person opened this wording, and claim the heuristic for a few minutes if it is free.
+def claim_heuristic(heuristic: Heuristic, *, user_id: int) -> ReviewClaim:
+    """Claim a heuristic for a person for a few minutes if it is free.
 
     Returns:
         the claim in force: this person's, or that of another who was first.
@@ -121,12 +121,6 @@ def open_heuristic(heuristic: Heuristic, revision: HeuristicRevision, *, user_id
     until = now + timedelta(minutes=CLAIM_MINUTES)
     with connection.cursor() as cursor:
         cursor.execute(_CLAIM, {"heuristic": heuristic.pk, "user": user_id, "now": now, "until": until})
-    DeskOpening.objects.bulk_create(
-        [DeskOpening(heuristic=heuristic, user_id=user_id, content_sha256=revision.content_sha256, opened_at=now)],
-        update_conflicts=True,
-        unique_fields=["heuristic", "user", "content_sha256"],
-        update_fields=["opened_at"],
-    )
     return ReviewClaim.objects.select_related("user").get(pk=heuristic.pk)
 
 

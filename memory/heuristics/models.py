@@ -364,25 +364,6 @@ class ReviewClaim(models.Model):
         return self.expires_at > timezone.now()
 
 
-class DeskOpening(models.Model):
-    """A record that a person opened a wording, known by its hash. What was not read cannot be approved in bulk."""
-
-    id = models.BigAutoField(primary_key=True)
-    heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="openings")
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
-    content_sha256 = models.CharField(max_length=64)
-    opened_at = models.DateTimeField(default=timezone.now)
-
-    class Meta:
-        ordering = ["-opened_at"]
-        constraints = [
-            models.UniqueConstraint(fields=["heuristic", "user", "content_sha256"], name="memory_deskopening_once")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.user} read {self.content_sha256[:12]}"
-
-
 class SavedFilter(models.Model):
     """A person's saved filters for the queue. `query` is the query string of the address."""
 

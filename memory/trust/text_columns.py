@@ -75,7 +75,6 @@ _REGISTER: dict[str, tuple[Columns, ...]] = {
         Columns("content_sha256 decision request_id", Fate.NO_TEXT, _MACHINE),
         Columns("reviewer", Fate.NO_TEXT, _SIGNED),
     ),
-    "memory_deskopening": (Columns("content_sha256", Fate.NO_TEXT, _MACHINE),),
     "memory_savedfilter": (Columns("name query", Fate.KEPT, "an address in the admin that a person saved"),),
     "memory_heuristicfeedback": (
         Columns("comment", Fate.DELETED, "what was said in the run or about it"),

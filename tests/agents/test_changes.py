@@ -205,7 +205,7 @@ def test_change_of_an_agent_that_was_changed_since_is_not_tried(shop: Service) -
         start_trial(change, sha256=change.target.sha256, by=BY)
 
 
-def test_rungs_follow_the_deployment_whoever_moves_it(shop: Service) -> None:
+def test_rungs_follow_the_deployment(shop: Service) -> None:
     agent = make_shop_agent(shop)
     serve_releases(agent.project)
     change = climb_to_shadow(propose_refund(agent, refund(agent)))

@@ -11,7 +11,6 @@ PROJECT = "project_id"
 BY_PARENT = {
     "memory_project": "the project itself",
     "memory_reviewclaim": "heuristic_id: a row while a page is open",
-    "memory_deskopening": "heuristic_id: which texts a reviewer has opened",
     "reflection_reflection": "job_ptr_id: one more part of a job, always read with it",
     "reflection_consolidationrun": "job_ptr_id: the same",
     "reflection_webhookdelivery": "job_ptr_id: the same",

@@ -3,7 +3,7 @@
 import pytest
 
 from memory.curation.merge import merge_heuristics
-from memory.curation.reviewers import open_heuristic
+from memory.curation.reviewers import claim_heuristic
 from memory.errors import AlreadyDecided, CannotMerge, ChangedMeanwhile, ClaimedByOther
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.projects.actors import Actor
@@ -105,7 +105,7 @@ def test_merge_into_what_another_reviewer_is_on_is_refused() -> None:
     proposal, existing = pair(status="proposed")
     ben, eve = make_member("ben"), make_member("eve")
     assert existing.current_revision is not None
-    open_heuristic(existing, existing.current_revision, user_id=eve.pk)
+    claim_heuristic(existing, user_id=eve.pk)
 
     with pytest.raises(ClaimedByOther):
         merge_heuristics(proposal, into=existing, by=Actor.person(ben))

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from memory.curation.reviewers import open_heuristic, take_over_heuristic
+from memory.curation.reviewers import claim_heuristic, take_over_heuristic
 from memory.errors import ClaimedByOther
 from memory.heuristics.models import Review, ReviewClaim
 from memory.projects.actors import Actor
@@ -69,11 +69,11 @@ def test_claim_ends_by_itself() -> None:
     heuristic = make_heuristic()
     ana, ben = make_member("ana"), make_member("ben")
     assert heuristic.current_revision is not None
-    open_heuristic(heuristic, heuristic.current_revision, user_id=ana.pk)
+    claim_heuristic(heuristic, user_id=ana.pk)
     past = timezone.now() - timedelta(minutes=20)
     ReviewClaim.objects.update(claimed_at=past, expires_at=past + timedelta(minutes=10))
 
-    claim = open_heuristic(heuristic, heuristic.current_revision, user_id=ben.pk)
+    claim = claim_heuristic(heuristic, user_id=ben.pk)
 
     assert claim.user == ben
     assert approve_as_read(heuristic, by=Actor.person(ben)).status == "approved"

@@ -10,7 +10,7 @@ from django.utils import timezone
 from memory.curation.decisions import reject_heuristic, split_heuristic
 from memory.curation.merge import merge_heuristics
 from memory.curation.proposals import revise_heuristic
-from memory.curation.reviewers import open_heuristic
+from memory.curation.reviewers import claim_heuristic
 from memory.curation.undo import undo_review
 from memory.heuristics.models import Heuristic, Review
 from memory.index.heuristic_vectors import get_active_model
@@ -222,7 +222,7 @@ def test_wording_a_person_has_open_keeps_its_place(admin_user: Any) -> None:
     project = make_project()
     leader, member = make_group(project)
     assert leader.current_revision is not None
-    open_heuristic(leader, leader.current_revision, user_id=admin_user.pk)
+    claim_heuristic(leader, user_id=admin_user.pk)
     words = OTHER if member.current_revision.guideline == OTHER.text.guideline else FIRST  # type: ignore[union-attr]
 
     reflect(project, words)

@@ -25,7 +25,7 @@ from memory.admin.desk import (
 from memory.admin.inbox.kinds import Action, Done, Kind, Pane, Row, Tab, add_kind
 from memory.admin.queue import Queue
 from memory.admin.serving_facts import describe_serving
-from memory.curation.reviewers import open_heuristic, release_heuristic
+from memory.curation.reviewers import claim_heuristic, release_heuristic
 from memory.curation.undo import is_undoable, undo_review
 from memory.effects.outcomes import OutcomeCount
 from memory.errors import ChangedMeanwhile, TooLateToUndo
@@ -195,7 +195,7 @@ class LessonKind(Kind):
             return None
         if not find_standing(heuristic, user=user).waiting:
             return None
-        claim = open_heuristic(heuristic, heuristic.current_revision, user_id=user.pk)
+        claim = claim_heuristic(heuristic, user_id=user.pk)
         return claim.user.get_username(), claim.expires_at
 
     def release(self, user: Any, id: UUID) -> None:

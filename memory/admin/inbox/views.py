@@ -7,18 +7,19 @@ the same addresses answer with whole pages, and every button is an ordinary form
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any
 from uuid import UUID
 
 from django.contrib import admin, messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.cache import patch_cache_control
+from django.views.decorators.http import require_POST
 
 from memory.admin.inbox.kinds import Done, Kind, Pane, Row, Tab, find_kind, list_kinds
+from memory.admin.pages import admin_page
 from memory.admin.release_facts import find_roll_backs
 from memory.curation.undo import UNDO_SECONDS
 from memory.errors import MemoryAppError
@@ -26,6 +27,7 @@ from memory.projects.access import visible_projects
 from memory.projects.actors import Actor
 
 SHOWN_ROWS = 30  # of each kind; more are fetched where the list is scrolled to its end
+_ITEM = "inbox/<slug:kind_name>/<uuid:id>/"
 AHEAD = 3  # items that are fetched before they are needed
 _UNDO = "inbox_undo"  # in the session: what the next page offers to undo, without script
 View = Callable[..., HttpResponse]
@@ -44,16 +46,7 @@ class Group:
         return max(0, self.count - len(self.rows))
 
 
-def post_only(view: View) -> View:
-    """Answer other methods with 405."""
-
-    @wraps(view)
-    def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        return view(request, *args, **kwargs) if request.method == "POST" else HttpResponseNotAllowed(["POST"])
-
-    return checked
-
-
+@admin_page("inbox/", name="inbox")
 def index(request: HttpRequest) -> HttpResponse:
     """Show what waits, and the first of it."""
     groups = _list_groups(request)
@@ -63,6 +56,7 @@ def index(request: HttpRequest) -> HttpResponse:
     return _draw_page(request, groups, pane, at="list")
 
 
+@admin_page(_ITEM, name="inbox_item")
 def item(request: HttpRequest, kind_name: str, id: UUID) -> HttpResponse:
     """Show an item, or carry out a decision on it."""
     kind = _get_kind(request, kind_name)
@@ -79,6 +73,7 @@ def item(request: HttpRequest, kind_name: str, id: UUID) -> HttpResponse:
     return _draw_page(request, _list_groups(request), pane, at="beside" if request.GET.get("tab") else "words")
 
 
+@admin_page(f"{_ITEM}tab/<slug:name>/", name="inbox_tab")
 def tab(request: HttpRequest, kind_name: str, id: UUID, name: str) -> HttpResponse:
     """Return a tab that is fetched when it is opened."""
     drawn = _get_kind(request, kind_name).draw_tab(request.user, id, name)
@@ -87,6 +82,7 @@ def tab(request: HttpRequest, kind_name: str, id: UUID, name: str) -> HttpRespon
     return _without_storing(render(request, drawn.template, {"tab": drawn, **drawn.context}))
 
 
+@admin_page("inbox/rows/", name="inbox_rows")
 def rows(request: HttpRequest) -> HttpResponse:
     """Return more rows of a kind."""
     kind = _get_kind(request, request.GET.get("kind", ""))
@@ -99,12 +95,14 @@ def rows(request: HttpRequest) -> HttpResponse:
     return _without_storing(render(request, "admin/inbox/rows.html", context))
 
 
+@admin_page("inbox/ahead/", name="inbox_ahead")
 def ahead(request: HttpRequest) -> HttpResponse:
     """Return the fragments of the next items."""
     return _without_storing(JsonResponse({"panes": _draw_ahead(request, request.GET.getlist("item"))}))
 
 
-@post_only
+@admin_page(f"{_ITEM}hold/", name="inbox_hold")
+@require_POST
 def hold(request: HttpRequest, kind_name: str, id: UUID) -> HttpResponse:
     """Claim an item for the person who reads it."""
     held = _get_kind(request, kind_name).hold(request.user, id)
@@ -114,14 +112,16 @@ def hold(request: HttpRequest, kind_name: str, id: UUID) -> HttpResponse:
     return JsonResponse({"by": name, "until": f"{until:%H:%M} UTC", "mine": name == _name(request)})
 
 
-@post_only
+@admin_page(f"{_ITEM}release/", name="inbox_release")
+@require_POST
 def release(request: HttpRequest, kind_name: str, id: UUID) -> HttpResponse:
     """Give up a claim. Sent when the person leaves the item."""
     _get_kind(request, kind_name).release(request.user, id)
     return HttpResponse(status=204)
 
 
-@post_only
+@admin_page("inbox/undo/", name="inbox_undo")
+@require_POST
 def undo(request: HttpRequest) -> HttpResponse:
     """Undo a decision made by mistake."""
     kind = _get_kind(request, request.POST.get("kind", ""))

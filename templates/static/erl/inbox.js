@@ -105,9 +105,10 @@
   }
 
   // ── What was read: approving waits until the beginning and end of all deciding words were on the screen ──
-  const watcher = new IntersectionObserver((seen) => {
+  const notice = (seen) => {
     for (const each of seen) if (each.isIntersecting) unseen.delete(each.target);
-  });
+  };
+  const watcher = new IntersectionObserver(notice);
   const watch = () => {
     watcher.disconnect();
     unseen = new Set();
@@ -120,6 +121,12 @@
         watcher.observe(edge);
       }
     }
+  };
+  const afterFrame = (then) => { // what is on the screen is known only after a frame was drawn
+    requestAnimationFrame(() => requestAnimationFrame(() => {
+      notice(watcher.takeRecords());
+      then();
+    }));
   };
 
   // ── Claims ──
@@ -459,10 +466,14 @@
     }
     if (DECISIVE.has(button.value) && button.closest(".bar") && unseen.size) {
       event.preventDefault();
-      const [first] = unseen;
-      first.parentElement.scrollIntoView({ block: "nearest" });
-      first.scrollIntoView({ block: "center" });
-      return say("You had not seen all of it. Read to the end, then approve.");
+      return afterFrame(() => {
+        if (!form.isConnected) return;
+        if (!unseen.size) return form.requestSubmit(button);
+        const [first] = unseen;
+        first.parentElement.scrollIntoView({ block: "nearest" });
+        first.scrollIntoView({ block: "center" });
+        say("You had not seen all of it. Read to the end, then approve.");
+      });
     }
     if (inbox.classList.contains("alone")) return;
     event.preventDefault();
