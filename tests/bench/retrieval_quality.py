@@ -64,7 +64,7 @@ from tests.bench.retrieval_figures import WEIGHTS, Figures, describe_all, make_b
 
 CUTOFF = 10
 CORPUS = "corpus.jsonl"
-FOREIGN_TASKS = 50  # of each other folder
+FOREIGN_TASKS = 80  # of each other folder
 MEMORY_MB = 256
 WAIT_SECONDS = 60
 
