@@ -4,13 +4,13 @@
 
 - `proposals.jsonl`: the proposals that were judged, with the runs they cite
 - `verdicts-a.jsonl`, `verdicts-b.jsonl`: one verdict for each proposal: approve, edit, wrong or noise
-- `proposals-6.jsonl`: what version 6 proposes from the same runs; those with other words have an id
-- `verdicts-6-a.jsonl`, `verdicts-6-b.jsonl`: one verdict for each of these; empty while a judge has not read them
+- `proposals-7.jsonl`: what version 7 proposes from the same runs; those whose other words were judged have an id
+- `verdicts-7-a.jsonl`, `verdicts-7-b.jsonl`: one verdict for each of these; empty while a judge has not read them
 - `failures.jsonl`: failed runs; `failures-a.jsonl`, `failures-b.jsonl`: whether the run shows why it failed, and which
   proposals would have helped
 
 A proposal counts as approved if both judges would approve it unedited, and as wrong if either says so. With `--sample`
-it prints that many proposals instead, drawn by seed, in Markdown.
+it prints that many proposals of version 7 instead, drawn by seed, in Markdown.
 """
 
 import json
@@ -95,20 +95,21 @@ def changes_line(
     """Say which of the proposals that were judged a later version makes in the same words, and the verdicts on them."""
     texts = {_text_of(proposal) for proposal in now}
     kept = [number for number, proposal in enumerate(proposals) if _text_of(proposal) in texts]
+    unread = len(now) - len(kept) - sum("id" in proposal for proposal in now)
     approved = " and ".join(str(sum(said[number] == "approve" for number in kept)) for said in judged)
     wrong = sum("wrong" in (said[number] for said in judged) for number in kept)
     return (
-        f"Version 6 makes {len(now)} proposals from the same runs. {len(kept)} of them have the words that were "
-        f"judged: the judges approve {approved} of these and call {wrong} wrong."
+        f"Version 7 makes {len(now)} proposals from the same runs. {len(kept)} of them have the words that were "
+        f"judged: the judges approve {approved} of these and call {wrong} wrong. {unread} of them no judge has read."
     )
 
 
 def describe_other_words(judge: str, said: Sequence[str]) -> str:
     """Say what a judge thinks of the proposals with other words."""
     if not said:
-        return f"Judge {judge.upper()} has not judged the others."
+        return f"Judge {judge.upper()} has not judged those with other words."
     counts = ", ".join(f"{said.count(verdict)} {verdict}" for verdict in VERDICTS)
-    return f"Of the {len(said)} others, judge {judge.upper()} says: {counts}."
+    return f"Of {len(said)} with other words, judge {judge.upper()} says: {counts}."
 
 
 def _text_of(proposal: Mapping[str, Any]) -> tuple[str, ...]:
@@ -130,17 +131,17 @@ def report(folder: Path) -> str:
     seen = [{row["id"]: row for row in read_rows(folder / f"failures-{judge}.jsonl")} for judge in "ab"]
     same = sum(a == b for a, b in zip(one, other, strict=True))
     agreement = f"The judges agree on {same} of {len(ids)} proposals; Cohen's kappa is {kappa(one, other):.2f}."
-    now = read_rows(folder / "proposals-6.jsonl")
+    now = read_rows(folder / "proposals-7.jsonl")
     changes = [changes_line(proposals, now, one, other)]
     new = [proposal["id"] for proposal in now if "id" in proposal]
     for judge in "ab":
-        path = folder / f"verdicts-6-{judge}.jsonl"
+        path = folder / f"verdicts-7-{judge}.jsonl"
         changes.append(describe_other_words(judge, read_verdicts(path, new) if path.stat().st_size else ()))
     return "\n".join([*judged_table(proposals, one, other), "", agreement, failures_line(failures, *seen), *changes])
 
 
 def sample(folder: Path, count: int) -> str:
-    proposals = read_rows(folder / "proposals.jsonl")
+    proposals = read_rows(folder / "proposals-7.jsonl")
     drawn = random.Random(SEED).sample(proposals, min(count, len(proposals)))
     return "\n".join(map(write_proposal, drawn))
 

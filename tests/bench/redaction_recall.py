@@ -31,11 +31,18 @@ _WORDS_BEFORE = 40  # characters
 
 
 def read_values(path: Path) -> list[Any]:
-    """Return what a file holds: JSON, one JSON value a line, or text."""
+    """Return what a file holds: JSON, one JSON value a line, or text. What should be JSON and is not counts as text."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".jsonl":
-        return [json.loads(line) for line in text.splitlines()]
-    return [json.loads(text)] if path.suffix in {".json", ".traj"} else [text]
+        return [read_value(line) for line in text.splitlines()]
+    return [read_value(text) if path.suffix in {".json", ".traj"} else text]
+
+
+def read_value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:  # such as a transcript that was cut off
+        return text
 
 
 def list_files(paths: list[Path]) -> list[Path]:

@@ -26,8 +26,9 @@ class Figures:
     """What was measured of a set.
 
     `scores` are nDCG@10 of each query, by mode and by plain search, `by_weight` those of hybrid by the weight of
-    meaning, `groups` the places of each kind of query. `fits` says how similar the best lesson is to each task of the
-    set, `foreign_fits` to the tasks of others, by their set. `asked` are empty blocks and times, by mode.
+    meaning, `unnamed` those of hybrid where names count nothing, `groups` the places of each kind of query. `fits` says
+    how similar the best lesson is to each task of the set, `foreign_fits` to the tasks of others, by their set. `asked`
+    are empty blocks and times, by mode.
     """
 
     set: str
@@ -35,6 +36,7 @@ class Figures:
     groups: dict[str, list[int]]
     scores: dict[str, list[float]] = field(default_factory=dict)
     by_weight: dict[str, list[float]] = field(default_factory=dict)
+    unnamed: list[float] = field(default_factory=list)
     fits: list[float] = field(default_factory=list)
     foreign_fits: dict[str, list[float]] = field(default_factory=dict)
     asked: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -71,6 +73,17 @@ class Figures:
                 **describe("gain", (values - self.scores[best])[members]),
             }
 
+    def describe_parts(self) -> Iterator[dict[str, Any]]:
+        """Yield what names, and places for listed parts, add to nDCG@10 of every kind of query.
+
+        The search in this process gives no such places; the API does.
+        """
+        without_places = np.array(self.by_weight[str(MEANING_WEIGHT)])
+        by_names, by_places = without_places - self.unnamed, np.array(self.scores["hybrid"]) - without_places
+        for group, members in self.groups.items():
+            names, places = describe("names_add", by_names[members]), describe("places_add", by_places[members])
+            yield {"set": self.set, "queries": group, **names, **places}
+
     def describe_answers(self, floor: float) -> dict[str, Any]:
         """Return the share of own tasks that are given something, and of others that are given nothing, by set."""
         nothing = {name: _share(fits, below=floor) for name, fits in self.foreign_fits.items() if name != self.set}
@@ -106,6 +119,8 @@ def describe_all(sets: Sequence[Figures], modes: Sequence[str]) -> Iterator[dict
     for one in weighed:
         others = [other for other in weighed if other is not one]
         yield from one.describe_left_out(choose_weight(others))
+    for one in weighed if "hybrid" in modes else ():
+        yield from one.describe_parts()
     for one in weighed:
         yield one.describe_answers(FLOORS["hybrid"])
     for one in weighed:
@@ -160,6 +175,12 @@ def write_row(row: dict[str, Any]) -> str:
         floor = f"floor {row['floor']:.2f} {'(left out)' if 'left_out_floor' in row else '(in use)'}"
         nothing = "-" if row["foreign_empty"] is None else f"{row['foreign_empty']:.3f}"
         return f"{row['set']:24} {floor}: own tasks answered {row['answered']:.3f}, foreign tasks empty {nothing}"
+    if "names_add" in row:
+        added = (
+            f"{word} add {row[f'{word}_add']:+.4f} ({row[f'{word}_add_low']:+.4f} to {row[f'{word}_add_high']:+.4f})"
+            for word in ("names", "places")
+        )
+        return f"{row['set']:24} {row['queries']:4} {', '.join(added)}"
     if "left_out" in row:
         return (
             f"{row['set']:24} {row['queries']:4} left out: {row['left_out']:.3f} ({row['left_out_low']:.3f}–"
@@ -178,9 +199,9 @@ def write_row(row: dict[str, Any]) -> str:
 def write_means(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Yield the means over all sets."""
     hybrid = [row for row in rows if row.get("mode", "hybrid") == "hybrid"]
-    for name in ("gain", "difference"):
+    for name in ("gain", "difference", "names_add", "places_add"):
         if values := [row[name] for row in hybrid if name in row]:
-            yield f"mean {name} over {len(values)} kinds of queries: {np.mean(values):+.4f}"
+            yield f"mean {name.replace('_', ' ')} over {len(values)} kinds of queries: {np.mean(values):+.4f}"
     for is_left_out in (True, False):
         if answers := [row for row in rows if "answered" in row and ("left_out_floor" in row) == is_left_out]:
             empty = [row["foreign_empty"] for row in answers if row["foreign_empty"] is not None]

@@ -10,9 +10,9 @@ Nothing of the live data is read or written. With --experience the past requests
 trajectories and cited as evidence.
 
 Beside each set stand the plain searches (baselines.py) and how far ERL is from the best of them, query by query. With
---left-out follow what ERL reaches with the weight of meaning that is best on all *other* sets, and how many tasks, own
-and foreign, are given something, with the floor in use and with the one chosen on all other sets. For these, the
-product's search is asked in this process.
+--left-out follow what ERL reaches with the weight of meaning that is best on all *other* sets, what names and places
+for listed parts add, and how many tasks, own and foreign, are given something, with the floor in use and with the one
+chosen on all other sets. For these, the product's search is asked in this process.
 
 A long run can be done in parts, at the same time or one after the other: --only measures some of the folders into a
 file, and --from-json prints the figures of all files.
@@ -64,7 +64,7 @@ from tests.bench.retrieval_figures import WEIGHTS, Figures, describe_all, make_b
 
 CUTOFF = 10
 CORPUS = "corpus.jsonl"
-FOREIGN_TASKS = 50  # of each other folder
+FOREIGN_TASKS = 80  # of each other folder
 MEMORY_MB = 256
 WAIT_SECONDS = 60
 
@@ -161,14 +161,18 @@ class LoadedFolder:
             self.figures.scores[name] = self.judge([ids[place] for place in places] for places in found)
 
     def search_with_each_weight(self) -> None:
-        """Score hybrid by the weight of meaning, and note how well the best lesson fits each task."""
+        """Score hybrid by the weight of meaning and without names, and note how well the best lesson fits each task."""
         rankings: dict[float, list[list[str]]] = {weight: [] for weight in WEIGHTS}
+        unnamed = []
         for query in tqdm(self.queries, desc=f"{self.folder.name} by weight", leave=False):
             for weight in WEIGHTS:
                 found = self._search(query["text"], weight)
                 rankings[weight].append([self.ids[str(one.heuristic_id)] for one in found])
                 if weight == MEANING_WEIGHT:
                     self.figures.fits.append(max((one.similarity for one in found), default=0.0))
+                    found.sort(key=lambda one: one.parts.names - one.score)
+                    unnamed.append([self.ids[str(one.heuristic_id)] for one in found])
+        self.figures.unnamed = self.judge(unnamed)
         self.figures.by_weight = {str(weight): self.judge(found) for weight, found in rankings.items()}
 
     def search_foreign(self, folder: Path) -> None:

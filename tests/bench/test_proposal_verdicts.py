@@ -18,8 +18,8 @@ def folder(tmp_path: Path) -> Path:
     said = dict.fromkeys(("do", "avoid", "not_when", "because"), "")
     ids = [("P1", "shell"), ("P2", "shell"), ("P3", "games")]
     write(tmp_path / "proposals.jsonl", [{"id": id, "kind": kind, "when": id, "support": 1} | said for id, kind in ids])
-    later = [{"kind": "shell", "when": "P1"} | said, {"id": "N1", "kind": "games", "when": "P4"} | said]
-    write(tmp_path / "proposals-6.jsonl", later)
+    later = [{"when": "P1"}, {"id": "N1", "when": "P4"}, {"when": "P5"}]
+    write(tmp_path / "proposals-7.jsonl", [{"kind": "shell", "support": 1} | each | said for each in later])
     write(tmp_path / "failures.jsonl", [{"id": "F1"}, {"id": "F2"}])
     for judge, verdicts in (("a", ("approve", "approve", "noise")), ("b", ("approve", "wrong", "noise"))):
         rows = [{"id": id, "verdict": verdict} for (id, _), verdict in zip(ids, verdicts, strict=True)]
@@ -30,8 +30,8 @@ def folder(tmp_path: Path) -> Path:
             {"id": "F2", "visible_cause": judge == "a", "useful": []},
         ]
         write(tmp_path / f"failures-{judge}.jsonl", seen)
-    write(tmp_path / "verdicts-6-a.jsonl", [{"id": "N1", "verdict": "edit"}])
-    write(tmp_path / "verdicts-6-b.jsonl", [])
+    write(tmp_path / "verdicts-7-a.jsonl", [{"id": "N1", "verdict": "edit"}])
+    write(tmp_path / "verdicts-7-b.jsonl", [])
     return tmp_path
 
 
@@ -48,7 +48,8 @@ def test_report_counts_what_both_approve_and_what_either_calls_wrong(folder: Pat
     assert "| games | 1 | 0 | 0 | 0 | 0 | 1 |" in text
     assert "agree on 2 of 3" in text
     assert "1 of them have the words that were judged: the judges approve 1 and 1 of these and call 0 wrong" in text
-    assert "Of the 1 others, judge A says: 0 approve, 1 edit, 0 wrong, 0 noise.\nJudge B has not judged" in text
+    assert "1 of them no judge has read" in text
+    assert "Of 1 with other words, judge A says: 0 approve, 1 edit, 0 wrong, 0 noise.\nJudge B has not judged" in text
     assert "Of 2 failed runs, 1 show both judges why they failed; for 1 of these (100%)" in text
 
 

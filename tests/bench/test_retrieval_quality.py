@@ -46,6 +46,8 @@ def test_benchmark_measures_all_searches_and_what_was_left_out(
     assert (len(sets[0].fits), len(sets[0].foreign_fits["other"]), sets[0].asked["hybrid"]["empty_blocks"]) == (3, 3, 0)
     printed = capsys.readouterr().out
     assert "mean gain over 2 kinds of queries: +0.0000" in printed
+    assert "mean names add over 2 kinds of queries: +0.0000" in printed
+    assert "mean places add over 2 kinds of queries: +0.0000" in printed
     assert "mean with the floor left out: own tasks answered 1.000" in printed
     assert "one, q" in plot.read_text()
 
@@ -63,6 +65,15 @@ def test_weight_is_the_one_that_is_best_on_the_other_folders() -> None:
     figures = make_figures(by_weight={str(weight): [float(weight == 0.6)] * 2 for weight in WEIGHTS})
 
     assert (choose_weight([figures]), choose_weight([])) == (0.6, MEANING_WEIGHT)
+
+
+def test_what_a_part_adds_is_the_difference_from_the_order_without_it() -> None:
+    scores = {"hybrid": [1.0, 1.0]}
+    figures = make_figures(scores=scores, by_weight={str(MEANING_WEIGHT): [1.0, 0.5]}, unnamed=[0.5, 0.5])
+
+    (row,) = figures.describe_parts()
+
+    assert (row["queries"], row["names_add"], row["places_add"]) == ("all", 0.25, 0.25)
 
 
 def test_floor_is_the_highest_that_leaves_nearly_all_own_tasks_of_the_others_answered() -> None:

@@ -27,6 +27,14 @@ def test_call_that_worked_after_another_names_it() -> None:
     assert finding.citations[0].quote == REFUSED
 
 
+def test_error_that_states_a_fact_is_not_said_to_be_a_condition() -> None:
+    ticket, login = call("create_ticket", title="late"), call("ticket_login", "welcome")
+
+    (finding,) = find(view(call("create_ticket", "Error: user not authenticated", title="late"), login, ticket))
+
+    assert finding.trigger == 'When about to call `create_ticket` while this is the case: "user not authenticated"'
+
+
 def test_of_several_calls_the_one_that_the_error_speaks_of_is_named() -> None:
     run = view(start(REFUSED), call("lock_doors", "locked"), call("press_brake_pedal", "pressed"), start())
 

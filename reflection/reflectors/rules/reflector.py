@@ -78,7 +78,7 @@ class RulesReflector:
     """
 
     name = "rules"
-    version = "6"
+    version = "7"
     reads_near = True
     reads_family = True
 

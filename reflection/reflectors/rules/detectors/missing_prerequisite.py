@@ -18,6 +18,8 @@ OBJECT = " with the thing that the condition names"
 _OTHER_CAUSES = (ErrorKind.NOT_FOUND, ErrorKind.FORM, ErrorKind.MISSING, ErrorKind.UNAVAILABLE, ErrorKind.REFUSED)
 # Values that mean the same in every run: off and on, none and all. They stand for booleans and their decimals, too.
 _ENDS_OF_SCALES = (0, 1)
+# A message with one of these words says what has to be so; another says what is so: "user not authenticated".
+_DEMAND = re.compile(r"\b(?:first|before|must|needs?|ha(?:s|ve) to|requires?|until|unless)\b", re.IGNORECASE)
 _GENERIC = frozenset("get set list call make check find file tool user with from that this data name".split())  # noqa: SIM905
 
 
@@ -135,8 +137,10 @@ def put_first(failed: Call, other: str, *, how: str = "", is_usual: bool = True)
     """
     assert failed.error is not None
     tool, said = code(failed.name), failed.error.shape
-    if failed.error.has(ErrorKind.PRECONDITION):
+    if failed.error.has(ErrorKind.PRECONDITION) and _DEMAND.search(said):
         trigger = f'When about to call {tool} and this condition is not met yet: "{said}"'
+    elif failed.error.has(ErrorKind.PRECONDITION):
+        trigger = f'When about to call {tool} while this is the case: "{said}"'
     elif is_usual:
         trigger = f'When about to call {tool} before {other}, or when it answers "{said}"'
     else:
