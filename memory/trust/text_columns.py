@@ -48,7 +48,7 @@ _REGISTER: dict[str, tuple[Columns, ...]] = {
     "memory_heuristic": (
         Columns(
             "status reflector reflector_version model prompt_version review_basis risk_flags usefulness_basis "
-            "usefulness_version",
+            "usefulness_version harm",
             Fate.NO_TEXT,
             _MACHINE,
         ),

@@ -26,6 +26,7 @@ _DECIDED = {
     "retire": "retired",
     "quarantine": "quarantined",
     "merge": "merged into another",
+    "keep": "kept in use",
     "undo": "put back: the last decision was undone",
 }
 

@@ -213,12 +213,10 @@ def _draw_page(request: HttpRequest, groups: list[Group], pane: Pane | None, *, 
     place = next((n for n, row in enumerate(flat) if pane is not None and row.key == pane.key), None)
     following = [row for row in flat[(place or 0) :] if pane and row.key != pane.key and not row.held_by]
     preceding = [row for row in flat[: place or 0] if not row.held_by]
-    kinds = list_kinds(request.user)
     context = {
         **admin.site.each_context(request),
         "title": "Inbox",
         "groups": groups,
-        "kinds": kinds,
         "chosen": request.GET.get("kind", ""),
         "show": request.GET.get("show", ""),
         "undo_action": f"{reverse('admin:inbox_undo')}?{query}" if query else reverse("admin:inbox_undo"),
@@ -227,7 +225,7 @@ def _draw_page(request: HttpRequest, groups: list[Group], pane: Pane | None, *, 
         "following": following[0] if following else None,
         "preceding": preceding[-1] if preceding else None,
         "undoable": take_undo(request),
-        "roll_backs": find_roll_backs(request.user),
+        "roll_backs": find_roll_backs(request),
         "has_projects": request.user.is_superuser or visible_projects(request.user).exists(),
         "at": at,
         **_pane_context(request, pane),

@@ -4,7 +4,7 @@
   const inbox = document.querySelector(".inbox");
   if (!inbox) return;
   const AHEAD = Number(inbox.dataset.count || 0);
-  const DECISIVE = new Set(["approve", "accept"]); // these wait until the words were read
+  const DECISIVE = new Set(["approve", "accept", "try"]); // these wait until the words were read
   const HOLD_MS = 4000; // skimming claims nothing
   const UNDO_MS = 10000;
   const query = inbox.dataset.query ? `?${inbox.dataset.query}` : "";
@@ -246,6 +246,8 @@
   const count = (row, change) => {
     const number = row.closest(".group") && row.closest(".group").querySelector(".count");
     if (number) number.textContent = String(Number(number.textContent) + change);
+    const all = document.querySelector(".shell-sections .waiting-count > span"); // read again every minute
+    if (all) all.textContent = String(Number(all.textContent) + change);
   };
 
   // ── Deciding ──
