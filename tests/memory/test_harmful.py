@@ -54,6 +54,7 @@ def test_harmful_lesson_waits_with_its_interval(reviewer: Client, harmful: Heuri
     html = reviewer.get(INBOX).content.decode()
 
     assert 'data-kind="harmful"' in html
+    assert '<p class="empty" hidden>' in html  # the lesson itself waits for no decision, but the list is not empty
     assert "−100 points (−" in html
     assert "Runs that were given this lesson succeed less often" in html
     assert 'value="keep"' in html
