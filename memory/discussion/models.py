@@ -39,7 +39,7 @@ class ItemState(models.Model):
     """Who sees to an item, and until when it is left out of the list. No row means neither."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     kind = models.TextField()
     object_id = models.UUIDField(db_index=True)
     assignee = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
