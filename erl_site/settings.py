@@ -284,6 +284,11 @@ ERL_SERVING_ROLE = env.str("ERL_SERVING_ROLE", "auto")  # role of searches; auto
 
 # ── Review ────────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_PENDING_PROPOSALS_PER_CLIENT = env.int("ERL_PENDING_PROPOSALS_PER_CLIENT", 200)  # 0: no limit
+EMAIL_HOST = ""  # no e-mail unless there is a server
+if ERL_MAIL_URL := env.str("ERL_MAIL_URL", ""):
+    globals().update(env.email_url_config(ERL_MAIL_URL))
+EMAIL_TIMEOUT = 5
+DEFAULT_FROM_EMAIL = env.str("ERL_MAIL_FROM", "erl@localhost")
 
 # ── Reflection ────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_REFLECTOR = env.str("ERL_REFLECTOR", "auto")  # auto: llm with a provider, otherwise rules

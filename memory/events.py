@@ -20,6 +20,8 @@ class EventKind(models.TextChoices):
     DEPLOYMENT_CHANGED = "deployment.changed", "What agents are given has changed"
     EVALUATION_FINISHED = "evaluation.finished", "An evaluation ended"
     EXPERIMENT_ENDED = "experiment.ended", "An experiment ended: with a verdict, or stopped"
+    COMMENT_WRITTEN = "comment.written", "A comment was written on an item of the inbox"
+    ITEM_ASSIGNED = "item.assigned", "An item of the inbox was assigned to a person"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

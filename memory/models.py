@@ -4,6 +4,7 @@
 
 from memory.api.models import IdempotencyRecord
 from memory.blocks.models import Block, BlockReview, BlockRevision
+from memory.discussion.models import Comment, ItemState
 from memory.effects.models import HeuristicFeedback, UsageVerdict
 from memory.episodes.models import MemoryImport
 from memory.heuristics.models import (

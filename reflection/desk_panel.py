@@ -2,17 +2,17 @@
 
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
 from django.db.models import Count, Q, Sum
+from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
+from memory.admin.chosen_project import narrow_to_chosen
 from memory.admin.panels import Figure, Panel
 from memory.errors import NoRunToReflectOn
 from memory.heuristics.models import Heuristic
-from memory.projects.access import narrow_to_projects
 from memory.projects.actors import Actor
 from reflection.llm.models import DailySpend
 from reflection.reflectors.models import Proposal, Reflection
@@ -54,10 +54,10 @@ def reflect_on_run_again(heuristic: Heuristic, by: Actor) -> str:
     return "Its newest run is queued for another reflection. What it finds will be a separate proposal."
 
 
-def count_reflections(user: Any) -> Iterable[Figure]:
+def count_reflections(request: HttpRequest) -> Iterable[Figure]:
     """Return how many reflections failed and wait, and what the models cost."""
-    if user.has_perm("reflection.view_reflection"):
-        counted = narrow_to_projects(Reflection.objects.all(), user).aggregate(
+    if request.user.has_perm("reflection.view_reflection"):
+        counted = narrow_to_chosen(Reflection.objects.all(), request).aggregate(
             dead=Count("id", filter=Q(status=Reflection.Status.DEAD)),
             live=Count("id", filter=Q(status__in=Reflection.LIVE)),
         )
@@ -69,10 +69,10 @@ def count_reflections(user: Any) -> Iterable[Figure]:
             note=f"{counted['live']} still to do" if counted["live"] else "",
             alarming=counted["dead"] > 0,
         )
-    if user.has_perm("reflection.view_dailyspend"):
+    if request.user.has_perm("reflection.view_dailyspend"):
         since = timezone.now().date() - timedelta(days=6)
         spent = (
-            narrow_to_projects(DailySpend.objects.all(), user)
+            narrow_to_chosen(DailySpend.objects.all(), request)
             .filter(day__gte=since)
             .aggregate(cost=Sum("cost_usd"), calls=Sum("calls"))
         )

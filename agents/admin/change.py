@@ -1,6 +1,6 @@
 """The list of changes, and the page of each: the ladder with its evidence, and the next step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.contrib import admin, messages
@@ -80,7 +80,8 @@ class ChangeAdmin(ReadOnlyAdmin[Change]):
                 raise PermissionDenied("You need the permission “decide about changes of agents” and the role of a "
                                        "reviewer in this project.")  # fmt: skip
             try:
-                said = take_step(change, request)
+                by = Actor.person(request.user)  # type: ignore[arg-type]
+                said = take_step(change, request.POST.get("do", ""), data=request.POST, by=by)
             except (MemoryAppError, SandboxError) as refusal:
                 messages.error(request, str(refusal))
             else:
@@ -90,15 +91,14 @@ class ChangeAdmin(ReadOnlyAdmin[Change]):
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
 
 
-def take_step(change: Change, request: HttpRequest) -> str:
-    """Do what a button of the page says, by the services that the API and the policy call; return what was done.
+def take_step(change: Change, step: str, *, data: Mapping[str, str], by: Actor) -> str:
+    """Do what a button says, by the services that the API and the policy call; return what was done.
 
     Raises:
         MemoryAppError, SandboxError: it was refused.
     """
-    by = Actor.person(request.user)  # type: ignore[arg-type]
-    reason = request.POST.get("reason", "")[:4_000]
-    sha256 = request.POST.get("sha256", "")[:64]
+    reason = data.get("reason", "")[:4_000]
+    sha256 = data.get("sha256", "")[:64]
     steps: dict[str, Callable[[], object]] = {
         "check": lambda: check_change(change, by=by),
         "shadow": lambda: request_shadow(change, by=by),
@@ -107,7 +107,6 @@ def take_step(change: Change, request: HttpRequest) -> str:
         "rollback": lambda: roll_back_change(change, by=by, reason=reason),
         "reject": lambda: reject_change(change, by=by, reason=reason),
     }
-    step = request.POST.get("do", "")
     if step not in steps:
         raise MemoryAppError("This page has no such button. Load it again.")
     steps[step]()

@@ -6,6 +6,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from agents.models.agents import Agent
+from agents.models.changes import Change
 from agents.models.effects import Approval, ApprovalStatus
 from agents.models.runs import Run
 from memory.admin.chosen_project import narrow_to_chosen
@@ -38,5 +39,14 @@ add_kind(
         rows=lambda: Approval.objects.filter(status=ApprovalStatus.PENDING),
         since="requested_at",
         query="status__exact=pending",
+    )
+)
+add_kind(
+    Kind(
+        label="Changes of agents",
+        table="agents_change",
+        permission="agents.view_change",
+        rows=lambda: Change.objects.open(),
+        query="rung__exact=proposed",
     )
 )

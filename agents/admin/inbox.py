@@ -38,7 +38,7 @@ class CallKind(Kind):
 
     def queue(self, user: Any, query: str) -> QuerySet[Approval]:
         waiting = Approval.objects.filter(status=ApprovalStatus.PENDING)
-        return read_projects(narrow_to_projects(waiting, user), query)
+        return self.arrange(read_projects(narrow_to_projects(waiting, user), query), user, query)
 
     def count(self, user: Any, query: str) -> int:
         return self.queue(user, query).count()
@@ -59,7 +59,7 @@ class CallKind(Kind):
         )
 
     def draw(self, user: Any, id: UUID) -> Pane | None:
-        approval = self._find(user, id)
+        approval = self.find(user, id)
         return self.draw_call(approval, user=user) if approval is not None else None
 
     def draw_call(self, approval: Approval, *, user: Any, form: DecisionForm | None = None) -> Pane:
@@ -87,7 +87,7 @@ class CallKind(Kind):
         )
 
     def decide(self, user: Any, id: UUID, data: Any) -> Done | Pane | None:
-        approval = self._find(user, id)
+        approval = self.find(user, id)
         return self.decide_on(approval, user=user, data=data) if approval is not None else None
 
     def decide_on(self, approval: Approval, *, user: Any, data: Any) -> Done | Pane:
@@ -106,7 +106,7 @@ class CallKind(Kind):
             form.add_refusal(refusal)
             return self.draw_call(approval, user=user, form=form)
 
-    def _find(self, user: Any, id: UUID) -> Approval | None:
+    def find(self, user: Any, id: UUID) -> Approval | None:
         rows = Approval.objects.select_related("effect", "run__agent", "project")
         return narrow_to_projects(rows, user).filter(pk=id).first()
 

@@ -48,7 +48,7 @@ def _has_expired(request: HttpRequest) -> bool:
         return False
     if now - since > settings.ERL_SESSION_HOURS * 3600 or now - seen > settings.ERL_SESSION_IDLE_MINUTES * 60:
         return True
-    if now - seen > _UPDATE_SECONDS:
+    if now - seen > _UPDATE_SECONDS and request.path_info != reverse("admin:inbox_count"):  # asked every minute
         session[_SEEN_AT] = round(now)
     return False
 

@@ -2,6 +2,7 @@ from memory.admin.api_key import ApiKeyAdmin
 from memory.admin.block import BlockAdmin
 from memory.admin.deployment import DeploymentAdmin
 from memory.admin.heuristic import HeuristicAdmin
+from memory.admin.inbox.harmful import HARMFUL
 from memory.admin.insights import coverage_page, insights_page
 from memory.admin.lessons import lessons_page
 from memory.admin.mistake import MistakeCardAdmin
@@ -16,6 +17,7 @@ from memory.admin.search import search_page
 from memory.admin.trajectory import TrajectoryAdmin
 
 __all__ = [
+    "HARMFUL",
     "ApiKeyAdmin",
     "AuditEntryAdmin",
     "BlockAdmin",

@@ -14,6 +14,7 @@ from memory.curation.decisions import (
     ask_again,
     confirm_evidence,
     edit_and_approve_heuristic,
+    keep_heuristic,
     quarantine_heuristic,
     reject_heuristic,
     retire_heuristic,
@@ -47,6 +48,7 @@ _DECISIONS = (
     "reject",
     "retire",
     "quarantine",
+    "keep",
     "merge",
     "duplicate",
     "restore",
@@ -176,6 +178,9 @@ class DecisionForm(forms.Form):
             case "quarantine":
                 quarantine_heuristic(self.heuristic, **about)
                 return "Quarantined. Agents do not get this lesson."
+            case "keep":
+                keep_heuristic(self.heuristic, **seen, **about)
+                return "Kept in use. You will not be asked about it for 30 days."
             case "restore":
                 revision = self.heuristic.revisions.filter(number=data["number"]).first()
                 if revision is None:

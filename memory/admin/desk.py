@@ -47,6 +47,7 @@ _TITLES: dict[str, str] = {
     Review.Decision.REFLECT_AGAIN: "Another reflection requested",
     Review.Decision.CONFIRM_EVIDENCE: "Evidence confirmed",
     Review.Decision.SPLIT: "Taken out of its group",
+    Review.Decision.KEEP: "Kept in use",
 }
 
 

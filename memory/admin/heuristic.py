@@ -121,7 +121,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         shown = self.saved_filters_context(request)
-        shown["roll_backs"] = find_roll_backs(request.user)
+        shown["roll_backs"] = find_roll_backs(request)
         return super().changelist_view(request, {**shown, **(extra_context or {})})
 
     def change_view(
@@ -154,7 +154,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
             pane,
             title="Review" if pane.context["waiting"] else "Lesson",
             opts=self.opts,
-            roll_backs=find_roll_backs(request.user),
+            roll_backs=find_roll_backs(request),
         )
 
     def undo_view(self, request: HttpRequest, review_id: UUID) -> HttpResponse:

@@ -43,6 +43,7 @@ class Section:
 
     label: str
     pages: tuple[Page, ...]
+    counter: str = ""  # the view that returns how many items wait there
     link: str = ""
     current: bool = False
 
@@ -50,6 +51,7 @@ class Section:
 _SECTIONS = (
     Section(
         label="Inbox",
+        counter="admin:inbox_count",
         pages=(
             Page(label="To decide", name="inbox"),
             Page(label="Calls of agents", table="agents_approval"),

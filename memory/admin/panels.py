@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from memory.heuristics.models import Heuristic
@@ -34,7 +35,7 @@ class Figure:
 @dataclass(kw_only=True, slots=True)
 class _Registry:
     desk: list[tuple[str, Callable[[Heuristic], Panel | None]]] = field(default_factory=list)
-    figures: list[Callable[[Any], Iterable[Figure]]] = field(default_factory=list)
+    figures: list[Callable[[HttpRequest], Iterable[Figure]]] = field(default_factory=list)
     deployments: list[Callable[[Any, Project], Panel | None]] = field(default_factory=list)
     releases: list[Callable[[Any, Release], Panel | None]] = field(default_factory=list)
     uplift: list[Callable[[Sequence[Release]], Mapping[UUID, SafeString]]] = field(default_factory=list)
@@ -48,8 +49,8 @@ def add_desk_panel(make: Callable[[Heuristic], Panel | None], *, tab: str = "evi
     _registry.desk.append((tab, make))
 
 
-def add_figures(make: Callable[[Any], Iterable[Figure]]) -> None:
-    """Show more numbers on the home page; `make` is given the signed-in user."""
+def add_figures(make: Callable[[HttpRequest], Iterable[Figure]]) -> None:
+    """Show more numbers on the home page; `make` counts in the chosen project."""
     _registry.figures.append(make)
 
 
@@ -73,9 +74,9 @@ def draw_desk_panels(heuristic: Heuristic, *, tab: str) -> list[Panel]:
     return [panel for name, make in _registry.desk if name == tab and (panel := make(heuristic)) is not None]
 
 
-def collect_figures(user: Any) -> list[Figure]:
+def collect_figures(request: HttpRequest) -> list[Figure]:
     """Return the numbers of the other apps."""
-    return [figure for make in _registry.figures for figure in make(user)]
+    return [figure for make in _registry.figures for figure in make(request)]
 
 
 def draw_deployment_panels(user: Any, project: Project) -> list[Panel]:

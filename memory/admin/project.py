@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponseRedirect
 from django.urls import reverse
 from django.utils import timezone
 
-from memory.admin.project_form import SIZE, ProjectForm
+from memory.admin.project_form import SIZE, MembershipForm, ProjectForm
 from memory.admin.read_only import MemberRows
 from memory.admin.rule_change import REQUESTED
 from memory.errors import MemoryAppError
@@ -101,12 +101,11 @@ class ProjectAdmin(admin.ModelAdmin[Project]):
 class ProjectMembershipAdmin(admin.ModelAdmin[ProjectMembership]):
     """Who works where. It gives rights, so no group has it: superusers, and whom they gave the permission."""
 
+    form = MembershipForm
     list_display = ["user", "project", "role", "created_at"]
     list_filter = ["role", "project"]
     list_select_related = ["user", "project"]
     search_fields = ["user__username", "project__name"]
-    autocomplete_fields = ["user", "project"]
-    readonly_fields = ["created_at"]
 
     def has_delete_permission(self, request: HttpRequest, obj: ProjectMembership | None = None) -> bool:
         return super().has_delete_permission(request, obj) and (obj is None or may_change(request.user, obj.project))

@@ -1,10 +1,11 @@
-"""The form of a project: a line for a line, a number for a number."""
+"""The forms of a project and of its members: a line for a line, a number for a number, a choice for a choice."""
 
 from typing import Any
 
 from django import forms
+from django.contrib.auth import get_user_model
 
-from memory.projects.models import MAX_RECORD_SIZE, RECORD_SIZES, Project
+from memory.projects.models import MAX_RECORD_SIZE, RECORD_SIZES, Project, ProjectMembership
 
 SIZE = "most_"  # before the names of the sizes of the record
 
@@ -70,3 +71,32 @@ class ProjectForm(forms.ModelForm[Project]):
         sizes = {name: values.get(f"{SIZE}{name}") for name in RECORD_SIZES}
         self.instance.record_sizes = {name: size for name, size in sizes.items() if size is not None}
         return values
+
+
+class MembershipForm(forms.ModelForm[ProjectMembership]):
+    """Who works where, and as what."""
+
+    user = forms.ModelChoiceField(
+        queryset=get_user_model()._default_manager.filter(is_staff=True).order_by("username"),
+        label="Person",
+        empty_label="Choose a person",
+        help_text="The group of the account says what a person may do at all; the membership says where.",
+    )
+    project = forms.ModelChoiceField(
+        queryset=Project.objects.order_by("name", "slug"),
+        required=False,
+        empty_label="Every project, also future ones",
+    )
+    role = forms.ChoiceField(
+        choices=[
+            (ProjectMembership.Role.REVIEWER, "Reviewer: decides on lessons, cards, suggestions and calls of agents"),
+            (ProjectMembership.Role.OPERATOR, "Operator: manages keys, settings and reflections, withdraws lessons"),
+            (ProjectMembership.Role.AUDITOR, "Auditor: only reads"),
+        ],
+        widget=forms.RadioSelect(attrs={"class": "radiolist"}),
+        initial=ProjectMembership.Role.REVIEWER,
+    )
+
+    class Meta:
+        model = ProjectMembership
+        fields = ("user", "project", "role")

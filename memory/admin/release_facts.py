@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 from typing import Any
 
+from django.http import HttpRequest
 from django.urls import reverse
 
+from memory.admin.chosen_project import narrow_to_chosen
 from memory.admin.panels import Figure, add_figures
 from memory.heuristics.models import Heuristic
-from memory.projects.access import narrow_to_projects
 from memory.releases.deployments import get_deployment
 from memory.releases.models import Deployment, DeploymentEvent, ReleaseMember
 
@@ -33,17 +34,17 @@ def describe_releases(heuristic: Heuristic) -> dict[str, Any]:
     }
 
 
-def find_roll_backs(user: Any) -> list[DeploymentEvent]:
-    """Return the automatic roll-backs in a person's projects that no person has acknowledged. One query."""
-    if not user.has_perm("memory.view_deployment"):
+def find_roll_backs(request: HttpRequest) -> list[DeploymentEvent]:
+    """Return the automatic roll-backs in the chosen project that no person has acknowledged. One query."""
+    if not request.user.has_perm("memory.view_deployment"):
         return []
     unseen = DeploymentEvent.objects.unseen_roll_backs().select_related("project").order_by("-made_at")
-    return list(narrow_to_projects(unseen, user)[:SHOWN_ROLL_BACKS])
+    return list(narrow_to_chosen(unseen, request)[:SHOWN_ROLL_BACKS])
 
 
-def count_roll_backs(user: Any) -> Iterable[Figure]:
+def count_roll_backs(request: HttpRequest) -> Iterable[Figure]:
     """Return how many automatic roll-backs no person has acknowledged, if there are any."""
-    if unseen := len(find_roll_backs(user)):
+    if unseen := len(find_roll_backs(request)):
         link = reverse("admin:memory_deployment_changelist")
         yield Figure(label="rolled back automatically", value=str(unseen), link=link, alarming=True)
 

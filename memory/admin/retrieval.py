@@ -18,7 +18,7 @@ from django.utils.text import Truncator
 from django.utils.timesince import timesince
 
 from memory.admin.answer_comparison import AgainForm, compare_again, compare_with
-from memory.admin.chosen_project import chosen_project
+from memory.admin.chosen_project import chosen_project, narrow_to_chosen
 from memory.admin.panels import Figure
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.admin.trends import Ended, Period, count_runs
@@ -27,7 +27,7 @@ from memory.effects.models import HeuristicFeedback
 from memory.effects.outcomes import OutcomeCount, count_outcomes
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.index.tuning import LEAST_RECALL, WANTED_RECALL
-from memory.projects.access import narrow_to_projects, visible_projects
+from memory.projects.access import visible_projects
 from memory.redaction.visible_text import show_hidden
 from memory.retrieval.context import get_label
 from memory.retrieval.given_words import find_order_over
@@ -188,9 +188,11 @@ class SearchIndexAdmin(ReadOnlyAdmin[SearchIndex]):
         return request.user.has_perm("memory.view_retrieval")
 
 
-def judge_searches(user: Any) -> Iterable[Figure]:
-    """Say what the searches of a person's projects find: of the project that is worst off. One query."""
-    indexes = list(narrow_to_projects(SearchIndex.objects.select_related("project"), user))
+def judge_searches(request: HttpRequest) -> Iterable[Figure]:
+    """Say what searches find: those of the chosen project, or of the one that is worst off. One query."""
+    if not request.user.has_perm("memory.view_retrieval"):
+        return
+    indexes = list(narrow_to_chosen(SearchIndex.objects.select_related("project"), request))
     link = reverse("admin:memory_searchindex_changelist")
     measured = [index for index in indexes if index.recall_mean is not None and index.recall_least is not None]
     if not measured:

@@ -65,6 +65,15 @@ add_kind(
 )
 add_kind(
     Kind(
+        label="Harmful lessons",
+        table="memory_heuristic",
+        permission="memory.view_heuristic",
+        rows=lambda: Heuristic.objects.filter(status=Heuristic.Status.APPROVED, harm__isnull=False),
+        query="status__exact=approved&harm__isnull=False",
+    )
+)
+add_kind(
+    Kind(
         label="Mistake cards",
         table="memory_mistakecard",
         permission="memory.view_mistakecard",

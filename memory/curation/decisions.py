@@ -191,6 +191,27 @@ def retire_heuristic(heuristic: Heuristic, *, by: Actor, **note: Unpack[ReviewNo
 
 
 @transaction.atomic
+def keep_heuristic(
+    heuristic: Heuristic, *, by: Actor, content_sha256: str | None = None, **note: Unpack[ReviewNote]
+) -> Heuristic:
+    """Keep serving a heuristic that seems to do harm. It is not asked about again for a month.
+
+    Raises:
+        NotServable: it is not in use.
+        ChangedMeanwhile, NotAllowed, ProjectArchived, ClaimedByOther: as for approval.
+    """
+    heuristic = lock_item(heuristic)
+    check_decider(heuristic, by=by)
+    revision = get_current_revision(heuristic, content_sha256=content_sha256)
+    if heuristic.status != _Status.APPROVED:
+        raise NotServable(f"This heuristic is {heuristic.status}, so there is nothing to keep in use.")
+    heuristic.harm = None
+    heuristic.save(update_fields=["harm"])
+    record_review(revision, _Decision.KEEP, item=heuristic, by=by, **note)
+    return heuristic
+
+
+@transaction.atomic
 def quarantine_heuristic(heuristic: Heuristic, *, by: Actor, **note: Unpack[ReviewNote]) -> Heuristic:
     """Stop serving a heuristic, or keep it from being approved, because it may be harmful.
 

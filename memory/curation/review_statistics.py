@@ -16,7 +16,7 @@ _Decision = Review.Decision
 APPROVALS = (_Decision.APPROVE, _Decision.FIRST_APPROVAL)
 WITHDRAWALS = (_Decision.RETIRE, _Decision.QUARANTINE)
 # An edit comes with its approval.
-_NO_DECISION = (_Decision.EDIT, _Decision.UNDO, _Decision.REFLECT_AGAIN, _Decision.CONFIRM_EVIDENCE)
+_NO_DECISION = (_Decision.EDIT, _Decision.UNDO, _Decision.REFLECT_AGAIN, _Decision.CONFIRM_EVIDENCE, _Decision.KEEP)
 _UNDONE_WITHIN = timedelta(seconds=16)
 _LISTED = 20
 

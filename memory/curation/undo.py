@@ -20,10 +20,10 @@ _GRACE_SECONDS = 5  # for the request to arrive
 
 _Decision = Review.Decision
 _APPROVALS = (_Decision.APPROVE, _Decision.FIRST_APPROVAL)
-# Records that leave the wording undecided.
-_UNDECIDED = (_Decision.FIRST_APPROVAL, _Decision.REFLECT_AGAIN, _Decision.CONFIRM_EVIDENCE, _Decision.SPLIT)
-# Records that change nothing that is served; an edit comes with its approval.
-_WITHOUT_EFFECT = (_Decision.EDIT, _Decision.REFLECT_AGAIN, _Decision.CONFIRM_EVIDENCE, _Decision.SPLIT)
+# Records that change nothing that is served, and leave the wording undecided.
+_NOTES = (_Decision.REFLECT_AGAIN, _Decision.CONFIRM_EVIDENCE, _Decision.SPLIT, _Decision.KEEP)
+_UNDECIDED = (_Decision.FIRST_APPROVAL, *_NOTES)
+_WITHOUT_EFFECT = (_Decision.EDIT, *_NOTES)  # an edit comes with its approval
 _UNDOABLE = (*_APPROVALS, _Decision.REJECT, _Decision.RETIRE, _Decision.QUARANTINE, _Decision.MERGE)
 
 

@@ -112,6 +112,9 @@ class Heuristic(Reviewed):
     usefulness_version = models.TextField(
         blank=True, default="", editable=False, help_text="Version of the rule that computed it; empty if none did."
     )
+    harm = models.JSONField(
+        null=True, editable=False, help_text="How much less often runs given it succeed, where that is sure."
+    )
 
     objects = HeuristicQuerySet.as_manager()
 
@@ -148,6 +151,7 @@ class Heuristic(Reviewed):
                 condition=Q(status="proposed"),
                 name="memory_heuristic_to_order",
             ),
+            models.Index(fields=["project"], condition=Q(harm__isnull=False), name="memory_heuristic_harmful"),
         ]
         permissions = [("review_heuristic", "Can approve, reject, retire and quarantine heuristics")]
 
@@ -312,6 +316,7 @@ class ReviewDecision(models.TextChoices):
     REFLECT_AGAIN = "reflect_again", "Another reflection"
     CONFIRM_EVIDENCE = "confirm_evidence", "Evidence confirmed"
     SPLIT = "split", "Taken out of its group"
+    KEEP = "keep", "Kept in use"
 
 
 class Review(AbstractReview):

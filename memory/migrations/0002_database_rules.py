@@ -16,6 +16,7 @@ class Migration(migrations.Migration):
         install("memory/sql/quarantine.sql"),
         install("memory/sql/blocks.sql"),
         install("memory/sql/releases.sql"),
+        install("memory/sql/discussion.sql"),
         install("memory/sql/projects.sql"),
         install("memory/sql/serving.sql"),
         install("memory/sql/application.sql"),

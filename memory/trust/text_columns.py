@@ -48,7 +48,7 @@ _REGISTER: dict[str, tuple[Columns, ...]] = {
     "memory_heuristic": (
         Columns(
             "status reflector reflector_version model prompt_version review_basis risk_flags usefulness_basis "
-            "usefulness_version",
+            "usefulness_version harm",
             Fate.NO_TEXT,
             _MACHINE,
         ),
@@ -162,6 +162,16 @@ _REGISTER: dict[str, tuple[Columns, ...]] = {
     "memory_polarityquota": (
         Columns("task_id", Fate.NO_TEXT, "a task family that an operator named"),
         Columns("set_by", Fate.NO_TEXT, _SIGNED),
+    ),
+    # ── Work on the inbox ─────────────────────────────────────────────────────────────────────────────────────────
+    "memory_comment": (
+        Columns("text", Fate.DELETED, "with the lesson, suggestion or call that it is about"),
+        Columns("kind", Fate.NO_TEXT, _MACHINE),
+        Columns("written_by", Fate.NO_TEXT, _SIGNED),
+    ),
+    "memory_itemstate": (
+        Columns("kind", Fate.NO_TEXT, _MACHINE),
+        Columns("changed_by", Fate.NO_TEXT, _SIGNED),
     ),
     # ── Projects and records ──────────────────────────────────────────────────────────────────────────────────────
     "memory_project": (Columns("slug name mistake_card_policy record_sizes", Fate.NO_TEXT, "set by an operator"),),

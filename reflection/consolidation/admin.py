@@ -13,13 +13,14 @@ from django.urls import URLPattern, path, reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.text import Truncator
 
+from memory.admin.chosen_project import narrow_to_chosen
 from memory.admin.inbox.kinds import add_kind
 from memory.admin.inbox.views import draw_own_page
 from memory.admin.panels import Figure, Panel, add_desk_panel, add_figures
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.errors import MemoryAppError
 from memory.heuristics.models import Heuristic
-from memory.projects.access import has_role, may_review, narrow_to_projects
+from memory.projects.access import has_role, may_review
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
 from memory.redaction.visible_text import show_hidden
@@ -50,10 +51,10 @@ def _show(rows: Iterable[Suggestion], *, user: Any) -> list[dict[str, Any]]:
     return [show_suggestion(row, held_by=holders.get(row.pk, "")) for row in rows]
 
 
-def count_suggestions(user: Any) -> Iterable[Figure]:
+def count_suggestions(request: HttpRequest) -> Iterable[Figure]:
     """Return how many suggestions wait."""
-    if user.has_perm("reflection.view_suggestion"):
-        rows = narrow_to_projects(Suggestion.objects.filter(status=Suggestion.Status.OPEN), user)
+    if request.user.has_perm("reflection.view_suggestion"):
+        rows = narrow_to_chosen(Suggestion.objects.filter(status=Suggestion.Status.OPEN), request)
         waiting = rows.exclude(kind=Suggestion.Kind.NEW).aggregate(count=Count("id"))["count"]
         link = reverse("admin:reflection_suggestion_changelist")
         yield Figure(label="suggestions waiting", value=str(waiting), link=f"{link}?status__exact=open")

@@ -45,7 +45,7 @@ class SuggestionKind(Kind):
     def queue(self, user: Any, query: str) -> QuerySet[Suggestion]:
         waiting = Suggestion.objects.filter(status=Suggestion.Status.OPEN).exclude(kind=Suggestion.Kind.NEW)
         open_now = waiting.exclude(project__archived_at__lte=timezone.now())
-        rows = read_projects(narrow_to_projects(open_now, user), query)
+        rows = self.arrange(read_projects(narrow_to_projects(open_now, user), query), user, query)
         run = dict(parse_qsl(query)).get("run", "")
         try:
             return rows.filter(run=UUID(run)) if run else rows
@@ -74,7 +74,7 @@ class SuggestionKind(Kind):
         )
 
     def draw(self, user: Any, id: UUID) -> Pane | None:
-        suggestion = self._find(user, id)
+        suggestion = self.find(user, id)
         return self.draw_suggestion(suggestion, user=user) if suggestion is not None else None
 
     def draw_suggestion(self, suggestion: Suggestion, *, user: Any) -> Pane:
@@ -113,7 +113,7 @@ class SuggestionKind(Kind):
         )
 
     def decide(self, user: Any, id: UUID, data: Any) -> Done | Pane | None:
-        suggestion = self._find(user, id)
+        suggestion = self.find(user, id)
         return self.decide_on(suggestion, user=user, data=data) if suggestion is not None else None
 
     def decide_on(self, suggestion: Suggestion, *, user: Any, data: Any) -> Done:
@@ -133,7 +133,7 @@ class SuggestionKind(Kind):
 
     def undo(self, user: Any, token: str, *, by: Actor) -> str:
         try:
-            suggestion = self._find(user, UUID(token))
+            suggestion = self.find(user, UUID(token))
         except ValueError:
             suggestion = None
         if suggestion is None:
@@ -141,7 +141,7 @@ class SuggestionKind(Kind):
         reopen_suggestion(suggestion, by=by)
         return "Undone. It is waiting for a decision again."
 
-    def _find(self, user: Any, id: UUID) -> Suggestion | None:
+    def find(self, user: Any, id: UUID) -> Suggestion | None:
         related = ("project", "heuristic__current_revision", "other__current_revision")
         return narrow_to_projects(Suggestion.objects.select_related(*related), user).filter(pk=id).first()
 

@@ -55,6 +55,9 @@ END $$;
 CREATE OR REPLACE TRIGGER reflection_reflection_references BEFORE INSERT OR UPDATE OF trajectory_id
     ON reflection_reflection FOR EACH ROW EXECUTE FUNCTION reflection_reflection_references();
 
+CREATE OR REPLACE TRIGGER reflection_suggestion_end_discussion AFTER DELETE ON reflection_suggestion
+    FOR EACH ROW EXECUTE FUNCTION memory_end_discussion();
+
 -- Whether a provider answers is no secret, and a request that ranks with a model notes it.
 DO $$
 BEGIN

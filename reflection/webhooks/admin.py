@@ -13,6 +13,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.cache import add_never_cache_headers
 
+from memory.admin.chosen_project import narrow_to_chosen
 from memory.admin.panels import Figure, add_figures
 from memory.admin.read_only import MemberRows, ReadOnlyAdmin
 from memory.egress import find_project_url_fault
@@ -237,11 +238,12 @@ def _is_operator(request: HttpRequest, endpoint: WebhookEndpoint | None) -> bool
     return endpoint is None or has_role(request.user, endpoint.project_id, _OPERATOR)
 
 
-def count_failing(user: Any) -> Iterable[Figure]:
+def count_failing(request: HttpRequest) -> Iterable[Figure]:
     """Return how many webhooks fail or were disabled because they did, if any."""
-    if user.has_perm("reflection.view_webhookendpoint"):
-        projects = projects_with_role(user, _OPERATOR)
-        failing = WebhookEndpoint.objects.filter(project__in=projects, failing_since__isnull=False).count()
+    if request.user.has_perm("reflection.view_webhookendpoint"):
+        projects = projects_with_role(request.user, _OPERATOR)
+        rows = WebhookEndpoint.objects.filter(project__in=projects, failing_since__isnull=False)
+        failing = narrow_to_chosen(rows, request).count()
         if failing:
             link = reverse("admin:reflection_webhookendpoint_changelist")
             yield Figure(label="webhooks failing", value=str(failing), link=link, alarming=True)

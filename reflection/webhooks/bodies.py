@@ -26,6 +26,7 @@ _DECIDED = {
     "retire": "retired",
     "quarantine": "quarantined",
     "merge": "merged into another",
+    "keep": "kept in use",
     "undo": "put back: the last decision was undone",
 }
 
@@ -91,6 +92,13 @@ def _say(delivery: WebhookDelivery) -> str:
             return f"Experiment {details.get('experiment')} ended: {conclusion}."
         case EventKind.EVALUATION_FINISHED:
             return f"An evaluation ended: {details.get('status')}."
+        case EventKind.COMMENT_WRITTEN:
+            named = ", ".join(_escape(str(name)) for name in details.get("mentioned", ()))
+            mentioning = f" and mentioned {named}" if named else ""
+            return f"{_escape(str(details.get('by')))} commented on a {details.get('kind')} in the inbox{mentioning}."
+        case EventKind.ITEM_ASSIGNED:
+            by, to = _escape(str(details.get("by"))), _escape(str(details.get("assignee")))
+            return f"{by} assigned a {details.get('kind')} in the inbox to {to}."
         case _:
             return "This is a test message."
 
@@ -111,6 +119,9 @@ def _say_deployed(details: Mapping[str, Any]) -> str:
 def find_link(delivery: WebhookDelivery) -> str:
     """Return the address of the page on which a person sees what happened."""
     match delivery.event_kind, delivery.lesson_ids:
+        case EventKind.COMMENT_WRITTEN | EventKind.ITEM_ASSIGNED, _:
+            of = [delivery.details["kind"], delivery.details["item"]]
+            page = reverse("admin:inbox_item", args=of, query={"tab": "discussion"})
         case _, [id]:
             page = reverse("admin:memory_heuristic_change", args=[id])
         case EventKind.APPROVAL_WAITING, _:

@@ -309,6 +309,29 @@ def press(client: Client, change: Change, button: str) -> None:
     change.refresh_from_db()
 
 
+def test_change_climbs_from_the_inbox_and_is_rejected_with_a_reason(shop: Service) -> None:
+    agent = make_shop_agent(shop)
+    client = log_in(agent.project, permissions=["view_change", "decide_change"])
+    change = propose_refund(agent, refund(agent))
+    at = reverse("admin:inbox_item", args=["change", change.pk])
+    sent = {"sha256": change.target.sha256}
+    assert change.reason in client.get(at).content.decode()
+
+    client.post(at, {**sent, "decision": "check"})
+    change.refresh_from_db()
+    html = client.get(reverse("admin:inbox")).content.decode()
+    assert change.rung == "checked"
+    assert 'value="shadow"' in html
+    client.post(at, {**sent, "decision": "reject"})
+    change.refresh_from_db()
+    assert change.rung == "checked"
+    client.post(at, {**sent, "decision": "reject", "reason_code": "Not needed"})
+
+    change.refresh_from_db()
+    assert (change.rung, change.decision) == ("rejected", "Not needed")
+    assert at not in client.get(reverse("admin:inbox")).content.decode()
+
+
 def test_admin_leaves_the_same_audit_trail_as_the_policy(shop: Service) -> None:
     agent = make_shop_agent(shop)
     serve_releases(agent.project)

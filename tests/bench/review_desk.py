@@ -1,6 +1,7 @@
 """How fast the review desk is: real proposals decided by keyboard in a real browser, in a full database.
 
     uv run python -m tests.bench.review_desk [--data DIR] [--decisions 30] [--lessons 10000] [--runs 50000] [--json]
+    uv run python -m tests.bench.review_desk --decisions 3 --lessons 20 --runs 50 --answers 20   # the smallest
 
 Starts a throw-away database and web server, fills them, has the offline reflector propose lessons from the runs of
 DIR/*.jsonl or DIR/*_trajectories/trajectories.jsonl (the sample data without --data), and decides on them by keyboard
@@ -18,7 +19,6 @@ import statistics
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,7 @@ from memory.runs.models import Trajectory  # noqa: E402
 from reflection.jobs.execution import Outcome  # noqa: E402
 from reflection.reflectors.reflections import run_reflection  # noqa: E402
 from tests.administrator import become_administrator  # noqa: E402
+from tests.bench.desk_timing import Measured, measure_decisions  # noqa: E402
 from tests.bench.serving import bulk  # noqa: E402
 from tests.bench.serving.processes import children, read_cpu_seconds  # noqa: E402
 from tests.e2e.browser import find_chromium, open_browser  # noqa: E402
@@ -64,7 +65,6 @@ from tests.stack import Stack  # noqa: E402
 SAMPLE = Path(__file__).parents[2] / "memory" / "sample_data"
 REVIEWER, PASSWORD = "ana", "correct horse battery"
 REAL_VECTORS = 200  # the rest are mixtures of these: embedding 10,000 lessons would take the time, not deciding
-ANSWERS = 20_000
 SAMPLED_RUNS = 400
 
 # Runs and answers as many as asked for, copied from the real ones with other ids, spread over eight weeks.
@@ -80,25 +80,6 @@ FROM (SELECT id, row_number() OVER () AS place FROM memory_retrieval) r,
      (SELECT id, row_number() OVER () AS place FROM memory_trajectory) s
 WHERE r.place = s.place AND t.id = s.id
 """
-# From a key press to the first frame in which another item is on the screen.
-TIMER = """() => {
-  addEventListener('keydown', () => { window.__pressed = performance.now(); window.__shown = 0; }, true);
-  new MutationObserver(changes => {
-    if (changes.some(change => [...change.addedNodes].some(node => node.id === 'item')))
-      requestAnimationFrame(() => setTimeout(() => { window.__shown = performance.now() - window.__pressed; }));
-  }).observe(document.querySelector('.inbox'), {childList: true});
-}"""
-# What a load of the page fetched over the network; what came from the cache has no size.
-REQUESTS = """() => 1 + performance.getEntriesByType('resource').filter(each => each.transferSize > 0).length"""
-READING_MS = 400
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
-    """What the browser saw: the times from key press to the next item, and the requests of a page."""
-
-    milliseconds: list[float]
-    requests: int
 
 
 def fill(options: argparse.Namespace) -> Project:
@@ -122,15 +103,15 @@ def fill(options: argparse.Namespace) -> Project:
         }
         values = ", ".join(fresh.get(name, f"t.{name}") for name in columns)
         cursor.execute(COPY_RUNS.format(columns=", ".join(columns), values=values), [options.runs - real])
-    _record_answers_and_reviews(project)
+    _record_answers_and_reviews(project, options.answers)
     with connection.cursor() as cursor:
         cursor.execute(LINK_RUNS)
         cursor.execute("VACUUM ANALYZE")
     return project
 
 
-def _record_answers_and_reviews(project: Project) -> None:
-    """Record 20,000 answers and an approval of every lesson in use, spread over eight weeks."""
+def _record_answers_and_reviews(project: Project, answers: int) -> None:
+    """Record answers and an approval of every lesson in use, spread over eight weeks."""
     chance, now = random.Random(2), timezone.now()
     served = list(HeuristicRevision.objects.filter(served=True))
     asked = {"mode": "hybrid", "top_k": 5, "budget_tokens": 1000, "task_id": "airline", "agent": "bot"}
@@ -144,7 +125,7 @@ def _record_answers_and_reviews(project: Project) -> None:
                 created_at=now - timedelta(days=56 * chance.random()),
                 **asked,
             )
-            for number in range(ANSWERS)
+            for number in range(answers)
         ),
         batch_size=1000,
     )
@@ -177,35 +158,16 @@ def _record_real_runs(project: Project, data: Path) -> int:
 
 
 def decide(root: str, *, decisions: int, executable: str) -> Measured:
-    """Decide in the inbox by keyboard alone, and load it again with a warm cache."""
-    taken = []
+    """Sign in and decide in the inbox, in a browser of its own."""
     with open_browser(executable, viewport={"width": 1280, "height": 900}) as context:
         page = context.new_page()
-        page.goto(f"{root}/admin/login/?next=/admin/inbox/?kind=lesson")
+        page.goto(f"{root}/admin/login/?next=/admin/")
         page.keyboard.type(REVIEWER)
         page.keyboard.press("Tab")
         page.keyboard.type(PASSWORD)
         page.keyboard.press("Enter")
-        page.wait_for_selector("#item .lesson")
-        page.reload()
-        page.wait_for_load_state("networkidle")
-        requests = int(page.evaluate(REQUESTS))
-        page.evaluate(TIMER)
-        for number in range(decisions):
-            before = page.get_attribute("#item", "data-item")
-            page.wait_for_timeout(READING_MS)  # the next ones are fetched meanwhile, as while a person reads
-            page.evaluate("for (const each of document.querySelectorAll('.words *')) each.scrollIntoView()")
-            if number % 3 == 2:
-                page.keyboard.press("r")
-                page.keyboard.press("1")
-            else:
-                page.keyboard.press("a")
-            page.wait_for_function(
-                "before => document.getElementById('item').dataset.item !== before && window.__shown > 0", arg=before
-            )
-            taken.append(float(page.evaluate("window.__shown")))
-        page.wait_for_load_state("networkidle")
-    return Measured(milliseconds=sorted(taken), requests=requests)
+        page.wait_for_url(f"{root}/admin/")
+        return measure_decisions(page, root, decisions=decisions)
 
 
 def count_queries(project: Project) -> dict[str, dict[str, Any]]:
@@ -253,6 +215,7 @@ def main() -> int:
     parser.add_argument("--decisions", type=int, default=30)
     parser.add_argument("--lessons", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=50_000)
+    parser.add_argument("--answers", type=int, default=20_000)
     parser.add_argument("--json", action="store_true", help="also print the slowest query of each page")
     options = parser.parse_args()
     executable = find_chromium()

@@ -11,6 +11,7 @@ from memory.heuristics.models import Heuristic, HeuristicRevision, Review, Revie
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from tests.bench.desk_timing import measure_decisions
 from tests.factories import make_heuristic, make_project, make_trajectory
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -113,6 +114,17 @@ def test_refused_decision_comes_back_and_says_why(desk: Page, live_server: Any, 
     assert not Review.objects.exists()
 
 
+def test_page_takes_few_requests_and_shows_the_next_item_by_itself(
+    desk: Page, live_server: Any, three: list[Heuristic]
+) -> None:
+    """What `tests.bench.review_desk` measures, at its smallest."""
+    measured = measure_decisions(desk, live_server.url, decisions=2)
+
+    assert measured.requests <= 6
+    assert all(each > 0 for each in measured.milliseconds)
+    assert Review.objects.count() == 2
+
+
 # Of each line of the words, once it is scrolled to: what is drawn in its middle, if that is not the words.
 HIDDEN_LINES = """() => [...document.querySelectorAll('#item .lesson dd')].flatMap(dd => {
   const pane = dd.closest('.words');
@@ -162,6 +174,9 @@ def test_buttons_stay_where_they_are(desk: Page, live_server: Any, project: Proj
     expect(words(desk)).to_contain_text("a short one")
 
     assert approve.bounding_box() == before
+    desk.keyboard.press("k")
+    expect(desk.locator("#panel-evidence h3").first).to_be_in_viewport()
+    assert desk.evaluate("document.documentElement.scrollHeight <= innerHeight")  # the panes scroll, not the page
 
 
 def test_key_approves_only_after_all_deciding_words_were_on_screen(
@@ -190,6 +205,9 @@ def test_what_was_typed_survives_a_reload_and_signing_in_again(
     desk.keyboard.press("e")
     desk.keyboard.press("Control+A")
     desk.keyboard.type("Words of my own.")
+    desk.keyboard.press("Control+Enter")
+    expect(desk.get_by_role("button", name="Save and approve")).to_have_count(2)
+    expect(desk.locator(".says")).not_to_contain_text("What you typed")
     desk.reload()
     expect(desk.get_by_label("Do (guideline)")).to_have_value("Words of my own.")
     expect(desk.locator(".says")).to_contain_text("What you typed here before is still here")

@@ -76,6 +76,30 @@ def test_tiles_tell_runs_with_lessons_from_those_without(admin: Client) -> None:
     assert shown["Success without"] == ("0%", "0% (0–79%, 1 run)")
 
 
+def test_home_leads_to_work_and_lists_no_tables(admin: Client) -> None:
+    """It had 13 equal tiles, 21 links to tables and no project switcher."""
+    approve_as_read(make_heuristic(project=make_project()), by=ROOT)
+    make_heuristic(project=make_project())
+
+    html = home(admin)
+
+    assert len(tiles(admin)) == 4
+    assert html.count("<polyline") == 2
+    assert [said for said in ("Start reviewing", "Your decisions", "All my projects") if said not in html] == []
+    assert "app-memory" not in html
+    assert "recent-actions" not in html
+
+
+def test_state_is_that_of_the_chosen_project(admin: Client) -> None:
+    one, other = (make_reflection(status="dead", finished_at=timezone.now()) for _ in range(2))
+    assert one.project_id != other.project_id
+    admin.post("/admin/project/", {"project": str(one.project_id)})
+
+    figures = {figure.label: figure.value for figure in admin.get("/admin/").context["figures"]}
+
+    assert figures["reflections failed"] == "1"
+
+
 def test_tiles_without_runs_show_no_division_by_nothing(admin: Client) -> None:
     make_project()
 

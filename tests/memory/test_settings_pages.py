@@ -1,4 +1,4 @@
-"""Settings in the admin: API keys made, replaced and revoked; the forms of a project; health."""
+"""Settings in the admin: API keys made, replaced and revoked; the forms of a project and of its members; health."""
 
 from typing import Any
 
@@ -185,3 +185,12 @@ def test_health_says_what_the_doctor_says(admin_client: Client) -> None:
 
 def test_health_is_for_superusers() -> None:
     assert log_in(make_project()).get(reverse("admin:health")).status_code == 403
+
+
+# ── Members ───────────────────────────────────────────────────────────────────────────────────────────────────────
+def test_member_is_added_by_plain_fields(admin_client: Client) -> None:
+    html = admin_client.get(reverse("admin:memory_projectmembership_add")).content.decode()
+
+    assert "Every project, also future ones" in html
+    assert "Auditor: only reads" in html
+    assert "admin-autocomplete" not in html

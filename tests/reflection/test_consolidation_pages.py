@@ -177,6 +177,8 @@ def test_run_shows_what_it_saved_and_cost(reviewer: Client) -> None:
     assert "12 → 9" in page
     assert "700 in, 30 out" in page
     assert "No key is set." in page
+    assert "<li><details><summary>" in page  # a line each until it is opened: the page was 22,860 px long
+    assert f"/admin/inbox/?kind=suggestion&amp;run={run.pk}" in page
 
 
 def _count_queries(client: Client, page: str) -> int:
@@ -198,6 +200,16 @@ def test_lists_take_the_same_queries_for_many(reviewer: Client, model: str) -> N
         suggest(make_heuristic(project=first.project, **TEXT), Kind.MERGE, other=first)
 
     assert _count_queries(reviewer, page) == few
+
+
+def test_suggestions_have_keys_and_a_next_one(reviewer: Client) -> None:
+    first = approved()
+    newer = [suggest(make_heuristic(project=first.project, **TEXT), Kind.RETIRE) for _ in range(2)][-1]
+
+    html = reviewer.get("/admin/inbox/?kind=suggestion").content.decode()
+
+    assert f'name="next" value="suggestion/{newer.pk}"' in html
+    assert ('aria-keyshortcuts="a"' in html, 'aria-keyshortcuts="r"' in html) == (True, True)
 
 
 def test_dismissed_suggestion_is_brought_back_in_the_inbox(reviewer: Client) -> None:

@@ -40,6 +40,7 @@ UPDATE memory_passage SET run_id = (SELECT id FROM memory_trajectory);
 UPDATE memory_heuristicfeedback SET trajectory_id = (SELECT id FROM memory_trajectory);
 UPDATE memory_heuristic SET current_revision_id = (SELECT id FROM memory_heuristicrevision);
 UPDATE memory_heuristicrevision SET lineage = ARRAY[id];
+UPDATE memory_comment SET object_id = (SELECT id FROM memory_heuristic);
 UPDATE memory_wordorigin SET trajectory_id = (SELECT id FROM memory_trajectory),
     wording_id = (SELECT id FROM memory_heuristicrevision);
 UPDATE reflection_consolidationrun SET until = now() + interval '1 day', since = NULL;

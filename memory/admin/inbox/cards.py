@@ -45,7 +45,7 @@ class CardKind(Kind):
     def queue(self, user: Any, query: str) -> QuerySet[MistakeCard]:
         waiting = MistakeCard.objects.filter(status=MistakeCard.Status.PROPOSED, merged_into__isnull=True)
         open_now = waiting.exclude(project__archived_at__lte=timezone.now())
-        return read_projects(narrow_to_projects(open_now, user), query)
+        return self.arrange(read_projects(narrow_to_projects(open_now, user), query), user, query)
 
     def count(self, user: Any, query: str) -> int:
         return self.queue(user, query).count()
@@ -67,7 +67,7 @@ class CardKind(Kind):
         )
 
     def draw(self, user: Any, id: UUID) -> Pane | None:
-        card = self._find(user, id)
+        card = self.find(user, id)
         return self.draw_card(card, user=user) if card is not None else None
 
     def draw_card(self, card: MistakeCard, *, user: Any) -> Pane:
@@ -104,7 +104,7 @@ class CardKind(Kind):
         )
 
     def decide(self, user: Any, id: UUID, data: Any) -> Done | Pane | None:
-        card = self._find(user, id)
+        card = self.find(user, id)
         return self.decide_on(card, user=user, data=data) if card is not None else None
 
     def decide_on(self, card: MistakeCard, *, user: Any, data: Any) -> Done:
@@ -132,7 +132,7 @@ class CardKind(Kind):
         undo_card_review(review, by=by, within=timedelta(seconds=15))
         return "Undone. It is waiting for a decision again; both decisions stay on record."
 
-    def _find(self, user: Any, id: UUID) -> MistakeCard | None:
+    def find(self, user: Any, id: UUID) -> MistakeCard | None:
         cards = MistakeCard.objects.select_related("current_revision", "project")
         return narrow_to_projects(cards, user).filter(pk=id, current_revision__isnull=False).first()
 

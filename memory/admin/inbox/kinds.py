@@ -3,26 +3,34 @@
 To add a kind, derive a class from `Kind`, give it a name, a label and the permission to see it, and write:
 
 - `count` and `list_rows`: the items that wait, in the order in which they should be decided, one `Row` each;
+- `find`: one of them as a row with its `project_id`, if the person may see it;
 - `draw`: one of them as a `Pane`: the template of its words, the buttons of the bar and the tabs beside it;
 - `decide`: carry out what a button says and return `Done`. If nothing was decided because the form has to be shown
   again (a missing reason, a preview), return the `Pane` to show; if the service refuses, let its error through.
 
 Then call `add_kind` where the app registers its admin pages. `undo`, `hold` and `release` are needed only by kinds
-whose decisions can be undone or whose items can be claimed. This module knows no kind, and `memory` imports no app
-above it.
+whose decisions can be undone or whose items can be claimed. `count` and `list_rows` pass their rows through `arrange`,
+which leaves out what is snoozed; comments, assignment and snoozing work for every kind. This module knows no kind, and
+`memory` imports no app above it.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
+from urllib.parse import parse_qsl
 from uuid import UUID
 
+from django.db.models import Exists, Model, OuterRef, QuerySet
+from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils.text import capfirst
 
+from memory.discussion.models import ItemState
 from memory.projects.actors import Actor
+
+Waiting = TypeVar("Waiting", bound=Model)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +45,7 @@ class Row:
     flags: Sequence[str] = ()
     since: datetime
     held_by: str = ""  # another person who has claimed it
+    assignee: str = ""
 
     @property
     def key(self) -> str:
@@ -121,6 +130,7 @@ class Kind(ABC):
     label: ClassVar[str]  # "Lessons"
     permission: ClassVar[str]  # to see it
     place: ClassVar[int] = 50  # of its group in the list, the lowest first
+    subject: ClassVar[str] = ""  # what comments are kept under, where that is another kind's name
 
     @property
     def title(self) -> str:
@@ -133,6 +143,19 @@ class Kind(ABC):
     @abstractmethod
     def list_rows(self, user: Any, query: str, *, offset: int, limit: int) -> list[Row]:
         """Return some of the items that wait, in their order. `query` holds the filters, as in the page's address."""
+
+    def arrange(self, rows: QuerySet[Waiting], user: Any, query: str) -> QuerySet[Waiting]:
+        """Leave out what is snoozed, or keep what the address asks for: what is snoozed, or assigned to the person."""
+        states = ItemState.objects.filter(kind=self.name, object_id=OuterRef("pk"))
+        asleep, wanted = Exists(states.filter(snoozed_until__gt=Now())), dict(parse_qsl(query)).get("show")
+        if wanted == "snoozed":
+            return rows.filter(asleep)
+        mine = rows.filter(Exists(states.filter(assignee=user.pk))) if wanted == "mine" else rows
+        return mine.filter(~asleep)
+
+    @abstractmethod
+    def find(self, user: Any, id: UUID) -> Any:
+        """Return the row of an item, with its `project_id`; None if there is none that this person may see."""
 
     @abstractmethod
     def draw(self, user: Any, id: UUID) -> Pane | None:

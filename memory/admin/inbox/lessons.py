@@ -56,7 +56,7 @@ class LessonKind(Kind):
     place = 30
 
     def queue(self, user: Any, query: str) -> QuerySet[Heuristic]:
-        return Queue(user=user, query=query).split()[0]
+        return self.arrange(Queue(user=user, query=query).split()[0], user, query)
 
     def count(self, user: Any, query: str) -> int:
         return self.queue(user, query).count()
@@ -85,6 +85,9 @@ class LessonKind(Kind):
             since=heuristic.created_at,
             held_by=held_by,
         )
+
+    def find(self, user: Any, id: UUID) -> Heuristic | None:
+        return find_lesson(user, id)
 
     def draw(self, user: Any, id: UUID) -> Pane | None:
         heuristic = find_lesson(user, id)
@@ -210,9 +213,10 @@ class SecondApprovalKind(LessonKind):
     noun = "second approval"
     label = "Second approvals"
     place = 20
+    subject = "lesson"
 
     def queue(self, user: Any, query: str) -> QuerySet[Heuristic]:
-        return Queue(user=user, query=query).split()[1]
+        return self.arrange(Queue(user=user, query=query).split()[1], user, query)
 
 
 def find_lesson(user: Any, id: UUID) -> Heuristic | None:

@@ -15,16 +15,24 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils.cache import patch_cache_control
 from django.views.decorators.http import require_POST
 
+from memory.admin.inbox import discussion
 from memory.admin.inbox.kinds import Done, Kind, Pane, Row, Tab, find_kind, list_kinds
+from memory.admin.inbox.requests import (
+    get_actor,
+    get_kind,
+    is_fragment,
+    read_filters,
+    read_query,
+    wants_json,
+    without_storing,
+)
 from memory.admin.pages import admin_page
 from memory.admin.release_facts import find_roll_backs
 from memory.curation.undo import UNDO_SECONDS
 from memory.errors import MemoryAppError
 from memory.projects.access import visible_projects
-from memory.projects.actors import Actor
 
 SHOWN_ROWS = 30  # of each kind; more are fetched where the list is scrolled to its end
 _ITEM = "inbox/<slug:kind_name>/<uuid:id>/"
@@ -59,53 +67,55 @@ def index(request: HttpRequest) -> HttpResponse:
 @admin_page(_ITEM, name="inbox_item")
 def item(request: HttpRequest, kind_name: str, id: UUID) -> HttpResponse:
     """Show an item, or carry out a decision on it."""
-    kind = _get_kind(request, kind_name)
+    kind = get_kind(request, kind_name)
     if request.method == "POST":
         return _decide(request, kind, id)
     pane = kind.draw(request.user, id)
     if pane is None:
-        if _is_fragment(request):
+        if is_fragment(request):
             raise Http404
         messages.error(request, f"This {kind.noun} or its project was deleted, or you are no longer a member of it.")
         return HttpResponseRedirect(reverse("admin:inbox"))
-    if _is_fragment(request):
-        return _without_storing(HttpResponse(_draw_fragment(request, pane)))
+    if is_fragment(request):
+        return without_storing(HttpResponse(_draw_fragment(request, pane)))
     return _draw_page(request, _list_groups(request), pane, at="beside" if request.GET.get("tab") else "words")
 
 
 @admin_page(f"{_ITEM}tab/<slug:name>/", name="inbox_tab")
 def tab(request: HttpRequest, kind_name: str, id: UUID, name: str) -> HttpResponse:
     """Return a tab that is fetched when it is opened."""
-    drawn = _get_kind(request, kind_name).draw_tab(request.user, id, name)
+    kind = get_kind(request, kind_name)
+    is_discussion = name == discussion.TAB
+    drawn = discussion.draw_tab(request, kind, id) if is_discussion else kind.draw_tab(request.user, id, name)
     if drawn is None:
         raise Http404
-    return _without_storing(render(request, drawn.template, {"tab": drawn, **drawn.context}))
+    return without_storing(render(request, drawn.template, {"tab": drawn, **drawn.context}))
 
 
 @admin_page("inbox/rows/", name="inbox_rows")
 def rows(request: HttpRequest) -> HttpResponse:
     """Return more rows of a kind."""
-    kind = _get_kind(request, request.GET.get("kind", ""))
+    kind = get_kind(request, request.GET.get("kind", ""))
     offset = request.GET.get("offset", "")
     start = int(offset) if offset.isascii() and offset.isdecimal() and len(offset) < 7 else 0
-    query = _read_query(request)
-    found = kind.list_rows(request.user, query, offset=start, limit=SHOWN_ROWS + 1)
-    context = {"kind": kind, "rows": found[:SHOWN_ROWS], "query": query, "offset": start + SHOWN_ROWS}
+    found = kind.list_rows(request.user, read_filters(request), offset=start, limit=SHOWN_ROWS + 1)
+    shown = discussion.add_assignees(found[:SHOWN_ROWS])
+    context = {"kind": kind, "rows": shown, "query": read_query(request), "offset": start + SHOWN_ROWS}
     context["has_more"] = len(found) > SHOWN_ROWS
-    return _without_storing(render(request, "admin/inbox/rows.html", context))
+    return without_storing(render(request, "admin/inbox/rows.html", context))
 
 
 @admin_page("inbox/ahead/", name="inbox_ahead")
 def ahead(request: HttpRequest) -> HttpResponse:
     """Return the fragments of the next items."""
-    return _without_storing(JsonResponse({"panes": _draw_ahead(request, request.GET.getlist("item"))}))
+    return without_storing(JsonResponse({"panes": _draw_ahead(request, request.GET.getlist("item"))}))
 
 
 @admin_page(f"{_ITEM}hold/", name="inbox_hold")
 @require_POST
 def hold(request: HttpRequest, kind_name: str, id: UUID) -> HttpResponse:
     """Claim an item for the person who reads it."""
-    held = _get_kind(request, kind_name).hold(request.user, id)
+    held = get_kind(request, kind_name).hold(request.user, id)
     if held is None:
         return JsonResponse({})
     name, until = held
@@ -116,7 +126,7 @@ def hold(request: HttpRequest, kind_name: str, id: UUID) -> HttpResponse:
 @require_POST
 def release(request: HttpRequest, kind_name: str, id: UUID) -> HttpResponse:
     """Give up a claim. Sent when the person leaves the item."""
-    _get_kind(request, kind_name).release(request.user, id)
+    get_kind(request, kind_name).release(request.user, id)
     return HttpResponse(status=204)
 
 
@@ -124,14 +134,14 @@ def release(request: HttpRequest, kind_name: str, id: UUID) -> HttpResponse:
 @require_POST
 def undo(request: HttpRequest) -> HttpResponse:
     """Undo a decision made by mistake."""
-    kind = _get_kind(request, request.POST.get("kind", ""))
+    kind = get_kind(request, request.POST.get("kind", ""))
     key = request.POST.get("item", "")
     try:
-        said = kind.undo(request.user, request.POST.get("token", "")[:200], by=_actor(request))
+        said = kind.undo(request.user, request.POST.get("token", "")[:200], by=get_actor(request))
     except MemoryAppError as refusal:
         return _refuse(request, refusal, reverse("admin:inbox"))
     request.session.pop(_UNDO, None)
-    if _wants_json(request):
+    if wants_json(request):
         return JsonResponse({"said": said, "panes": _draw_ahead(request, [key])})
     messages.success(request, said)
     return HttpResponseRedirect(_find_address(key, request))
@@ -146,10 +156,10 @@ def _decide(request: HttpRequest, kind: Kind, id: UUID) -> HttpResponse:
     if done is None:
         raise Http404
     if isinstance(done, Pane):
-        if _wants_json(request):
+        if wants_json(request):
             return JsonResponse({"pane": _draw_fragment(request, done)}, status=422)
         return _draw_page(request, _list_groups(request), done, at="words")
-    if _wants_json(request):
+    if wants_json(request):
         sent = {"said": done.said, "undo": done.undo}
         shown = [f"{kind.name}/{id}"] if done.stays else request.POST.getlist("ahead")
         return JsonResponse(sent | {"panes": _draw_ahead(request, shown)})
@@ -187,54 +197,54 @@ def draw_own_page(request: HttpRequest, pane: Pane, **context: Any) -> HttpRespo
         **({"undo_action": pane.kind.undo_address(offer["token"])} if offer else {}),
         **context,
     }
-    return _without_storing(render(request, "admin/inbox/alone.html", whole))
+    return without_storing(render(request, "admin/inbox/alone.html", whole))
 
 
 def _refuse(request: HttpRequest, refusal: MemoryAppError, back: str) -> HttpResponse:
-    if _wants_json(request):
+    if wants_json(request):
         return JsonResponse({"said": str(refusal)}, status=409)
     messages.error(request, str(refusal))
     return HttpResponseRedirect(back)
 
 
 def _draw_page(request: HttpRequest, groups: list[Group], pane: Pane | None, *, at: str) -> HttpResponse:
-    query = _read_query(request)
+    query = read_query(request)
     flat = [row for group in groups for row in group.rows]
     place = next((n for n, row in enumerate(flat) if pane is not None and row.key == pane.key), None)
     following = [row for row in flat[(place or 0) :] if pane and row.key != pane.key and not row.held_by]
     preceding = [row for row in flat[: place or 0] if not row.held_by]
-    kinds = list_kinds(request.user)
     context = {
         **admin.site.each_context(request),
         "title": "Inbox",
         "groups": groups,
-        "kinds": kinds,
         "chosen": request.GET.get("kind", ""),
+        "show": request.GET.get("show", ""),
         "undo_action": f"{reverse('admin:inbox_undo')}?{query}" if query else reverse("admin:inbox_undo"),
         "query": query,
-        "waiting": sum(group.count for group in groups),
+        "waiting_count": sum(group.count for group in groups),
         "following": following[0] if following else None,
         "preceding": preceding[-1] if preceding else None,
         "undoable": take_undo(request),
-        "roll_backs": find_roll_backs(request.user),
+        "roll_backs": find_roll_backs(request),
         "has_projects": request.user.is_superuser or visible_projects(request.user).exists(),
         "at": at,
         **_pane_context(request, pane),
     }
-    return _without_storing(render(request, "admin/inbox/page.html", context))
+    return without_storing(render(request, "admin/inbox/page.html", context))
 
 
 def _pane_context(request: HttpRequest, pane: Pane | None) -> dict[str, Any]:
     if pane is None:
         return {"pane": None}
+    pane, arranged = discussion.add_discussion(request, pane)
     wanted = request.GET.get("tab", "") if request.method == "GET" else ""
     tabs = [_fill(request, pane, each) if each.name == wanted else each for each in pane.tabs]
     shown = next((each for each in tabs if each.name == wanted), next((each for each in tabs if each.template), None))
-    query = _read_query(request)
+    query = read_query(request)
     action = f"{pane.address}?{query}" if query else pane.address
     of_tabs = {name: value for tab in tabs for name, value in tab.context.items()}
     fixed = {"form_action": action, "pane": pane, "tabs": tabs, "shown_tab": shown, "query": query}
-    return {**of_tabs, **pane.context, **fixed}
+    return {**of_tabs, **pane.context, **fixed, "arranged": arranged}
 
 
 def _fill(request: HttpRequest, pane: Pane, tab: Tab) -> Tab:
@@ -258,41 +268,24 @@ def _draw_ahead(request: HttpRequest, keys: Iterable[str]) -> dict[str, str]:
 
 
 def _list_groups(request: HttpRequest) -> list[Group]:
-    query, chosen = _read_query(request), request.GET.get("kind", "")
+    query, chosen = read_filters(request), request.GET.get("kind", "")
+    kinds = [kind for kind in list_kinds(request.user) if chosen in ("", kind.name)]
+    found = {kind.name: kind.list_rows(request.user, query, offset=0, limit=SHOWN_ROWS) for kind in kinds}
+    rows = discussion.add_assignees([row for rows in found.values() for row in rows])
     return [
-        Group(
-            kind=kind,
-            count=kind.count(request.user, query),
-            rows=kind.list_rows(request.user, query, offset=0, limit=SHOWN_ROWS),
-        )
-        for kind in list_kinds(request.user)
-        if chosen in ("", kind.name)
+        Group(kind=kind, count=kind.count(request.user, query), rows=[row for row in rows if row.kind == kind.name])
+        for kind in kinds
     ]
-
-
-def _read_query(request: HttpRequest) -> str:
-    """Return the filters of the address, which links and forms carry on."""
-    given = request.GET.copy()
-    for name in ("tab", "offset", "item", "_changelist_filters"):
-        given.pop(name, None)
-    return given.urlencode()
 
 
 def _find_address(key: str, request: HttpRequest) -> str:
     name, _, id = key.partition("/")
-    query = _read_query(request)
+    query = read_query(request)
     if find_kind(name, request.user) is None or (uuid := _read_id(id)) is None:
         address = reverse("admin:inbox")
     else:
         address = reverse("admin:inbox_item", args=[name, uuid])
     return f"{address}?{query}" if query else address
-
-
-def _get_kind(request: HttpRequest, name: str) -> Kind:
-    kind = find_kind(name, request.user)
-    if kind is None:
-        raise Http404
-    return kind
 
 
 def _read_id(text: str) -> UUID | None:
@@ -302,24 +295,6 @@ def _read_id(text: str) -> UUID | None:
         return None
 
 
-def _actor(request: HttpRequest) -> Actor:
-    assert request.user.is_authenticated
-    return Actor.person(request.user)
-
-
 def _name(request: HttpRequest) -> str:
     assert request.user.is_authenticated
     return str(request.user.get_username())
-
-
-def _is_fragment(request: HttpRequest) -> bool:
-    return request.headers.get("HX-Request") == "true"
-
-
-def _wants_json(request: HttpRequest) -> bool:
-    return request.headers.get("Accept", "").startswith("application/json")
-
-
-def _without_storing(response: HttpResponse) -> HttpResponse:
-    patch_cache_control(response, no_store=True)  # what was waiting a moment ago may be decided
-    return response

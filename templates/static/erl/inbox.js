@@ -4,7 +4,7 @@
   const inbox = document.querySelector(".inbox");
   if (!inbox) return;
   const AHEAD = Number(inbox.dataset.count || 0);
-  const DECISIVE = new Set(["approve", "accept"]); // these wait until the words were read
+  const DECISIVE = new Set(["approve", "accept", "try"]); // these wait until the words were read
   const HOLD_MS = 4000; // skimming claims nothing
   const UNDO_MS = 10000;
   const query = inbox.dataset.query ? `?${inbox.dataset.query}` : "";
@@ -79,7 +79,7 @@
   const draftKey = (name, sha) => `erl-draft:${name}:${sha}`;
   const fields = (root) => [...root.querySelectorAll("textarea")];
   const keepDraft = () => {
-    const typed = fields(reading()).filter((each) => each.value !== each.defaultValue).map((each) => [each.name, each.value]);
+    const typed = fields(item()).filter((each) => each.value !== each.defaultValue).map((each) => [each.name, each.value]);
     const name = draftKey(key(), item().dataset.sha);
     if (typed.length) localStorage.setItem(name, JSON.stringify({ at: Date.now(), typed }));
     else localStorage.removeItem(name);
@@ -88,15 +88,14 @@
   const restoreDraft = () => {
     const kept = localStorage.getItem(draftKey(key(), item().dataset.sha));
     if (!kept || !reading()) return;
-    if (!reading().querySelector(".actions button[name=decision]")) return dropDraft(key(), item().dataset.sha); // decided
     for (const [name, value] of JSON.parse(kept).typed) {
-      const field = reading().querySelector(`textarea[name="${CSS.escape(name)}"]`);
-      if (!field) continue;
+      const field = item().querySelector(`textarea[name="${CSS.escape(name)}"]`);
+      if (!field || field.value === value) continue; // after a preview the page itself has what was typed
       field.value = value;
       const around = field.closest("details");
       if (around) around.open = true;
+      say("What you typed here before is still here.");
     }
-    say("What you typed here before is still here.");
   };
   for (const name of Object.keys(localStorage)) { // old drafts, of items decided elsewhere
     if (!name.startsWith("erl-draft:")) continue;
@@ -209,7 +208,7 @@
     put(pane);
     mark(name);
     settle();
-    at(inbox.classList.contains("at-list") ? "words" : inbox.classList.contains("at-beside") ? "beside" : "words");
+    at(inbox.classList.contains("at-beside") ? "beside" : "words");
     history.replaceState(null, "", `${item().dataset.address}${query}`);
     const words = item().querySelector(".words");
     if (words) words.focus({ preventScroll: true });
@@ -247,6 +246,8 @@
   const count = (row, change) => {
     const number = row.closest(".group") && row.closest(".group").querySelector(".count");
     if (number) number.textContent = String(Number(number.textContent) + change);
+    const all = document.querySelector(".shell-sections .waiting-count > span"); // read again every minute
+    if (all) all.textContent = String(Number(all.textContent) + change);
   };
 
   // ── Deciding ──
@@ -314,6 +315,33 @@
     if (answer.status === 422 && (stays || key() === "")) return show(name);
     warn(`${label}: ${answer.status === 422 ? "nothing was decided." : answer.said} ${stays ? "" : "It is back in the list."}`);
     if (!stays && key() === "") show(name, { keepAlarm: true });
+  };
+
+  // A comment, an assignment, a day to come back: what the server says of it is shown in the tab.
+  const arrange = async (form, button) => {
+    const name = key();
+    const { sha } = item().dataset;
+    keepDraft();
+    const answer = await ask(form.action, { method: "POST", body: new FormData(form, button) });
+    if (answer.status === 401) return signIn(name);
+    if (answer.status !== 200) return warn(answer.said);
+    warn("");
+    panes.delete(name);
+    const row = rowOf(name);
+    if (row) row.querySelector(".row-for").textContent = answer.assignee ? ` · ${answer.assignee}` : "";
+    if (button.value === "comment") dropDraft(name, sha);
+    if (answer.leaves && row) {
+      const following = neighbour(1) || neighbour(-1);
+      count(row, -1);
+      row.closest("li").remove();
+      if (following) await show(following.dataset.item);
+      else showNothing();
+    } else if (key() === name) {
+      document.getElementById("panel-discussion").innerHTML = answer.panel;
+      document.getElementById("tab-discussion").textContent = answer.label;
+      item().querySelector(".arranged").textContent = answer.arranged;
+    }
+    say(answer.said);
   };
 
   const bringBack = ({ row, home }, failed) => {
@@ -396,6 +424,18 @@
     (details.querySelector("textarea[name=guideline]") || details.querySelector("textarea")).focus();
   };
 
+  const openDiscussion = (letter) => {
+    const focus = () => {
+      const field = item().querySelector(`[data-key="${letter}"]`);
+      if (field) field.focus();
+      else say("To comment, you need the role of a reviewer or operator in this project.");
+    };
+    openTab("discussion");
+    if (item().querySelector("#panel-discussion section")) return focus();
+    item().addEventListener("htmx:afterSettle", focus, { once: true });
+    document.getElementById("tab-discussion").click();
+  };
+
   // ── Pressing ──
   const openButton = (name, decision) => {
     const tab = document.getElementById(`tab-${name}`);
@@ -454,6 +494,10 @@
       return undo();
     }
     if (!form.closest("#item") || !button) return;
+    if (form.matches(".talk")) {
+      event.preventDefault();
+      return arrange(form, button);
+    }
     if (button.dataset.asks === "reason" && !hasReason(form)) {
       event.preventDefault();
       return askReason(button);
@@ -483,8 +527,9 @@
   inbox.addEventListener("input", (event) => {
     if (!event.target.closest("#item textarea")) return;
     keepDraft();
-    hold();
+    if (event.target.closest(".reading")) hold();
   });
+  inbox.addEventListener("htmx:afterSettle", () => restoreDraft()); // a tab that was fetched may have fields
 
   const go = (step) => {
     const row = neighbour(step);
@@ -499,6 +544,7 @@
     if (field && event.ctrlKey && event.key === "Enter") {
       event.preventDefault();
       if (field.name === "reason") return asking && asking.click();
+      if (field.form.matches(".talk")) return field.form.requestSubmit(field.form.querySelector("button"));
       const around = field.closest("details");
       const button = around && around.querySelector("button[value=preview], button[value=answer]");
       return button && button.click();
@@ -518,6 +564,10 @@
     }
     if (event.key === "j" || event.key === "k") return inbox.classList.contains("alone") ? undefined : go(event.key === "j" ? 1 : -1);
     if (event.key === "u") return undo();
+    if ("nsz".includes(event.key) && document.getElementById("tab-discussion")) {
+      event.preventDefault();
+      return openDiscussion(event.key);
+    }
     const button = item().querySelector(`[aria-keyshortcuts="${CSS.escape(event.key)}"]`);
     if (!button && "aerqtgcdmw".includes(event.key)) {
       event.preventDefault();

@@ -1,0 +1,54 @@
+"""What deciding in the inbox costs a browser: the time to the next item, and the requests of a page."""
+
+from dataclasses import dataclass
+
+from playwright.sync_api import Page
+
+# From a key press to the first frame in which another item is on the screen.
+TIMER = """() => {
+  addEventListener('keydown', () => { window.__pressed = performance.now(); window.__shown = 0; }, true);
+  new MutationObserver(changes => {
+    if (changes.some(change => [...change.addedNodes].some(node => node.id === 'item')))
+      requestAnimationFrame(() => setTimeout(() => { window.__shown = performance.now() - window.__pressed; }));
+  }).observe(document.querySelector('.inbox'), {childList: true});
+}"""
+# What a load of the page fetched over the network; what came from the cache has no size.
+REQUESTS = """() => 1 + performance.getEntriesByType('resource').filter(each => each.transferSize > 0).length"""
+# Decisions are sent while the next item is read: whether this many were answered.
+SAVED = r"""decisions => performance.getEntriesByType('resource')
+  .filter(each => /\/inbox\/lesson\/[0-9a-f-]{36}\/(\?|$)/.test(each.name)).length >= decisions"""
+READING_MS = 400
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """What the browser saw: the times from key press to the next item, and the requests of a page."""
+
+    milliseconds: list[float]
+    requests: int
+
+
+def measure_decisions(page: Page, root: str, *, decisions: int) -> Measured:
+    """Load the inbox with a warm cache, and decide on lessons by keyboard alone. The page is signed in."""
+    taken = []
+    page.goto(f"{root}/admin/inbox/?kind=lesson")
+    page.wait_for_load_state("networkidle")
+    page.reload()
+    page.wait_for_load_state("networkidle")
+    requests = int(page.evaluate(REQUESTS))
+    page.evaluate(TIMER)
+    for number in range(decisions):
+        before = page.get_attribute("#item", "data-item")
+        page.wait_for_timeout(READING_MS)  # the next ones are fetched meanwhile, as while a person reads
+        page.evaluate("for (const each of document.querySelectorAll('.words *')) each.scrollIntoView()")
+        if number % 3 == 2:
+            page.keyboard.press("r")
+            page.keyboard.press("1")
+        else:
+            page.keyboard.press("a")
+        page.wait_for_function(
+            "before => document.getElementById('item').dataset.item !== before && window.__shown > 0", arg=before
+        )
+        taken.append(float(page.evaluate("window.__shown")))
+    page.wait_for_function(SAVED, arg=decisions)
+    return Measured(milliseconds=sorted(taken), requests=requests)
