@@ -20,10 +20,9 @@ from evaluation.sequential import (
     Sample,
     confidence_sequence,
     exact_e_value,
-    find_difference,
     guardrail_e_value,
     mixture_e_value,
-    pool_differences,
+    pool_parts,
     ratio_e_value,
     remove_past,
     sample_figures,
@@ -201,8 +200,8 @@ def _compare_by_block(
         arms: tuple[list[float], list[float]] = ([], [])
         for unit, value in rows:
             arms[unit.treated].append(value)
-        parts.append(find_difference(summarise(arms[True]), summarise(arms[False])))
-    return pool_differences(parts)
+        parts.append((summarise(arms[True]), summarise(arms[False])))
+    return pool_parts(parts)
 
 
 def _guard(guardrail: Guardrail, units: Sequence[Unit]) -> dict[str, Any]:
