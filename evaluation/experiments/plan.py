@@ -1,6 +1,6 @@
 """The plan of an experiment: what is measured, how, and what decides. It is written down before the first run."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import ceil, log
 from typing import Any, Self
@@ -9,6 +9,7 @@ from django.db.models import TextChoices
 
 from evaluation.errors import PlanInvalid
 from evaluation.sequential import units_in_total
+from memory.retrieval.assignment import BUCKETS
 
 SEQUENTIAL_COST = 1.6  # times the planned size, for the same power with a look after every run (tests/bench)
 FEWEST_FOR_MIXTURE = 200  # units in total; smaller experiments use the exact e-process
@@ -98,7 +99,8 @@ class Plan:
         alpha: of the verdict, two-sided.
         tau: standard deviation of the expected effects; best, the effect hoped for.
         margin: how much worse still counts as "not worse", for that rule only.
-        max_units: known outcomes of both arms together at which it ends without a benefit.
+        max_units: known outcomes of both arms together at which it ends without a benefit. Of a canary in steps only
+            those of the last step count: a first step of 1 % alone takes 2,000 units.
         look_back_seconds: how long an outcome may take; later ones do not count.
         steps: shares of a canary, in order; none for an experiment whose shares others set.
         use_past: remove what the families' earlier success explains (CUPED).
@@ -119,6 +121,11 @@ class Plan:
     only_differing: bool = False
     guardrails: tuple[Guardrail, ...] = GUARDRAILS
     steps: tuple[Step, ...] = field(default=())
+
+    def count_last_step(self, shares: Iterable[float]) -> int:
+        """Return how many units had the last share of the canary or more, of their `shares` of the treated arm."""
+        last = self.steps[-1].share / BUCKETS if self.steps else 0.0
+        return sum(share > last - 0.5 / BUCKETS for share in shares)
 
     def check(self) -> Self:
         """Return the plan.

@@ -64,7 +64,7 @@ def write_sentence(experiment: Experiment, look: Look | None) -> str:
             return f"{who} showed no benefit: {found}, {runs:,} runs."
     if experiment.status == Experiment.Status.ENDED:
         return f"The experiment ended before {who} could be judged: {found}, {runs:,} runs. {experiment.reason}"
-    return f"Not known yet whether {who} helps: {found} after {runs:,} of at most {experiment.max_units:,} runs."
+    return f"Not known yet whether {who} helps: {found}, {runs:,} runs. It ends after {show_most(experiment)}."
 
 
 def name_treated(experiment: Experiment) -> str:
@@ -87,16 +87,22 @@ def list_plan(experiment: Experiment) -> list[tuple[str, str]]:
         ("Decides", experiment.get_rule_display()),
         ("Margin", f"{100 * experiment.margin:.1f} points"),
         ("False alarms", f"at most {100 * experiment.alpha:g} % over all looks (τ = {experiment.tau:g})"),
-        ("At most", f"{experiment.max_units:,} units with a known outcome"),
+        ("At most", show_most(experiment)),
         ("Outcomes wait", f"{experiment.look_back_seconds / 3600:g} hours"),
         ("Steps", steps or "set by hand"),
         ("Promotion", experiment.get_promotes_display()),
     ]
 
 
+def show_most(experiment: Experiment) -> str:
+    """Return after how many units the experiment ends, as part of a sentence."""
+    last = f" at {experiment.steps[-1]['share'] / 10:g} %" if experiment.steps else ""
+    return f"{experiment.max_units:,} units with a known outcome{last}"
+
+
 def write_planned(experiment: Experiment, look: Look | None) -> str:
     """Return how many units are planned, and how many would find the effect hoped for, in sentences."""
-    said = f"Planned: at most {experiment.max_units:,} units with a known outcome."
+    said = f"Planned: at most {show_most(experiment)}."
     base = look.control_mean if look and look.control_mean is not None else 0.5
     share = experiment.steps[-1]["share"] if experiment.steps else look.share if look else 500
     if experiment.metric != Metric.SUCCESS or not 0 < base < base + experiment.tau < 1 or not 0 < share < THOUSANDTHS:

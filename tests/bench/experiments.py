@@ -43,6 +43,7 @@ from django.conf import settings  # noqa: E402
 from django.db import connection  # noqa: E402
 
 from erl_site.embedded import roles  # noqa: E402
+from evaluation.sequential import FIRST_GUARD  # noqa: E402
 from memory.projects.models import Project  # noqa: E402
 from memory.releases.models import Deployment  # noqa: E402
 from tests.bench.consolidation import scratch_database  # noqa: E402
@@ -98,6 +99,10 @@ class Client:
         }
         self.call("POST", "/trajectories", run)
         return arm
+
+    def can_fire(self) -> bool:
+        """Say whether each arm has the units that a guardrail needs. Looks before that find nothing and are spared."""
+        return min(self.exposed["stable"], self.exposed["candidate"]) >= FIRST_GUARD
 
     def look(self) -> dict[str, Any]:
         found: dict[str, Any] = self.call("POST", "/experiments/1/looks")
@@ -196,8 +201,7 @@ def harm(stack: Stack, number: int) -> str:
     def work(client: Client) -> tuple[str, int]:
         client.start(share=0.2, max_units=5000)
         while True:
-            arm = client.send()
-            if arm == "candidate" and client.exposed["candidate"] >= 40 and client.look()["verdict"] == "roll_back":
+            if client.send() == "candidate" and client.can_fire() and client.look()["verdict"] == "roll_back":
                 deployment = client.call("GET", "/deployment")
                 event = deployment["events"][0]
                 return f"{event['kind']} by {event['made_by']}", client.exposed["candidate"]
@@ -217,14 +221,16 @@ def equal_canary(stack: Stack, number: int) -> str:
 
     def work(client: Client) -> str:
         client.start(share=0.2, max_units=5000)
-        for sent in range(1, 501):
-            client.send()
-            if sent % 5 == 0 and client.look()["verdict"] == "roll_back":
+        for _ in range(500):
+            if client.send() == "candidate" and client.can_fire() and client.look()["verdict"] == "roll_back":
                 return "roll_back"
         return ""
 
     found = repeat(stack, number, work)
-    return f"equal canary of 20 %, 500 units: {found.count('roll_back')} of {number} rolled back"
+    return (
+        f"equal canary of 20 %, 500 units, a look after every canary unit: {found.count('roll_back')} of {number} "
+        "rolled back"
+    )
 
 
 def splitter(stack: Stack, number: int) -> str:

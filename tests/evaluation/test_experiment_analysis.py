@@ -72,6 +72,17 @@ def test_equal_arms_end_without_benefit_at_planned_maximum() -> None:
     assert look(units, max_units=600).verdict == Verdict.NO_BENEFIT
 
 
+def test_units_of_the_first_steps_do_not_use_up_the_planned_maximum() -> None:
+    """A first step of 1 % takes 2,000 units to give 20 of them the release."""
+    steps = (Step(share=10, units=20), Step(share=500, units=100))
+    first = make_units(2000, base=0.5, lift=0, share=0.01)
+    last = make_units(400, base=0.5, lift=0, block=1, seed=2)
+
+    assert look(first, ratios=[], steps=steps, max_units=400).verdict == Verdict.CONTINUE
+    assert look(first + last[:-1], ratios=[], steps=steps, max_units=400).verdict == Verdict.CONTINUE
+    assert look(first + last, ratios=[], steps=steps, max_units=400).verdict == Verdict.NO_BENEFIT
+
+
 def test_harm_fires_guardrail_before_verdict() -> None:
     findings = look(make_units(400, base=0.7, lift=-0.3))
 
