@@ -153,7 +153,7 @@ def _decide(plan: Plan, findings: Findings, *, steps_done: bool, is_over: bool) 
     if fired := [name for name, each in findings.guardrails.items() if each["fired"]]:
         return Verdict.ROLL_BACK, f"Worse than the control: {', '.join(fired)}."
     is_better, is_worse = _read(plan, findings)
-    if is_worse:
+    if is_worse and not is_over:
         return Verdict.WORSE, "The treated arm is worse, by more than chance explains."
     if is_better and findings.missing_e_value >= MISSING_ALARM:
         return Verdict.CONTINUE, (

@@ -12,8 +12,8 @@ from django.db import connection
 
 from evaluation.experiments.analysis import State, Unit
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.plan import Guarded, Metric, Plan, UnitRule
-from memory.retrieval.assignment import BUCKETS, Arm
+from evaluation.experiments.plan import THOUSANDTHS, Guarded, Metric, Plan, UnitRule
+from memory.retrieval.assignment import Arm
 from memory.runs.models import Trajectory
 
 TRUSTED = frozenset(
@@ -85,7 +85,7 @@ class Exposures:
 
     def count_treated(self, *, share: int) -> int:
         """Return how many treated units were exposed while the canary had this share or more, in thousandths."""
-        return sum(unit.treated and unit.share * BUCKETS > share - 0.5 for unit in self.units)
+        return sum(unit.treated and unit.share * THOUSANDTHS > share - 0.5 for unit in self.units)
 
 
 def read_exposures(experiment: Experiment, *, now: datetime) -> Exposures:
@@ -145,7 +145,7 @@ def collect(
 
 def get_shares(canary: int, holdout: int) -> dict[str, float]:
     """Return the share of each arm. The hold-out is drawn first, the canary among the rest."""
-    held, tried = holdout / BUCKETS, canary / BUCKETS
+    held, tried = holdout / THOUSANDTHS, canary / THOUSANDTHS
     return {Arm.STABLE: (1 - held) * (1 - tried), Arm.CANDIDATE: (1 - held) * tried, Arm.HOLDOUT: held}
 
 

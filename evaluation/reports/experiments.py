@@ -9,11 +9,10 @@ from django.template.loader import render_to_string
 from evaluation.experiments.analysis import MISSING_ALARM, State, Verdict, show_e_value
 from evaluation.experiments.lifecycle import find_unwatched_canaries
 from evaluation.experiments.models import Experiment, Look
-from evaluation.experiments.plan import RATIOS, Guarded, Metric, Rule, plan_units
+from evaluation.experiments.plan import RATIOS, THOUSANDTHS, Guarded, Metric, Rule, plan_units
 from evaluation.reports.charts import draw_sequence
 from evaluation.sequential import RATIO_ALARM
 
-THOUSANDTHS = 1000
 _STATES = {
     State.PENDING: "without an outcome yet",
     State.MISSING: "without one when the time was over",
@@ -46,25 +45,26 @@ def write_sentence(experiment: Experiment, look: Look | None) -> str:
     who = name_treated(experiment)
     if look is None:
         return f"Nothing is known about {who} yet: no outcome has come in."
-    runs = look.control_units + look.treated_units
+    units = look.control_units + look.treated_units
+    runs = f"{units:,} run{'' if units == 1 else 's'}"
     found = show_estimate(look)
     match look.verdict:
         case Verdict.INVALID:
             return f"Nothing can be said about {who}: {look.reason}"
         case Verdict.ROLL_BACK:
             done = "was rolled back" if experiment.compared == Experiment.Compared.CANARY else "does harm"
-            return f"{who} {done}. {look.reason} {found}, {runs:,} runs."
+            return f"{who} {done}. {look.reason} {found}, {runs}."
         case Verdict.BETTER if experiment.rule == Rule.NOT_WORSE:
-            return f"{who} is not worse by {100 * experiment.margin:.1f} points or more: {found}, {runs:,} runs."
+            return f"{who} is not worse by {100 * experiment.margin:.1f} points or more: {found}, {runs}."
         case Verdict.BETTER:
-            return f"{who} helps: {found}, {runs:,} runs."
+            return f"{who} helps: {found}, {runs}."
         case Verdict.WORSE:
-            return f"{who} looks worse: {found}, {runs:,} runs."
+            return f"{who} looks worse: {found}, {runs}."
         case Verdict.NO_BENEFIT:
-            return f"{who} showed no benefit: {found}, {runs:,} runs."
+            return f"{who} showed no benefit: {found}, {runs}."
     if experiment.status == Experiment.Status.ENDED:
-        return f"The experiment ended before {who} could be judged: {found}, {runs:,} runs. {experiment.reason}"
-    return f"Not known yet whether {who} helps: {found}, {runs:,} runs. It ends after {show_most(experiment)}."
+        return f"The experiment ended before {who} could be judged: {found}, {runs}. {experiment.reason}"
+    return f"Not known yet whether {who} helps: {found}, {runs}. It ends after {show_most(experiment)}."
 
 
 def name_treated(experiment: Experiment) -> str:

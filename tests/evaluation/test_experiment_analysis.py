@@ -103,6 +103,13 @@ def test_small_harm_within_guardrail_margin_is_found_by_verdict() -> None:
     assert look(make_units(1000, base=0.6, lift=-0.2), guardrails=wide).verdict == Verdict.WORSE
 
 
+def test_worse_arm_ends_at_planned_maximum_too() -> None:
+    wide = (Guardrail(metric="success", margin=0.5),)
+    units = make_units(1000, base=0.6, lift=-0.2)
+
+    assert look(units, guardrails=wide, max_units=1000).verdict == Verdict.NO_BENEFIT
+
+
 def test_not_worse_needs_only_the_margin() -> None:
     units = make_units(2000, base=0.5, lift=0)
 
@@ -222,6 +229,12 @@ def test_verdict_of_units_that_differ_leaves_the_others_out() -> None:
     ("plan", "said"),
     [
         ({"method": "exact", "metric": "score"}, "counts successes only"),
+        ({"tau": 0.0}, "between 0 and 1"),
+        ({"tau": float("nan")}, "between 0 and 1"),
+        ({"alpha": 1.0}, "between 0 and 1"),
+        ({"rule": "not_worse", "margin": 10.0}, "between 0 and 1"),
+        ({"max_units": 0}, "at least one unit"),
+        ({"look_back_seconds": 0}, "at least a second"),
         ({"method": "exact", "rule": "not_worse", "margin": 0.1}, "has no margin"),
         ({"method": "exact", "unit_rule": "mean"}, "one run of each unit"),
         ({"method": "exact", "use_past": True}, "cannot use the past"),
