@@ -165,7 +165,8 @@ def repeat(stack: Serving, number: int, work: Callable[[Client], Any], **traffic
     clients = [make_client(stack, seed, **traffic) for seed in range(number)]
 
     def do(client: Client) -> Any:
-        found = work(client)
+        with client.http:
+            found = work(client)
         print(f"  {client.seed}: {found}", file=sys.stderr, flush=True)
         return found
 

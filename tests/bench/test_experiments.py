@@ -10,7 +10,7 @@ from tests.bench import experiments, releases, sequential_figures
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("part", ["harm", "equal-canary", "equal", "benefit", "splitter"])
+@pytest.mark.parametrize("part", ["harm", "equal", "splitter"])
 def test_experiments_run_through_the_api(part: str, live_server: LiveServer) -> None:
     simulate, _, _ = experiments.PARTS[part]
 
