@@ -24,7 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
@@ -165,7 +165,7 @@ def repeat(stack: Serving, number: int, work: Callable[[Client], Any], **traffic
     clients = [make_client(stack, seed, **traffic) for seed in range(number)]
 
     def do(client: Client) -> Any:
-        with client.http:
+        with closing(client.http):
             found = work(client)
         print(f"  {client.seed}: {found}", file=sys.stderr, flush=True)
         return found

@@ -117,10 +117,10 @@ def measure_assignment(units: int = UNITS, *, processes: int = 2) -> dict[str, A
     }
 
 
-def make_project(slug: str) -> Project:
+def make_project(slug: str, *, lessons: int = LESSONS) -> Project:
     """Make a project whose lessons end in "one"."""
     corpus, project = Corpus(seed=1), Project.objects.create(slug=slug, name=slug)
-    texts: list[dict[str, Any]] = [corpus.write_lesson() | {"guideline": f"Lesson {n} one"} for n in range(LESSONS)]
+    texts: list[dict[str, Any]] = [corpus.write_lesson() | {"guideline": f"Lesson {n} one"} for n in range(lessons)]
     made = [make_heuristic(project=project, status="approved", **text) for text in texts]
     embed_heuristics([one.pk for one in made])
     return project
@@ -272,14 +272,16 @@ def measure_kills() -> dict[str, Any]:
     return {"kills": KILLS, "flips": flips, "left on the first release": left.count(1), "in neither state": broken}
 
 
-def measure_rebuild(answers: int = ANSWERS, *, releases: int = RELEASES, asked: int = 300) -> dict[str, Any]:
+def measure_rebuild(
+    answers: int = ANSWERS, *, releases: int = RELEASES, asked: int = 300, lessons: int = LESSONS
+) -> dict[str, Any]:
     """Answer from several releases, to all arms, and write a random part of the blocks again."""
-    project = make_project("rebuild")
+    project = make_project("rebuild", lessons=lessons)
     change_deployment(project, by=BY, change=DeploymentChange(mode="releases", holdout_share=50))
     corpus = Corpus(seed=1)
-    tasks = [corpus.write_lesson()["trigger"] for _ in range(LESSONS)]
+    tasks = [corpus.write_lesson()["trigger"] for _ in range(lessons)]
     for number in range(2, releases + 1):
-        reword(project, str(number), count=LESSONS // 3)
+        reword(project, str(number), count=lessons // 3)
         start_canary(project, release=cut_release(project, by=BY), share=300, by=BY)
         for order in range(asked):
             retrieve(Question(project=project, task=random.choice(tasks), session=f"{number}-{order}", by=BY))

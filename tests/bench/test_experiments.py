@@ -37,7 +37,7 @@ def test_assignment_is_measured() -> None:
 
 @pytest.mark.django_db
 def test_blocks_are_rebuilt_from_several_releases() -> None:
-    found = releases.measure_rebuild(6, releases=2, asked=6)
+    found = releases.measure_rebuild(6, releases=2, asked=6, lessons=6)
 
     assert (found["answers"], found["rebuilt byte for byte"]) == (6, 6)
 
