@@ -2,8 +2,8 @@
 
 An e-value has a mean of at most 1 without an effect; one of 1/α or more at any time has probability α at most (Ville
 1939). The functions name their sources: Johari, Koomen, Pekelis, Walsh (KDD 2017); Howard, Ramdas, McAuliffe, Sekhon
-(2021); Turner, Ly, Grünwald (2024); Lindon, Malek (2022); Deng, Xu, Kohavi, Walker
-(2013); Fleiss (1981); Connor (1987); Rubin (1981).
+(2021); Turner, Ly, Grünwald (2024); Lindon, Malek (2022); Greenland, Robins (1985); Deng, Xu, Kohavi, Walker (2013);
+Fleiss (1981); Connor (1987); Rubin (1981).
 """
 
 from collections.abc import Iterable, Sequence
@@ -65,23 +65,43 @@ def sample_figures(values: Sequence[float]) -> Sample:
 
 
 def find_difference(treated: Sample, control: Sample) -> Difference | None:
-    """Return the difference of two means, or None where an arm is empty."""
+    """Return the difference of two means, or None where an arm is empty.
+
+    The variance is the larger of two: each arm with its own, or both with the one that they have together. By its own
+    alone, a small arm in which all units happen to end alike would look far more certain than it is. For arms of one
+    size the two are equal.
+    """
     if not treated.n or not control.n:
         return None
-    variance = treated.variance / treated.n + control.variance / control.n
-    return Difference(estimate=treated.mean - control.mean, variance=variance)
+    alone = treated.variance / treated.n + control.variance / control.n
+    shared = (treated.n * treated.variance + control.n * control.variance) / (treated.n + control.n)
+    together = shared * (1 / treated.n + 1 / control.n)
+    return Difference(estimate=treated.mean - control.mean, variance=max(alone, together))
 
 
-def pool_differences(parts: Iterable[Difference | None]) -> Difference | None:
-    """Pool the differences of parts with shares of their own, weighted by their precision.
+def pool_parts(parts: Iterable[tuple[Sample, Sample]]) -> Difference | None:
+    """Pool the differences of parts with shares of their own; None where no part has units in both arms.
 
-    Arms are never pooled over parts: where shares and success both changed, that feigns an effect (Simpson).
+    The weight of a part with n treated and m control units is nm/(n + m) (Mantel and Haenszel's, for differences
+    Greenland and Robins 1985). It does not depend on the outcomes; weights by precision do, and favour the parts in
+    which a small arm happens to vary little, which feigns an effect. Arms are never pooled over parts: where shares and
+    success both changed, that feigns one too (Simpson).
+
+    Args:
+        parts: the treated and the control arm of each.
     """
-    found = [part for part in parts if part is not None]
-    weight = fsum(1 / part.variance for part in found)
+    weights, found = [], []
+    for treated, control in parts:
+        if (difference := find_difference(treated, control)) is not None:
+            weights.append(treated.n * control.n / (treated.n + control.n))
+            found.append(difference)
     if not found:
         return None
-    return Difference(estimate=fsum(part.estimate / part.variance for part in found) / weight, variance=1 / weight)
+    whole = fsum(weights)
+    return Difference(
+        estimate=fsum(weight * part.estimate for weight, part in zip(weights, found, strict=True)) / whole,
+        variance=fsum(weight * weight * part.variance for weight, part in zip(weights, found, strict=True)) / whole**2,
+    )
 
 
 def mixture_e_value(difference: Difference, *, tau: float) -> float:
@@ -229,8 +249,10 @@ def shrink_effects(effects: Sequence[Difference]) -> list[Difference]:
 def _shrink(effects: Sequence[Difference], spread: float) -> tuple[float, list[Difference]]:
     """Return the log likelihood of a spread (as variance) and the effects given it."""
     marginal = [Difference(estimate=each.estimate, variance=each.variance + spread) for each in effects]
-    middle = pool_differences(marginal)
-    assert middle is not None
+    precision = fsum(1 / each.variance for each in marginal)
+    middle = Difference(
+        estimate=fsum(each.estimate / each.variance for each in marginal) / precision, variance=1 / precision
+    )
     likelihood = 0.5 * log(middle.variance) - 0.5 * fsum(
         log(each.variance) + (each.estimate - middle.estimate) ** 2 / each.variance for each in marginal
     )

@@ -29,7 +29,7 @@ class ExperimentForm(forms.Form):
         max_value=MOST_UNITS,
         initial=_DEFAULT.max_units,
         label="Most units",
-        help_text="With a known outcome, both arms together. Then it ends.",
+        help_text="With a known outcome, both arms together, in the last step of the canary. Then it ends.",
     )
     tau_points = forms.FloatField(
         min_value=0.1,

@@ -70,7 +70,10 @@ class ExperimentInput(Input):
     alpha: Annotated[Rate, Field(description="Share of false verdicts over all looks, two-sided.")] = _DEFAULT.alpha
     tau: Annotated[Rate, Field(description="The size of the effect you hope for.")] = _DEFAULT.tau
     margin: Annotated[Share, Field(description="How much worse still counts as `not_worse`.")] = _DEFAULT.margin
-    max_units: Annotated[Count, Field(description="Units with a known outcome at which it ends.")] = _DEFAULT.max_units
+    max_units: Annotated[
+        Count,
+        Field(description="Units with a known outcome at which it ends. With `steps`, only those of the last count."),
+    ] = _DEFAULT.max_units
     look_back_seconds: Annotated[
         int, Field(ge=1, le=LONGEST_LOOK_BACK, description="How long an outcome may take to count."), WHOLE
     ] = _DEFAULT.look_back_seconds

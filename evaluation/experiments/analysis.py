@@ -20,10 +20,9 @@ from evaluation.sequential import (
     Sample,
     confidence_sequence,
     exact_e_value,
-    find_difference,
     guardrail_e_value,
     mixture_e_value,
-    pool_differences,
+    pool_parts,
     ratio_e_value,
     remove_past,
     sample_figures,
@@ -135,7 +134,8 @@ def analyse(
         guardrails={each.metric: _guard(each, units) for each in plan.guardrails},
         outcomes={arm: dict(Counter(unit.shown_state for unit in units if unit.arm == arm)) for arm in ARMS},
     )
-    verdict, reason = _decide(plan, findings, steps_done=steps_done)
+    is_over = plan.count_last_step(unit.share for unit in known) >= plan.max_units
+    verdict, reason = _decide(plan, findings, steps_done=steps_done, is_over=is_over)
     return replace(findings, verdict=verdict, reason=reason)
 
 
@@ -144,7 +144,7 @@ def show_e_value(value: float) -> str:
     return "over a million" if value > 1e6 else f"{value:,.0f}" if value >= 10 else f"{value:.2f}"
 
 
-def _decide(plan: Plan, findings: Findings, *, steps_done: bool) -> tuple[str, str]:
+def _decide(plan: Plan, findings: Findings, *, steps_done: bool, is_over: bool) -> tuple[str, str]:
     if findings.ratio_e_value >= RATIO_ALARM:
         return Verdict.INVALID, (
             f"The arms do not have the planned shares (e = {show_e_value(findings.ratio_e_value)}). Find out why units "
@@ -153,8 +153,7 @@ def _decide(plan: Plan, findings: Findings, *, steps_done: bool) -> tuple[str, s
     if fired := [name for name, each in findings.guardrails.items() if each["fired"]]:
         return Verdict.ROLL_BACK, f"Worse than the control: {', '.join(fired)}."
     is_better, is_worse = _read(plan, findings)
-    known = sum(findings.units.values())
-    if is_worse:
+    if is_worse and not is_over:
         return Verdict.WORSE, "The treated arm is worse, by more than chance explains."
     if is_better and findings.missing_e_value >= MISSING_ALARM:
         return Verdict.CONTINUE, (
@@ -164,7 +163,8 @@ def _decide(plan: Plan, findings: Findings, *, steps_done: bool) -> tuple[str, s
         return Verdict.BETTER, "The decision rule of the plan is met."
     if is_better:
         return Verdict.CONTINUE, "The decision rule is met, but not every step of the canary has enough units yet."
-    if known >= plan.max_units:
+    if is_over:
+        known = sum(findings.units.values())
         return Verdict.NO_BENEFIT, f"No benefit was found in {known:,} units, the most that were planned."
     return Verdict.CONTINUE, ""
 
@@ -201,8 +201,8 @@ def _compare_by_block(
         arms: tuple[list[float], list[float]] = ([], [])
         for unit, value in rows:
             arms[unit.treated].append(value)
-        parts.append(find_difference(summarise(arms[True]), summarise(arms[False])))
-    return pool_differences(parts)
+        parts.append((summarise(arms[True]), summarise(arms[False])))
+    return pool_parts(parts)
 
 
 def _guard(guardrail: Guardrail, units: Sequence[Unit]) -> dict[str, Any]:

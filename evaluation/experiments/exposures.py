@@ -12,7 +12,7 @@ from django.db import connection
 
 from evaluation.experiments.analysis import State, Unit
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.plan import Guarded, Metric, Plan, UnitRule
+from evaluation.experiments.plan import THOUSANDTHS, Guarded, Metric, Plan, UnitRule
 from memory.retrieval.assignment import Arm
 from memory.runs.models import Trajectory
 
@@ -24,7 +24,6 @@ TREATED_AND_CONTROL: dict[str, tuple[str, str]] = {
     Experiment.Compared.MEMORY: (Arm.STABLE, Arm.HOLDOUT),
 }
 FAMILY_RUNS = 20  # with a known end, from which a family's past counts
-BUCKETS = 1000
 
 # One row for each answer and run, in the order of exposure. What was pinned belongs to no arm. No index of its own:
 # with 100,000 answers, one over the exposures (with or without its columns) was no faster than that of the newest
@@ -85,8 +84,8 @@ class Exposures:
     past: dict[str, float] = field(default_factory=dict)
 
     def count_treated(self, *, share: int) -> int:
-        """Return how many treated units were exposed while the canary had this share, in thousandths."""
-        return sum(unit.treated and abs(unit.share * BUCKETS - share) < 0.5 for unit in self.units)
+        """Return how many treated units were exposed while the canary had this share or more, in thousandths."""
+        return sum(unit.treated and unit.share * THOUSANDTHS > share - 0.5 for unit in self.units)
 
 
 def read_exposures(experiment: Experiment, *, now: datetime) -> Exposures:
@@ -146,7 +145,7 @@ def collect(
 
 def get_shares(canary: int, holdout: int) -> dict[str, float]:
     """Return the share of each arm. The hold-out is drawn first, the canary among the rest."""
-    held, tried = holdout / BUCKETS, canary / BUCKETS
+    held, tried = holdout / THOUSANDTHS, canary / THOUSANDTHS
     return {Arm.STABLE: (1 - held) * (1 - tried), Arm.CANDIDATE: (1 - held) * tried, Arm.HOLDOUT: held}
 
 

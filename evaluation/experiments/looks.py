@@ -15,7 +15,7 @@ from evaluation.experiments.models import Experiment, Look
 from memory.database_clock import database_now
 from memory.errors import MemoryAppError
 from memory.projects.actors import Actor
-from memory.releases.deployments import promote, roll_back, start_canary
+from memory.releases.deployments import lock_deployment, promote, roll_back, start_canary
 from memory.releases.models import Deployment
 
 log = structlog.get_logger(__name__)
@@ -41,7 +41,9 @@ def look_at_experiments() -> list[Look]:
 def take_look(id: UUID) -> Look | None:
     """Look at one experiment and act on the verdict, all in one transaction.
 
-    Returns None where it has ended, where another process looks at it now, or where nothing new is known.
+    Returns None where it has ended, where another process looks at it now, or where nothing new is known. What is
+    deployed is read before the look and once more after it, from when on it can no longer change: a person may have
+    changed it meanwhile.
     """
     experiment = (
         Experiment.objects.running()
@@ -67,6 +69,10 @@ def take_look(id: UUID) -> Look | None:
     look = _build_look(experiment, findings, share=_get_share(experiment, deployment))
     last = experiment.looks.order_by("-number").first()
     if last is not None and _read_figures(last) == _read_figures(look):
+        return None
+    deployment = lock_deployment(experiment.project)
+    if said := _find_change(experiment, deployment):
+        end_experiment(experiment, by=POLICY, reason=said)
         return None
     look.number = last.number + 1 if last else 1
     look.save(force_insert=True)
@@ -100,15 +106,28 @@ def _act(experiment: Experiment, look: Look, exposures: Exposures, deployment: D
 
 
 def _find_change(experiment: Experiment, deployment: Deployment) -> str:
-    """Return how the deployment was changed by others so that the experiment cannot go on, or nothing."""
+    """Return how the deployment was changed by others so that the experiment cannot go on, or nothing.
+
+    It counts what was changed since the start, even if it was changed back: units were given something else meanwhile.
+    """
+    if deployment.version == experiment.first_version:
+        return ""
+    states = list(
+        deployment.events.filter(version__gte=experiment.first_version)
+        .order_by("version")
+        .values_list("state", flat=True)
+    )
+    if len({state["unit"] for state in states}) > 1:
+        return "The deployment was changed: another unit stays in one arm."
     if experiment.compared == Experiment.Compared.CANARY:
-        as_planned = (experiment.treated_release_id, experiment.control_release_id)
-        if (deployment.candidate_id, deployment.stable_id) != as_planned:
+        as_planned = (str(experiment.treated_release_id), str(experiment.control_release_id))
+        if any((state["candidate_id"], state["stable_id"]) != as_planned for state in states):
             return "The deployment was changed: another release is stable, or the candidate is no longer on trial."
         return ""
-    if deployment.stable_id != experiment.treated_release_id:
+    planned = str(experiment.treated_release_id) if experiment.treated_release_id else None
+    if any(state["stable_id"] != planned for state in states):
         return "The deployment was changed: another release is stable."
-    return "" if deployment.holdout_share else "The hold-out ended."
+    return "" if all(state["holdout_share"] for state in states) else "The hold-out ended."
 
 
 def _find_next_share(experiment: Experiment, exposures: Exposures, deployment: Deployment) -> int | None:

@@ -1,6 +1,6 @@
 """The plan of an experiment: what is measured, how, and what decides. It is written down before the first run."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import ceil, log
 from typing import Any, Self
@@ -11,6 +11,7 @@ from evaluation.errors import PlanInvalid
 from evaluation.sequential import units_in_total
 
 SEQUENTIAL_COST = 1.6  # times the planned size, for the same power with a look after every run (tests/bench)
+THOUSANDTHS = 1000  # what shares of units are counted in
 FEWEST_FOR_MIXTURE = 200  # units in total; smaller experiments use the exact e-process
 
 
@@ -98,7 +99,8 @@ class Plan:
         alpha: of the verdict, two-sided.
         tau: standard deviation of the expected effects; best, the effect hoped for.
         margin: how much worse still counts as "not worse", for that rule only.
-        max_units: known outcomes of both arms together at which it ends without a benefit.
+        max_units: known outcomes of both arms together at which it ends without a benefit. Of a canary in steps only
+            those of the last step count: a first step of 1 % alone takes 2,000 units.
         look_back_seconds: how long an outcome may take; later ones do not count.
         steps: shares of a canary, in order; none for an experiment whose shares others set.
         use_past: remove what the families' earlier success explains (CUPED).
@@ -120,6 +122,11 @@ class Plan:
     guardrails: tuple[Guardrail, ...] = GUARDRAILS
     steps: tuple[Step, ...] = field(default=())
 
+    def count_last_step(self, shares: Iterable[float]) -> int:
+        """Return how many units had the last share of the canary or more, of their `shares` of the treated arm."""
+        last = self.steps[-1].share if self.steps else 0
+        return sum(share * THOUSANDTHS > last - 0.5 for share in shares)
+
     def check(self) -> Self:
         """Return the plan.
 
@@ -129,6 +136,8 @@ class Plan:
         names = [guardrail.metric for guardrail in self.guardrails]
         shares = [step.share for step in self.steps]
         faults = [
+            (not 0 < self.alpha < 1 or not 0 < self.tau < 1 or not 0 <= self.margin < 1, _RATES),
+            (self.max_units < 1 or self.look_back_seconds < 1, _COUNTS),
             (self.method == Method.EXACT and self.metric != Metric.SUCCESS, _EXACT),
             (self.method == Method.EXACT and self.rule == Rule.NOT_WORSE, _EXACT_RULE),
             (self.method == Method.EXACT and self.unit_rule == UnitRule.MEAN, _EXACT_UNITS),
@@ -152,6 +161,8 @@ def plan_units(base: float, lift: float, *, treated_share: float) -> int:
     return ceil(SEQUENTIAL_COST * units_in_total(base, lift, treated_share=treated_share))
 
 
+_RATES = "Give rates as numbers between 0 and 1, such as `tau` 0.1 for 10 points; only the margin may be 0."
+_COUNTS = "Let the experiment have at least one unit, and let outcomes wait for at least a second."
 _EXACT = "The exact method counts successes only. Choose the metric `success`, or the method `mixture`."
 _EXACT_RULE = "The exact method has no margin. Choose the rule `better`, or the method `mixture`."
 _EXACT_UNITS = "The exact method counts one run of each unit. Choose the unit rule `first`, or the method `mixture`."

@@ -18,8 +18,7 @@ from evaluation.sequential import (
     Interval,
     Sample,
     confidence_sequence,
-    find_difference,
-    pool_differences,
+    pool_parts,
     sample_shares,
     shrink_effects,
 )
@@ -132,9 +131,7 @@ def _compare(rows: Sequence[Sequence[Any]]) -> Uplift:
     for canary, holdout, arm, _, _, value, _ in rows:
         blocks.setdefault((canary, holdout), ([], []))[arm == "holdout"].append(value)
     guided, held_out = (sum(len(block[side]) for block in blocks.values()) for side in (0, 1))
-    difference = pool_differences(
-        find_difference(sample_shares(given), sample_shares(held)) for given, held in blocks.values()
-    )
+    difference = pool_parts((sample_shares(given), sample_shares(held)) for given, held in blocks.values())
     is_enough = min(guided, held_out) >= FIRST_LOOK
     return Uplift(
         guided=guided,
@@ -145,14 +142,13 @@ def _compare(rows: Sequence[Sequence[Any]]) -> Uplift:
 
 
 def _compare_lessons(rows: Iterable[Sequence[Any]]) -> list[LessonEffect]:
-    parts: dict[UUID, list[Difference | None]] = {}
+    parts: dict[UUID, list[tuple[Sample, Sample]]] = {}
     runs: dict[UUID, int] = {}
     for lesson, with_it, successes, without, others in rows:
-        found = find_difference(_sample(with_it, successes), _sample(without, others))
-        parts.setdefault(lesson, []).append(found)
+        parts.setdefault(lesson, []).append((_sample(with_it, successes), _sample(without, others)))
         runs[lesson] = runs.get(lesson, 0) + with_it
     pooled: Mapping[UUID, Difference] = {
-        lesson: difference for lesson, found in parts.items() if (difference := pool_differences(found)) is not None
+        lesson: difference for lesson, found in parts.items() if (difference := pool_parts(found)) is not None
     }
     effects = [
         LessonEffect(heuristic_id=lesson, runs=runs[lesson], estimate=each.estimate, interval=_find_interval(each))

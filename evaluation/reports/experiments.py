@@ -9,11 +9,10 @@ from django.template.loader import render_to_string
 from evaluation.experiments.analysis import MISSING_ALARM, State, Verdict, show_e_value
 from evaluation.experiments.lifecycle import find_unwatched_canaries
 from evaluation.experiments.models import Experiment, Look
-from evaluation.experiments.plan import RATIOS, Guarded, Metric, Rule, plan_units
+from evaluation.experiments.plan import RATIOS, THOUSANDTHS, Guarded, Metric, Rule, plan_units
 from evaluation.reports.charts import draw_sequence
 from evaluation.sequential import RATIO_ALARM
 
-THOUSANDTHS = 1000
 _STATES = {
     State.PENDING: "without an outcome yet",
     State.MISSING: "without one when the time was over",
@@ -46,25 +45,26 @@ def write_sentence(experiment: Experiment, look: Look | None) -> str:
     who = name_treated(experiment)
     if look is None:
         return f"Nothing is known about {who} yet: no outcome has come in."
-    runs = look.control_units + look.treated_units
+    units = look.control_units + look.treated_units
+    runs = f"{units:,} run{'' if units == 1 else 's'}"
     found = show_estimate(look)
     match look.verdict:
         case Verdict.INVALID:
             return f"Nothing can be said about {who}: {look.reason}"
         case Verdict.ROLL_BACK:
             done = "was rolled back" if experiment.compared == Experiment.Compared.CANARY else "does harm"
-            return f"{who} {done}. {look.reason} {found}, {runs:,} runs."
+            return f"{who} {done}. {look.reason} {found}, {runs}."
         case Verdict.BETTER if experiment.rule == Rule.NOT_WORSE:
-            return f"{who} is not worse by {100 * experiment.margin:.1f} points or more: {found}, {runs:,} runs."
+            return f"{who} is not worse by {100 * experiment.margin:.1f} points or more: {found}, {runs}."
         case Verdict.BETTER:
-            return f"{who} helps: {found}, {runs:,} runs."
+            return f"{who} helps: {found}, {runs}."
         case Verdict.WORSE:
-            return f"{who} looks worse: {found}, {runs:,} runs."
+            return f"{who} looks worse: {found}, {runs}."
         case Verdict.NO_BENEFIT:
-            return f"{who} showed no benefit: {found}, {runs:,} runs."
+            return f"{who} showed no benefit: {found}, {runs}."
     if experiment.status == Experiment.Status.ENDED:
-        return f"The experiment ended before {who} could be judged: {found}, {runs:,} runs. {experiment.reason}"
-    return f"Not known yet whether {who} helps: {found} after {runs:,} of at most {experiment.max_units:,} runs."
+        return f"The experiment ended before {who} could be judged: {found}, {runs}. {experiment.reason}"
+    return f"Not known yet whether {who} helps: {found}, {runs}. It ends after {show_most(experiment)}."
 
 
 def name_treated(experiment: Experiment) -> str:
@@ -87,16 +87,22 @@ def list_plan(experiment: Experiment) -> list[tuple[str, str]]:
         ("Decides", experiment.get_rule_display()),
         ("Margin", f"{100 * experiment.margin:.1f} points"),
         ("False alarms", f"at most {100 * experiment.alpha:g} % over all looks (τ = {experiment.tau:g})"),
-        ("At most", f"{experiment.max_units:,} units with a known outcome"),
+        ("At most", show_most(experiment)),
         ("Outcomes wait", f"{experiment.look_back_seconds / 3600:g} hours"),
         ("Steps", steps or "set by hand"),
         ("Promotion", experiment.get_promotes_display()),
     ]
 
 
+def show_most(experiment: Experiment) -> str:
+    """Return after how many units the experiment ends, as part of a sentence."""
+    last = f" at {experiment.steps[-1]['share'] / 10:g} %" if experiment.steps else ""
+    return f"{experiment.max_units:,} units with a known outcome{last}"
+
+
 def write_planned(experiment: Experiment, look: Look | None) -> str:
     """Return how many units are planned, and how many would find the effect hoped for, in sentences."""
-    said = f"Planned: at most {experiment.max_units:,} units with a known outcome."
+    said = f"Planned: at most {show_most(experiment)}."
     base = look.control_mean if look and look.control_mean is not None else 0.5
     share = experiment.steps[-1]["share"] if experiment.steps else look.share if look else 500
     if experiment.metric != Metric.SUCCESS or not 0 < base < base + experiment.tau < 1 or not 0 < share < THOUSANDTHS:

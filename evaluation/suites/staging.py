@@ -32,7 +32,7 @@ from memory.retrieval.question import Question
 PLAN = Plan(
     guardrails=(Guardrail(metric="success"),),
     steps=(Step(share=100, units=20), Step(share=500, units=50)),
-    max_units=600,
+    max_units=400,
 )
 LOOK_EVERY = 20  # units
 MOST_UNITS = 800  # asked for; some outcomes may be missing
@@ -201,7 +201,8 @@ def summarise_stages(about: About, units: dict[str, UnitResult], stages: dict[st
             APPROVED_UNREAD,
             (
                 f"The canary goes from {PLAN.steps[0].share / 10:g} % to {PLAN.steps[1].share / 10:g} %. Each "
-                f"experiment is looked at every {LOOK_EVERY} units and ends after {PLAN.max_units:,} outcomes."
+                f"experiment is looked at every {LOOK_EVERY} units and ends after {PLAN.max_units:,} outcomes at "
+                f"{PLAN.steps[1].share / 10:g} %."
             ),
             "The useless release adds lessons about other work. It and the poisoned one have to beat the good one.",
         ],

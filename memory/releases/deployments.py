@@ -166,10 +166,11 @@ def roll_back(project: Project, *, by: Actor, to: Release | None = None, reason:
     """Take back what was deployed last: end the canary if one runs, else return to the release before the stable one.
 
     Args:
-        to: the release to return to.
+        to: the release to return to, which was stable before.
 
     Raises:
-        NotDeployable: the project serves every approval at once, or there is nothing to go back to.
+        NotDeployable: the project serves every approval at once, there is nothing to go back to, or `to` was never
+            stable.
         NotAllowed: see `check_deployer`.
     """
     check_deployer(project, by=by, withdraws=True)
@@ -184,6 +185,8 @@ def roll_back(project: Project, *, by: Actor, to: Release | None = None, reason:
         wanted = to or deployment.previous
         if wanted is None:
             raise NotDeployable("No release was stable before this one. Name the release to return to.")
+        if not deployment.events.filter(state__stable_id=str(wanted.pk)).exists():
+            raise NotDeployable(f"{wanted} was never stable, so there is no going back to it. Promote it instead.")
         deployment.previous = _find_previous(deployment, wanted)
         _make_stable(deployment, wanted)
     return _save(deployment, _Kind.ROLLED_BACK, by=by, reason=reason)

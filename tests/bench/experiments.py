@@ -24,10 +24,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 
@@ -43,6 +43,7 @@ from django.conf import settings  # noqa: E402
 from django.db import connection  # noqa: E402
 
 from erl_site.embedded import roles  # noqa: E402
+from evaluation.sequential import FIRST_GUARD  # noqa: E402
 from memory.projects.models import Project  # noqa: E402
 from memory.releases.models import Deployment  # noqa: E402
 from tests.bench.consolidation import scratch_database  # noqa: E402
@@ -51,6 +52,13 @@ from tests.stack import Stack, database_url  # noqa: E402
 
 TASK = "Cancel reservation EHGLP3 and refund the fare"
 SUCCESS_ONLY = [{"metric": "success"}]
+
+
+class Serving(Protocol):
+    """What answers requests: the product as a process, or a server inside a test."""
+
+    @property
+    def base_url(self) -> str: ...
 
 
 @dataclass(kw_only=True)
@@ -99,6 +107,10 @@ class Client:
         self.call("POST", "/trajectories", run)
         return arm
 
+    def can_fire(self) -> bool:
+        """Say whether each arm has the units that a guardrail needs. Looks before that find nothing and are spared."""
+        return min(self.exposed["stable"], self.exposed["candidate"]) >= FIRST_GUARD
+
     def look(self) -> dict[str, Any]:
         found: dict[str, Any] = self.call("POST", "/experiments/1/looks")
         return found
@@ -135,7 +147,7 @@ def running_product() -> Iterator[Stack]:
             stack.kill_all()
 
 
-def make_client(stack: Stack, seed: int, **traffic: Any) -> Client:
+def make_client(stack: Serving, seed: int, **traffic: Any) -> Client:
     """Set up a project with two releases, through the API as far as it goes."""
     project = make_project()
     Project.objects.filter(pk=project.pk).update(reflect_on_record=False)
@@ -148,12 +160,13 @@ def make_client(stack: Stack, seed: int, **traffic: Any) -> Client:
     return client
 
 
-def repeat(stack: Stack, number: int, work: Callable[[Client], Any], **traffic: Any) -> list[Any]:
+def repeat(stack: Serving, number: int, work: Callable[[Client], Any], **traffic: Any) -> list[Any]:
     """Do the same in several projects, four at a time, and say on the error stream how each went."""
     clients = [make_client(stack, seed, **traffic) for seed in range(number)]
 
     def do(client: Client) -> Any:
-        found = work(client)
+        with closing(client.http):
+            found = work(client)
         print(f"  {client.seed}: {found}", file=sys.stderr, flush=True)
         return found
 
@@ -161,80 +174,81 @@ def repeat(stack: Stack, number: int, work: Callable[[Client], Any], **traffic: 
         return list(pool.map(do, clients))
 
 
-def equal(stack: Stack, number: int) -> str:
+def equal(stack: Serving, number: int, units: int) -> str:
     """Count verdicts where there is nothing to find."""
 
     def work(client: Client) -> str:
-        client.start(share=0.5, max_units=300)
-        return str(client.run(units=300, every=1)["conclusion"])
+        client.start(share=0.5, max_units=units)
+        return str(client.run(units=units, every=1)["conclusion"])
 
     found = repeat(stack, number, work)
     false = sum(each not in ("no_benefit", "") for each in found)
-    return f"equal arms, 300 units, a look after every run: {false} of {number} ended with a false verdict"
+    return f"equal arms, {units:,} units, a look after every run: {false} of {number} ended with a false verdict"
 
 
-def benefit(stack: Stack, number: int) -> str:
+def benefit(stack: Serving, number: int, units: int) -> str:
     """Count how many benefits are found within 1.6 times the planned size."""
 
     def work(client: Client) -> tuple[str, int]:
-        client.start(share=0.5, max_units=1242)
-        ended = client.run(units=1300, every=20)
+        client.start(share=0.5, max_units=units)
+        ended = client.run(units=units + 19, every=20)
         last = ended["last_look"]
         return ended["conclusion"], last["control_units"] + last["treated_units"]
 
     found = repeat(stack, number, work, lift=0.1)
     better = [units for conclusion, units in found if conclusion == "better"]
     return (
-        f"+10 points at .5, at most 1,242 units, a look every 20 runs: {len(better)} of {number} found, "
+        f"+10 points at .5, at most {units:,} units, a look every 20 runs: {len(better)} of {number} found, "
         f"after {statistics.median(better or [0]):,.0f} units (median)"
     )
 
 
-def harm(stack: Stack, number: int) -> str:
+def harm(stack: Serving, number: int, units: int) -> str:
     """Count the canary units until the roll-back."""
 
     def work(client: Client) -> tuple[str, int]:
-        client.start(share=0.2, max_units=5000)
-        while True:
-            arm = client.send()
-            if arm == "candidate" and client.exposed["candidate"] >= 40 and client.look()["verdict"] == "roll_back":
+        client.start(share=0.2, max_units=units)
+        for _ in range(units):
+            if client.send() == "candidate" and client.can_fire() and client.look()["verdict"] == "roll_back":
                 deployment = client.call("GET", "/deployment")
                 event = deployment["events"][0]
                 return f"{event['kind']} by {event['made_by']}", client.exposed["candidate"]
+        return "not rolled back", client.exposed["candidate"]
 
     found = repeat(stack, number, work, lift=-0.2)
-    units = sorted(units for _, units in found)
+    canary = sorted(treated for _, treated in found)
     ways = {way for way, _ in found}
-    p95 = units[min(round(0.95 * len(units)), len(units) - 1)]
+    p95 = canary[min(round(0.95 * len(canary)), len(canary) - 1)]
     return (
         f"−20 points at .5, canary of 20 %, a look after every canary unit: {ways}, after "
-        f"{statistics.median(units):,.0f} canary units (median), {p95:,} (95th percentile), {units[-1]:,} (most)"
+        f"{statistics.median(canary):,.0f} canary units (median), {p95:,} (95th percentile), {canary[-1]:,} (most)"
     )
 
 
-def equal_canary(stack: Stack, number: int) -> str:
+def equal_canary(stack: Serving, number: int, units: int) -> str:
     """Count false roll-backs."""
 
     def work(client: Client) -> str:
-        client.start(share=0.2, max_units=5000)
-        for sent in range(1, 501):
-            client.send()
-            if sent % 5 == 0 and client.look()["verdict"] == "roll_back":
+        client.start(share=0.2, max_units=units)
+        for _ in range(units):
+            if client.send() == "candidate" and client.can_fire() and client.look()["verdict"] == "roll_back":
                 return "roll_back"
         return ""
 
     found = repeat(stack, number, work)
-    return f"equal canary of 20 %, 500 units: {found.count('roll_back')} of {number} rolled back"
+    return (
+        f"equal canary of 20 %, {units:,} units, a look after every canary unit: {found.count('roll_back')} of "
+        f"{number} rolled back"
+    )
 
 
-def splitter(stack: Stack, number: int) -> str:
+def splitter(stack: Serving, number: int, units: int) -> str:
     """Break the splitter from outside: some sessions that would get the stable release never ask."""
 
     def work(client: Client) -> int:
-        client.start(share=0.1, max_units=100_000)
+        client.start(share=0.1, max_units=units)
         deployment = Deployment.objects.get(candidate_id=client.call("GET", "/releases/2")["id"])
-        while True:
-            sent = sum(client.exposed.values())
+        while (sent := sum(client.exposed.values())) < units:
             session = f"{client.seed}-{secrets.token_hex(8)}"
             if (
                 not is_candidate(deployment.canary_salt, str(deployment.pk), session)
@@ -243,7 +257,8 @@ def splitter(stack: Stack, number: int) -> str:
                 continue
             client.send(session=session)
             if sent % 200 == 0 and client.look()["verdict"] == "invalid":
-                return sum(client.exposed.values())
+                return sent + 1
+        return 0
 
     found = repeat(stack, number, work)
     return (
@@ -261,12 +276,12 @@ def is_candidate(salt: str, deployment: str, session: str) -> bool:
     return int(digest[:8], 16) % 1000 < 100
 
 
-def missing(stack: Stack, number: int) -> str:
+def missing(stack: Serving, number: int, units: int) -> str:
     """Lose a fifth of the candidate's outcomes, with a look-back window of two seconds."""
 
     def work(client: Client) -> dict[str, Any]:
         client.start(share=0.5, max_units=5000, look_back_seconds=2)
-        for _ in range(300):
+        for _ in range(units):
             client.send()
         time.sleep(3)
         client.look()
@@ -275,18 +290,19 @@ def missing(stack: Stack, number: int) -> str:
     found = repeat(stack, number, work, lost=0.2)
     alarmed = [each for each in found if any("missing" in alarm for alarm in each["alarms"])]
     return (
-        f"a fifth of the candidate's outcomes missing, 300 units: {len(alarmed)} of {number} with an alarm, such as: "
-        + (alarmed[0]["alarms"][0] if alarmed else "none")
+        f"a fifth of the candidate's outcomes missing, {units:,} units: {len(alarmed)} of {number} with an alarm, such "
+        "as: " + (alarmed[0]["alarms"][0] if alarmed else "none")
     )
 
 
-PARTS: dict[str, tuple[Callable[[Stack, int], str], int]] = {
-    "missing": (missing, 4),
-    "harm": (harm, 40),
-    "equal-canary": (equal_canary, 20),
-    "equal": (equal, 20),
-    "benefit": (benefit, 10),
-    "splitter": (splitter, 4),
+# What simulates each part, how many experiments it has, and of how many units at most.
+PARTS: dict[str, tuple[Callable[[Serving, int, int], str], int, int]] = {
+    "missing": (missing, 4, 300),
+    "harm": (harm, 40, 5000),
+    "equal-canary": (equal_canary, 20, 500),
+    "equal": (equal, 20, 300),
+    "benefit": (benefit, 10, 1242),
+    "splitter": (splitter, 4, 100_000),
 }
 
 
@@ -294,12 +310,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--part", choices=PARTS, action="append", help="default: all")
     parser.add_argument("--number", type=int, help="experiments of each part; default: what each part says")
+    parser.add_argument("--units", type=int, help="most units of each experiment; default: what each part says")
     options = parser.parse_args()
     with running_product() as stack:
         for name in options.part or PARTS:
-            simulate, number = PARTS[name]
+            simulate, number, units = PARTS[name]
             start = time.perf_counter()
-            said = simulate(stack, options.number or number)
+            said = simulate(stack, options.number or number, options.units or units)
             print(f"{said} ({time.perf_counter() - start:.0f} s, load {os.getloadavg()[0]:.1f})", flush=True)
 
 

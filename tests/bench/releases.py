@@ -31,43 +31,46 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-HOME = Path(os.environ.get("ERL_BENCH_HOME") or tempfile.mkdtemp(prefix="erl-bench-"))
-for name in [*os.environ]:
-    if name.startswith(("ERL_", "CELERY_", "DATABASE_")):
-        del os.environ[name]
-os.environ |= {"ERL_HOME": str(HOME), "ERL_ENV_FILE": os.devnull, "DJANGO_SETTINGS_MODULE": "erl_site.settings"}
+import django
+from django.apps import apps
 
-import django  # noqa: E402
+if apps.ready:  # a test, with servers of its own, imports it
+    HOME = Path(os.environ["ERL_HOME"])
+else:
+    HOME = Path(os.environ.get("ERL_BENCH_HOME") or tempfile.mkdtemp(prefix="erl-bench-"))
+    for name in [*os.environ]:
+        if name.startswith(("ERL_", "CELERY_", "DATABASE_")):
+            del os.environ[name]
+    os.environ |= {"ERL_HOME": str(HOME), "ERL_ENV_FILE": os.devnull, "DJANGO_SETTINGS_MODULE": "erl_site.settings"}
+    django.setup()
 
-django.setup()
+from django.core.management import call_command
+from django.db import connection, connections
 
-from django.core.management import call_command  # noqa: E402
-from django.db import connection, connections  # noqa: E402
-
-from erl_site.embedded import postgres, valkey  # noqa: E402
-from erl_site.quickstart.stack import WEB_PROCESSES, WEB_THREADS  # noqa: E402
-from memory.curation.proposals import revise_heuristic  # noqa: E402
-from memory.heuristics.models import Heuristic  # noqa: E402
-from memory.index.heuristic_vectors import embed_heuristics  # noqa: E402
-from memory.projects.actors import Actor  # noqa: E402
-from memory.projects.models import Project  # noqa: E402
-from memory.releases.deployments import (  # noqa: E402
+from erl_site.embedded import postgres, valkey
+from erl_site.quickstart.stack import WEB_PROCESSES, WEB_THREADS
+from memory.curation.proposals import revise_heuristic
+from memory.heuristics.models import Heuristic
+from memory.index.heuristic_vectors import embed_heuristics
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+from memory.releases.deployments import (
     DeploymentChange,
     change_deployment,
     cut_release,
     promote,
     start_canary,
 )
-from memory.releases.models import Deployment, DeploymentEvent  # noqa: E402
-from memory.retrieval.answers import retrieve  # noqa: E402
-from memory.retrieval.assignment import Deployed, assign, draw_bucket  # noqa: E402
-from memory.retrieval.models import Retrieval  # noqa: E402
-from memory.retrieval.question import Question  # noqa: E402
-from memory.retrieval.replay import replay_block  # noqa: E402
-from tests.administrator import become_administrator  # noqa: E402
-from tests.bench.serving.corpus import Corpus  # noqa: E402
-from tests.factories import approve_as_read, make_api_key, make_heuristic  # noqa: E402
-from tests.stack import ROOT, Stack  # noqa: E402
+from memory.releases.models import Deployment, DeploymentEvent
+from memory.retrieval.answers import retrieve
+from memory.retrieval.assignment import Deployed, assign, draw_bucket
+from memory.retrieval.models import Retrieval
+from memory.retrieval.question import Question
+from memory.retrieval.replay import replay_block
+from tests.administrator import become_administrator
+from tests.bench.serving.corpus import Corpus
+from tests.factories import approve_as_read, make_api_key, make_heuristic
+from tests.stack import ROOT, Stack
 
 BY = Actor.policy("bench")
 UNITS, LESSONS, RATE, KILLS, ANSWERS, RELEASES = 100_000, 120, 50, 12, 1000, 6
@@ -80,44 +83,44 @@ def make_deployed() -> Deployed:
     return Deployed(UUID(int=3), "releases", one, two, 200, 50, "session", "canary", "holdout", 1)
 
 
-def hash_arms() -> str:
+def hash_arms(units: int) -> str:
     """Return a hash of the arms of all units."""
     deployed = make_deployed()
     return hashlib.sha256(
-        ",".join(assign(deployed, f"session:{number}").arm for number in range(UNITS)).encode()
+        ",".join(assign(deployed, f"session:{number}").arm for number in range(units)).encode()
     ).hexdigest()
 
 
-def measure_assignment() -> dict[str, Any]:
-    """Give 100,000 units an arm, here and in two other processes."""
+def measure_assignment(units: int = UNITS, *, processes: int = 2) -> dict[str, Any]:
+    """Give units an arm, here and in other processes."""
     deployed = make_deployed()
-    arms = [assign(deployed, f"session:{number}").arm for number in range(UNITS)]
-    program = "from tests.bench.releases import hash_arms; print(hash_arms())"
+    arms = [assign(deployed, f"session:{number}").arm for number in range(units)]
+    program = f"from tests.bench.releases import hash_arms; print(hash_arms({units}))"
     environment = os.environ | {"ERL_BENCH_HOME": str(HOME)}
     others = [
         subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True)
-        for _ in range(2)
+        for _ in range(processes)
     ]
     first, second = (
-        [draw_bucket(salt, deployed.id, f"session:{number}") for number in range(UNITS)] for salt in ("one", "two")
+        [draw_bucket(salt, deployed.id, f"session:{number}") for number in range(units)] for salt in ("one", "two")
     )
     return {
-        "units": UNITS,
-        "held out, designed 0.05": arms.count("holdout") / UNITS,
-        "candidate among the rest, designed 0.2": round(arms.count("candidate") / (UNITS - arms.count("holdout")), 4),
-        "other processes agree": [other.stdout.strip() for other in others] == [hash_arms()] * 2,
+        "units": units,
+        "held out, designed 0.05": arms.count("holdout") / units,
+        "candidate among the rest, designed 0.2": round(arms.count("candidate") / (units - arms.count("holdout")), 4),
+        "other processes agree": [other.stdout.strip() for other in others] == [hash_arms(units)] * processes,
         "correlation of two salts": round(statistics.correlation(first, second), 4),
         "in the first tenth by both, designed 0.01": sum(
             one < 100 and other < 100 for one, other in zip(first, second, strict=True)
         )
-        / UNITS,
+        / units,
     }
 
 
-def make_project(slug: str) -> Project:
+def make_project(slug: str, *, lessons: int = LESSONS) -> Project:
     """Make a project whose lessons end in "one"."""
     corpus, project = Corpus(seed=1), Project.objects.create(slug=slug, name=slug)
-    texts: list[dict[str, Any]] = [corpus.write_lesson() | {"guideline": f"Lesson {n} one"} for n in range(LESSONS)]
+    texts: list[dict[str, Any]] = [corpus.write_lesson() | {"guideline": f"Lesson {n} one"} for n in range(lessons)]
     made = [make_heuristic(project=project, status="approved", **text) for text in texts]
     embed_heuristics([one.pk for one in made])
     return project
@@ -269,20 +272,22 @@ def measure_kills() -> dict[str, Any]:
     return {"kills": KILLS, "flips": flips, "left on the first release": left.count(1), "in neither state": broken}
 
 
-def measure_rebuild() -> dict[str, Any]:
-    """Answer from six releases, to all arms, and write a random thousand of the blocks again."""
-    project = make_project("rebuild")
+def measure_rebuild(
+    answers: int = ANSWERS, *, releases: int = RELEASES, asked: int = 300, lessons: int = LESSONS
+) -> dict[str, Any]:
+    """Answer from several releases, to all arms, and write a random part of the blocks again."""
+    project = make_project("rebuild", lessons=lessons)
     change_deployment(project, by=BY, change=DeploymentChange(mode="releases", holdout_share=50))
     corpus = Corpus(seed=1)
-    tasks = [corpus.write_lesson()["trigger"] for _ in range(LESSONS)]
-    for number in range(2, RELEASES + 1):
-        reword(project, str(number), count=LESSONS // 3)
+    tasks = [corpus.write_lesson()["trigger"] for _ in range(lessons)]
+    for number in range(2, releases + 1):
+        reword(project, str(number), count=lessons // 3)
         start_canary(project, release=cut_release(project, by=BY), share=300, by=BY)
-        for asked in range(300):
-            retrieve(Question(project=project, task=random.choice(tasks), session=f"{number}-{asked}", by=BY))
+        for order in range(asked):
+            retrieve(Question(project=project, task=random.choice(tasks), session=f"{number}-{order}", by=BY))
         promote(project, by=BY)
     rows = list(Retrieval.objects.filter(project=project).select_related("release"))
-    drawn = random.sample(rows, ANSWERS)
+    drawn = random.sample(rows, answers)
     outside = 0
     for row in drawn:
         assert row.release is not None

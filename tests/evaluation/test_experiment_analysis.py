@@ -72,6 +72,17 @@ def test_equal_arms_end_without_benefit_at_planned_maximum() -> None:
     assert look(units, max_units=600).verdict == Verdict.NO_BENEFIT
 
 
+def test_units_of_the_first_steps_do_not_use_up_the_planned_maximum() -> None:
+    """A first step of 1 % takes 2,000 units to give 20 of them the release."""
+    steps = (Step(share=10, units=20), Step(share=500, units=100))
+    first = make_units(2000, base=0.5, lift=0, share=0.01)
+    last = make_units(400, base=0.5, lift=0, block=1, seed=2)
+
+    assert look(first, ratios=[], steps=steps, max_units=400).verdict == Verdict.CONTINUE
+    assert look(first + last[:-1], ratios=[], steps=steps, max_units=400).verdict == Verdict.CONTINUE
+    assert look(first + last, ratios=[], steps=steps, max_units=400).verdict == Verdict.NO_BENEFIT
+
+
 def test_harm_fires_guardrail_before_verdict() -> None:
     findings = look(make_units(400, base=0.7, lift=-0.3))
 
@@ -90,6 +101,13 @@ def test_small_harm_within_guardrail_margin_is_found_by_verdict() -> None:
     wide = (Guardrail(metric="success", margin=0.5),)
 
     assert look(make_units(1000, base=0.6, lift=-0.2), guardrails=wide).verdict == Verdict.WORSE
+
+
+def test_worse_arm_ends_at_planned_maximum_too() -> None:
+    wide = (Guardrail(metric="success", margin=0.5),)
+    units = make_units(1000, base=0.6, lift=-0.2)
+
+    assert look(units, guardrails=wide, max_units=1000).verdict == Verdict.NO_BENEFIT
 
 
 def test_not_worse_needs_only_the_margin() -> None:
@@ -211,6 +229,12 @@ def test_verdict_of_units_that_differ_leaves_the_others_out() -> None:
     ("plan", "said"),
     [
         ({"method": "exact", "metric": "score"}, "counts successes only"),
+        ({"tau": 0.0}, "between 0 and 1"),
+        ({"tau": float("nan")}, "between 0 and 1"),
+        ({"alpha": 1.0}, "between 0 and 1"),
+        ({"rule": "not_worse", "margin": 10.0}, "between 0 and 1"),
+        ({"max_units": 0}, "at least one unit"),
+        ({"look_back_seconds": 0}, "at least a second"),
         ({"method": "exact", "rule": "not_worse", "margin": 0.1}, "has no margin"),
         ({"method": "exact", "unit_rule": "mean"}, "one run of each unit"),
         ({"method": "exact", "use_past": True}, "cannot use the past"),

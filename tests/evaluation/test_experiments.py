@@ -1,6 +1,7 @@
 """Experiments over the rows that live traffic leaves: plans, looks, and what they do."""
 
 import threading
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 
@@ -19,7 +20,14 @@ from evaluation.reports.experiments import describe_experiment
 from evaluation.shadow.models import ShadowAnswer
 from memory.effects.models import HeuristicFeedback
 from memory.projects.models import Project
-from memory.releases.deployments import DeploymentChange, change_deployment, promote, roll_back, start_canary
+from memory.releases.deployments import (
+    DeploymentChange,
+    change_deployment,
+    cut_release,
+    promote,
+    roll_back,
+    start_canary,
+)
 from memory.releases.models import Deployment, DeploymentEvent
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
@@ -35,6 +43,7 @@ from tests.evaluation.experiment_rows import (
     make_held_out,
 )
 from tests.factories import make_heuristic
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.django_db
 
@@ -468,6 +477,57 @@ def test_rollback_of_another_canary_ends_the_experiment() -> None:
     assert take_look(experiment.pk) is None
     experiment.refresh_from_db()
     assert experiment.status == "ended"
+
+
+def test_canary_of_another_release_in_between_ends_the_experiment() -> None:
+    """Its units have the same arm, and would count for the release on trial."""
+    experiment = make_experiment()
+    project, release = experiment.project, experiment.treated_release
+    assert release is not None
+    make_heuristic(project=project, status="approved")
+    start_canary(project, release=cut_release(project, by=OPERATOR), share=500, by=OPERATOR)
+    start_canary(project, release=release, share=500, by=OPERATOR)
+
+    assert take_look(experiment.pk) is None
+    experiment.refresh_from_db()
+    assert "The deployment was changed" in experiment.reason
+
+
+def test_another_unit_ends_the_experiment() -> None:
+    experiment = make_experiment()
+    change_deployment(experiment.project, by=OPERATOR, change=DeploymentChange(unit="task"))
+
+    assert take_look(experiment.pk) is None
+    experiment.refresh_from_db()
+    assert "another unit" in experiment.reason
+
+
+@pytest.mark.django_db(transaction=True)
+def test_look_does_not_promote_what_a_person_rolls_back_meanwhile() -> None:
+    experiment = make_experiment(promotes="policy")
+    Traffic(experiment=experiment, base=0.2, lift=0.6).send(200)
+    looks: list[Look | None] = []
+
+    def run() -> None:
+        with closing(connection):
+            looks.append(take_look(experiment.pk))
+
+    looking = threading.Thread(target=run)
+    with transaction.atomic():
+        roll_back(experiment.project, by=OPERATOR)
+        looking.start()
+        wait_until(is_anyone_waiting)
+    looking.join()
+
+    experiment.refresh_from_db()
+    assert (looks, experiment.status, experiment.conclusion) == ([None], "ended", "")
+    assert deployment_of(experiment).stable == experiment.control_release
+
+
+def is_anyone_waiting() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
+        return bool(cursor.fetchone()[0])
 
 
 def test_default_plan_can_be_carried_out() -> None:

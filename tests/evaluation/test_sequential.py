@@ -22,7 +22,7 @@ from evaluation.sequential import (
     guardrail_e_value,
     mixture_e_value,
     paired_tasks,
-    pool_differences,
+    pool_parts,
     ratio_e_value,
     remove_past,
     sample_figures,
@@ -33,6 +33,11 @@ from evaluation.sequential import (
 )
 
 OBSERVED = Difference(estimate=0.06, variance=0.0009)
+
+
+def _count(successes: int, n: int) -> Sample:
+    smoothed = (successes + 0.5) / (n + 1)
+    return Sample(n=n, mean=successes / n, variance=smoothed * (1 - smoothed))
 
 
 def _ratio(effect: float, observed: Difference) -> float:
@@ -68,11 +73,11 @@ def test_confidence_sequence_ends_where_mixture_rejects() -> None:
 
 def test_confidence_sequence_equals_formula_in_blocks() -> None:
     """The published form counts blocks of k₁ treated and k₀ control runs."""
-    n, variance, tau, mean = 400, 0.24 / 1 + 0.25 / 9, 0.1, 0.05
+    n, variance, tau, mean = 400, 0.25 / 1 + 0.24 / 9, 0.1, 0.05
     spread = variance * (variance + n * tau**2) / (n**2 * tau**2)
     reach = sqrt(spread * (2 * np.log(20) + np.log(1 + n * tau**2 / variance)))
 
-    found = find_difference(Sample(n=n, mean=0.55, variance=0.24), Sample(n=9 * n, mean=0.5, variance=0.25))
+    found = find_difference(Sample(n=n, mean=0.55, variance=0.25), Sample(n=9 * n, mean=0.5, variance=0.24))
 
     assert found is not None
     interval = confidence_sequence(found, tau=tau, alpha=0.05)
@@ -163,16 +168,55 @@ def test_variance_of_other_figures_is_unbiased() -> None:
 
 def test_pooling_by_part_is_not_misled_by_changed_shares() -> None:
     """Success rises and the share of the treated grows: pooled arms would show +24 points where there is no effect."""
-    early = find_difference(sample_shares([1, 0, 0, 0] * 10), sample_shares([1, 0, 0, 0] * 90))
-    late = find_difference(sample_shares([1, 1, 1, 0] * 50), sample_shares([1, 1, 1, 0] * 50))
+    early = (sample_shares([1, 0, 0, 0] * 10), sample_shares([1, 0, 0, 0] * 90))
+    late = (sample_shares([1, 1, 1, 0] * 50), sample_shares([1, 1, 1, 0] * 50))
 
-    pooled = pool_differences([early, None, late])
+    pooled = pool_parts([early, (sample_shares([]), sample_shares([1])), late])
 
     assert pooled is not None
     assert pooled.estimate == pytest.approx(0)
-    assert early is not None
-    assert late is not None
-    assert 1 / pooled.variance == pytest.approx(1 / early.variance + 1 / late.variance)
+
+
+def test_pooled_parts_agree_with_mantel_haenszel_of_counts() -> None:
+    """Greenland and Robins 1985, equation 1: Σ(a·m − b·n)/N over Σ nm/N."""
+    tables = [(8, 20, 900, 1000), (40, 50, 380, 450), (90, 120, 88, 118)]  # treated successes and units, control's
+    by_counts = sum((a * m - b * n) / (n + m) for a, n, b, m in tables) / sum(n * m / (n + m) for _, n, _, m in tables)
+
+    pooled = pool_parts(
+        (sample_shares([1] * a + [0] * (n - a)), sample_shares([1] * b + [0] * (m - b))) for a, n, b, m in tables
+    )
+
+    assert pooled is not None
+    assert pooled.estimate == pytest.approx(by_counts)
+
+
+def test_small_arm_in_which_all_succeed_is_no_verdict() -> None:
+    """At a success rate of 90 %, that happens to 30 units in one experiment of 24."""
+    found = find_difference(sample_shares([1] * 30), sample_shares([1] * 540 + [0] * 60))
+
+    assert found is not None
+    assert mixture_e_value(found, tau=0.1) < 20
+
+
+def test_small_arm_in_which_all_fail_fires_no_guardrail() -> None:
+    found = find_difference(sample_shares([1] * FIRST_GUARD), sample_shares([1] * 720 + [0] * 80))
+
+    assert found is not None
+    assert guardrail_e_value(found, tau=0.15) < 100
+
+
+def test_pooled_parts_have_no_bias_though_a_small_arm_varies_with_its_outcomes() -> None:
+    """Three parts with equal arms at 90 %; weights by precision would show almost +1 point on average."""
+    generator = np.random.default_rng(3)
+    sizes = [(20, 1980), (50, 450), (100, 100)]
+    draws = generator.binomial([n for pair in sizes for n in pair], 0.9, (2000, 6))
+
+    pooled = [
+        pool_parts((_count(row[2 * part], n), _count(row[2 * part + 1], m)) for part, (n, m) in enumerate(sizes))
+        for row in draws.tolist()
+    ]
+
+    assert abs(np.mean([each.estimate for each in pooled if each])) < 0.003
 
 
 def test_removing_past_leaves_unexplained_variance() -> None:

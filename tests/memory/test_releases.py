@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection, transaction
+from django.utils import timezone
 
 from memory.curation.decisions import quarantine_heuristic, reject_heuristic, retire_heuristic
 from memory.curation.proposals import revise_heuristic
@@ -146,6 +147,17 @@ def test_roll_back_twice_goes_two_releases_back(project: Project, lesson: Heuris
     assert stable == [get_release(project, "2"), get_release(project, "1")]
     with pytest.raises(NotDeployable, match="No release was stable before"):
         roll_back(project, by=BY)
+
+
+def test_release_that_was_never_stable_is_nothing_to_roll_back_to(project: Project, lesson: Heuristic) -> None:
+    """An archived project may be rolled back, but nothing new is deployed in it."""
+    serve_releases(project)
+    reword(lesson, SECOND)
+    newer = cut_release(project, by=BY)
+    Project.objects.filter(pk=project.pk).update(archived_at=timezone.now())
+
+    with pytest.raises(NotDeployable, match="never stable"):
+        roll_back(project, by=BY, to=newer)
 
 
 def test_roll_back_ends_a_canary_first(project: Project, lesson: Heuristic) -> None:

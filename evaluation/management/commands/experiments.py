@@ -34,7 +34,12 @@ class Command(BaseCommand):
         start.add_argument(
             "--release", default="", help="number or hash of the release to try (default: compare with the hold-out)"
         )
-        start.add_argument("--max-units", type=int, default=Plan().max_units, help="default: %(default)s")
+        start.add_argument(
+            "--max-units",
+            type=int,
+            default=Plan().max_units,
+            help="units with a known outcome, in the last step, after which it ends; default: %(default)s",
+        )
         start.add_argument("--tau", type=float, default=Plan().tau, help="the effect hoped for; default: %(default)s")
         start.add_argument("--method", choices=Method.values, default=Method.MIXTURE)
         start.add_argument("--margin", type=float, default=0.0, help="accept a release that is at most this much worse")

@@ -1,0 +1,46 @@
+"""The commands that measure releases and experiments work, at their smallest."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from pytest_django.live_server_helper import LiveServer
+
+from tests.bench import experiments, releases, sequential_figures
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("part", ["harm", "equal", "splitter"])
+def test_experiments_run_through_the_api(part: str, live_server: LiveServer) -> None:
+    simulate, _, _ = experiments.PARTS[part]
+
+    said = simulate(SimpleNamespace(base_url=live_server.url), 1, 3)
+
+    assert "of 1 " in said or "not rolled back" in said or "after 0 units" in said
+
+
+def test_sequential_figures_are_simulated() -> None:
+    random = np.random.default_rng(1)
+
+    assert sequential_figures.simulate_verdict(random, base=0.1, lift=0.8, looks=60) < 60
+    assert sequential_figures.simulate_rollback(random, base=0.9, harm=0.8, looks=60) < 60
+    assert sequential_figures.simulate_small_arm(random, base=0.95, controls=19, looks=40) == float("inf")
+    assert sequential_figures.simulate_ratio(random, planned=0.1, true=0.9, looks=60) < 60
+    assert sequential_figures.simulate_exact(random, base=0.1, lift=0.8, looks=60) < 60
+
+
+def test_assignment_is_measured() -> None:
+    found = releases.measure_assignment(2000, processes=0)
+
+    assert found["held out, designed 0.05"] == pytest.approx(0.05, abs=0.03)
+
+
+@pytest.mark.django_db
+def test_blocks_are_rebuilt_from_several_releases() -> None:
+    found = releases.measure_rebuild(6, releases=2, asked=6, lessons=6)
+
+    assert (found["answers"], found["rebuilt byte for byte"]) == (6, 6)
+
+
+def test_cost_is_compared_in_pairs() -> None:
+    assert releases.compare([(1.0, 1.02), (2.0, 2.04), (3.0, 3.06)] * 20).startswith("+2.0%")
