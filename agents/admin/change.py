@@ -7,7 +7,7 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
-from agents.admin.lineage import may_decide
+from agents.admin.lineage import find_worth, may_decide
 from agents.admin.revision_text import compare, number_tools
 from agents.admin.tool import write
 from agents.changes.jobs import request_shadow
@@ -130,6 +130,7 @@ def change_context(change: Change) -> dict[str, Any]:
         "shadow": rows,
         "sums": sums,
         "divergences": tabulate(rows),
+        "worth": find_worth([change]).get(change.pk, ""),
         "objections": find_objections(change) if change.can_climb else [],
         "title": "Change",
     }

@@ -35,7 +35,7 @@ def draw_lineage(agent: Agent) -> list[Descent]:
     """Return the changes of an agent that were deployed, the newest first. A fixed number of queries."""
     deployed = agent.changes.filter(release__isnull=False).select_related("release", "target", "base", "parent")
     changes = list(deployed.order_by("-number")[:SHOWN])
-    worth = {pk: said for draw in _worth for pk, said in draw(changes).items()}
+    worth = find_worth(changes)
     deployment = get_deployment(agent.project)
     last = deployment.candidate_id or deployment.stable_id
     return [
@@ -46,6 +46,11 @@ def draw_lineage(agent: Agent) -> list[Descent]:
         )
         for each in changes
     ]
+
+
+def find_worth(changes: Sequence[Change]) -> dict[UUID, str]:
+    """Return what changes were worth in their trials, by their ids."""
+    return {pk: said for draw in _worth for pk, said in draw(changes).items()}
 
 
 def may_decide(user: Any, project_id: UUID) -> bool:

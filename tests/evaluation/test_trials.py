@@ -1,5 +1,6 @@
 """Trials of changes are experiments; by API, by the admin and by the policy a change leaves the same audit trail."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -182,6 +183,11 @@ def test_trial_of_a_person_is_watched_and_waits_for_the_person(shop: Service) ->
     experiment.refresh_from_db()
     assert (experiment.conclusion, Change.objects.get().rung) == ("better", "canary")
     assert get_deployment(agent.project).canary_share == 200
+    client = log_in(agent.project, permissions=["view_agent", "view_change", "decide_change", "deploy_release"])
+    lineage = client.get(reverse("admin:agents_agent_change", args=[agent.pk])).content.decode()
+    page = client.get(reverse("admin:agents_change_change", args=[change.pk])).content.decode()
+    assert 'aria-keyshortcuts="b"' in lineage
+    assert all(re.search(r"experiment 1</a>: \+\d+\.\d points", each) for each in (lineage, page))
 
 
 def test_next_trial_ends_the_experiment_of_the_one_before() -> None:
