@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 
 KILLS_OF_ONE = 3  # of the same sleep; a job has five attempts
 LATEST_SECONDS = 0.15  # after a sleep was seen, its process is killed
-AGENTS = 0.4  # for each kill: most are struck more than once, and some have slept before the blow
+AGENTS = 0.6  # for each kill: most are struck more than once, and some have slept before the blow
 
 
 def kill_sleeps_at_random(*, kills: int, seed: int = 0) -> dict[str, Any]:
