@@ -5,10 +5,13 @@ class EvaluationConfig(AppConfig):
     name = "evaluation"
 
     def ready(self) -> None:
+        from agents.changes.ladder import watch_trials
+        from evaluation.evolution.trials import follow_experiment, start_experiment_of
         from evaluation.periodic import PERIODIC
         from evaluation.requests import EVALUATION
         from evaluation.shadow.jobs import SHADOW_JOBS
         from evaluation.text_columns import TEXT_COLUMNS
+        from memory.events import add_listener
         from memory.trust.text_columns import add_text_columns
         from reflection.jobs.kinds import register_kind
         from reflection.jobs.periodic import register_periodic
@@ -17,3 +20,5 @@ class EvaluationConfig(AppConfig):
         register_kind(SHADOW_JOBS)
         register_periodic(*PERIODIC)
         add_text_columns(TEXT_COLUMNS)
+        add_listener(follow_experiment)
+        watch_trials(start_experiment_of)

@@ -9,6 +9,7 @@ from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
+from agents.admin.lineage import draw_lineage, may_decide
 from agents.admin.revision_text import compare, number_tools, write_rule
 from agents.admin.talking import may_allow, may_talk, read_message
 from agents.models.agents import Agent, AgentRevision
@@ -89,6 +90,7 @@ class AgentAdmin(ReadOnlyAdmin[Agent]):
                 return HttpResponseRedirect(request.path)
             return HttpResponseRedirect(reverse("admin:agents_run_change", args=[run.pk]))
         context = agent_context(agent) | {"may_talk": talks, "may_allow": allows}
+        context["may_decide"] = may_decide(request.user, agent.project_id)
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
 
     def _decide_about_tool(self, request: HttpRequest, agent: Agent, *, allows: bool) -> HttpResponse:
@@ -128,6 +130,7 @@ def agent_context(agent: Agent) -> dict[str, Any]:
         "limits": [(name.replace("_", " "), value) for name, value in current.limits.items() if value is not None],
         "revisions": [(one, older, compare(older, one, numbers)) for one, older in pairs][:SHOWN_REVISIONS],
         "runs": list(agent.runs.order_by("-created_at", "-id")[:SHOWN_RUNS]),
+        "lineage": draw_lineage(agent),
         "changes": list(agent.changes.select_related("release", "target").order_by("-number")[:SHOWN_REVISIONS]),
         "waiting": list(
             Approval.objects.filter(run__agent=agent, status=ApprovalStatus.PENDING)

@@ -7,6 +7,7 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
+from agents.admin.lineage import find_worth, may_decide
 from agents.admin.revision_text import compare, number_tools
 from agents.admin.tool import write
 from agents.changes.jobs import request_shadow
@@ -17,16 +18,14 @@ from agents.changes.ladder import (
     roll_back_change,
     start_trial,
 )
-from agents.changes.policy import find_objections, last_shadow
+from agents.changes.policy import find_objections, last_checks, last_shadow
 from agents.changes.proposals import new_tools
 from agents.changes.shadow import tabulate
 from agents.models.changes import Change, ChangeRung
 from agents.sandbox.calls import SandboxError
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.errors import MemoryAppError
-from memory.projects.access import has_role
 from memory.projects.actors import Actor
-from memory.projects.models import ProjectMembership
 from memory.redaction.visible_text import show_hidden
 
 LADDER = (ChangeRung.PROPOSED, ChangeRung.CHECKED, ChangeRung.SHADOWED, ChangeRung.CANARY, ChangeRung.STABLE)
@@ -62,9 +61,7 @@ class ChangeAdmin(ReadOnlyAdmin[Change]):
         return ", ".join(change.kinds)
 
     def has_decide_permission(self, request: HttpRequest, change: Change) -> bool:
-        return request.user.has_perm("agents.decide_change") and has_role(
-            request.user, change.project_id, ProjectMembership.Role.REVIEWER
-        )
+        return may_decide(request.user, change.project_id)
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -74,9 +71,9 @@ class ChangeAdmin(ReadOnlyAdmin[Change]):
         change = self.get_object(request, object_id)
         if change is None:
             return super().change_view(request, object_id, form_url, extra_context)  # says that it is gone
-        may_decide = self.has_decide_permission(request, change)
+        decides = self.has_decide_permission(request, change)
         if request.method == "POST":
-            if not may_decide:
+            if not decides:
                 raise PermissionDenied("You need the permission “decide about changes of agents” and the role of a "
                                        "reviewer in this project.")  # fmt: skip
             try:
@@ -87,7 +84,7 @@ class ChangeAdmin(ReadOnlyAdmin[Change]):
             else:
                 messages.success(request, said)
             return HttpResponseRedirect(request.path)
-        context = change_context(change) | {"may_decide": may_decide}
+        context = change_context(change) | {"may_decide": decides}
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
 
 
@@ -116,7 +113,7 @@ def take_step(change: Change, step: str, *, data: Mapping[str, str], by: Actor) 
 def change_context(change: Change) -> dict[str, Any]:
     """Collect what the page shows, in a fixed number of queries."""
     rows = last_shadow(change)
-    last = change.checks.order_by("-attempt").values_list("attempt", flat=True).first() or 0
+    checks = last_checks(change)
     numbers = number_tools([change.base, change.target])
     sums = {
         name: sum(getattr(row, name) for row in rows)
@@ -127,11 +124,12 @@ def change_context(change: Change) -> dict[str, Any]:
         "ladder": _draw_ladder(change),
         "parts": compare(change.base, change.target, numbers),
         "tools": [(each, write(each)) for each in new_tools(change)],
-        "checks": list(change.checks.filter(attempt=last).order_by("index")),
-        "attempts": last,
+        "checks": checks,
+        "attempts": checks[0].attempt if checks else 0,
         "shadow": rows,
         "sums": sums,
         "divergences": tabulate(rows),
+        "worth": find_worth([change]).get(change.pk, ""),
         "objections": find_objections(change) if change.can_climb else [],
         "title": "Change",
     }

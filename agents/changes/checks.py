@@ -1,8 +1,8 @@
-"""The checks of a change, cheap ones first. Each writes a row with its verdict and what it saw; the first that fails
-stops the change.
+"""The checks of a change that need no model, cheap ones first. Each writes a row with its verdict and what it saw; the
+first that fails stops the change. Those that need the model come with the shadow runs (`regression`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,25 +34,10 @@ class Found:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NamedCheck:
-    """A check and its name. `cost` orders them."""
+    """A check and its name."""
 
     name: str
-    cost: int
     run: Callable[[Change], Found]
-
-
-_more: list[NamedCheck] = []
-
-
-def add_checks(*checks: NamedCheck) -> None:
-    """Let changes be checked by another app too, such as by the tasks of an environment."""
-    known = {each.name for each in _more}
-    _more.extend(each for each in checks if each.name not in known)
-
-
-def all_checks() -> list[NamedCheck]:
-    """Return the checks in their order."""
-    return sorted([*CHECKS, *_more], key=lambda each: each.cost)
 
 
 def passed(said: str, **figures: Any) -> Found:
@@ -70,25 +55,36 @@ def skipped(said: str, **figures: Any) -> Found:
 def run_checks(change: Change, *, by: str) -> list[Check]:
     """Run the checks of a change up to the first that fails; return rows that are not stored yet."""
     attempt = 1 + (change.checks.order_by("-attempt").values_list("attempt", flat=True).first() or 0)
-    rows: list[Check] = []
-    for index, check in enumerate(all_checks()):
-        found = check.run(change)
-        rows.append(
-            Check(
-                project_id=change.project_id,
-                change=change,
-                attempt=attempt,
-                index=index,
-                name=check.name,
-                verdict=found.verdict,
-                said=found.said,
-                figures=found.figures,
-                made_by=by,
-            )
-        )
-        if found.verdict == CheckVerdict.FAILED:
+    found: list[tuple[str, Found]] = []
+    for check in CHECKS:
+        found.append((check.name, check.run(change)))
+        if found[-1][1].verdict == CheckVerdict.FAILED:
             break
-    return rows
+    return write_rows(change, found, attempt=attempt, by=by)
+
+
+def write_rows(
+    change: Change, found: Sequence[tuple[str, Found]], *, attempt: int, by: str, first: int = 0
+) -> list[Check]:
+    """Return the rows of what checks found, by their names; they are not stored yet.
+
+    Args:
+        first: the place of the first among the rows of the attempt.
+    """
+    return [
+        Check(
+            project_id=change.project_id,
+            change=change,
+            attempt=attempt,
+            index=first + place,
+            name=name,
+            verdict=each.verdict,
+            said=each.said,
+            figures=each.figures,
+            made_by=by,
+        )
+        for place, (name, each) in enumerate(found)
+    ]
 
 
 def _check_kind(change: Change) -> Found:
@@ -185,11 +181,11 @@ def _measure(change: Change, revision: Any) -> int:
 
 
 CHECKS = (
-    NamedCheck(name="kind", cost=0, run=_check_kind),
-    NamedCheck(name="rules", cost=1, run=_check_rules),
-    NamedCheck(name="reach", cost=2, run=_check_reach),
-    NamedCheck(name="types", cost=10, run=_check_types),
-    NamedCheck(name="examples", cost=20, run=_check_examples),
-    NamedCheck(name="budget", cost=25, run=_check_budget),
-    NamedCheck(name="replay", cost=30, run=_check_replay),
+    NamedCheck(name="kind", run=_check_kind),
+    NamedCheck(name="rules", run=_check_rules),
+    NamedCheck(name="reach", run=_check_reach),
+    NamedCheck(name="types", run=_check_types),
+    NamedCheck(name="examples", run=_check_examples),
+    NamedCheck(name="budget", run=_check_budget),
+    NamedCheck(name="replay", run=_check_replay),
 )

@@ -8,11 +8,12 @@ from uuid import UUID
 from django.db import transaction
 
 from agents.changes.ladder import record_shadow
-from agents.changes.shadow import choose_runs, rehearse
+from agents.changes.regression import rehearse_runs
+from agents.changes.shadow import choose_runs
 from agents.changes.trials import Ask
 from agents.errors import NotOnRung
 from agents.loop.execution import find_provider
-from agents.models.changes import Change, ShadowRun
+from agents.models.changes import Change
 from memory.failpoints import failpoint
 from memory.projects.actors import Actor
 from reflection.jobs.execution import Heartbeat, Outcome, carry_out
@@ -53,20 +54,23 @@ def run_shadow(job_id: UUID | None = None, *, owner: str, find: Callable[[str], 
 
 def _rehearse(job: Job, heartbeat: Heartbeat, *, find: Callable[[str], Provider]) -> None:
     change = Change.objects.select_related("agent__project", "target", "base").filter(pk=UUID(job.subject)).first()
-    rows: list[ShadowRun] = []
+    rehearsed = None
     if change is not None and change.rung in (Change.Rung.CHECKED, Change.Rung.SHADOWED):
         attempt = 1 + (change.shadow_runs.order_by("-attempt").values_list("attempt", flat=True).first() or 0)
         chat = RememberedChat(job, heartbeat, provider=find(change.target.model), subject=f"change:{change.pk}")
-        for run in choose_runs(change):
+
+        def ask_for(name: str) -> Ask:
             heartbeat.ensure_held()
-            ask = _name_steps(chat, f"shadow:{attempt}:{run.pk}")
-            rows.append(rehearse(change, run, ask, attempt=attempt, by=job.requested_by))
+            return _name_steps(chat, f"shadow:{attempt}:{name}")
+
+        if runs := choose_runs(change):
+            rehearsed = rehearse_runs(change, runs, ask_for, attempt=attempt, by=job.requested_by)
     failpoint("change.rehearsed")
     with transaction.atomic():
         hold(job)
-        if change is not None and rows:
+        if change is not None and rehearsed is not None:
             with suppress(NotOnRung):  # it was rejected meanwhile
-                record_shadow(change, rows, by=Actor(label=job.requested_by))
+                record_shadow(change, rehearsed, by=Actor(label=job.requested_by))
         finish(job)
 
 

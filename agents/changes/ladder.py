@@ -4,7 +4,7 @@ What is on trial and what is stable is the deployment's to say (memory/releases)
 differs from the stable one in this agent alone, and its rung follows the deployment, no matter who moves it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -13,8 +13,9 @@ from django.contrib.auth import get_user_model
 from django.db import transaction
 from django.db.models.functions import Now
 
-from agents.changes.checks import run_checks
+from agents.changes.checks import run_checks, write_rows
 from agents.changes.proposals import new_tools
+from agents.changes.regression import Rehearsed
 from agents.definitions.storage import let_run
 from agents.errors import NotOnRung
 from agents.models.agents import Agent, AgentRevision
@@ -33,6 +34,7 @@ log = structlog.get_logger(__name__)
 _Rung = Change.Rung
 FIRST_SHARE = 100  # of the units, in thousandths
 BY_DEPLOYMENT = Actor.policy("deployment")
+_watchers: list[Callable[[Change, Actor], None]] = []
 
 
 def check_change(change: Change, *, by: Actor) -> list[Check]:
@@ -52,15 +54,20 @@ def check_change(change: Change, *, by: Actor) -> list[Check]:
 
 
 @transaction.atomic
-def record_shadow(change: Change, rows: Sequence[ShadowRun], *, by: Actor) -> None:
-    """Write down what a change did in shadow. It is `shadowed`.
+def record_shadow(change: Change, rehearsed: Rehearsed, *, by: Actor) -> None:
+    """Write down what a change did in shadow. It is `shadowed`, or has `failed` the regression or the safety set.
 
     Raises:
         NotOnRung: it has not passed its checks, or was decided.
     """
     _lock(change, _Rung.CHECKED, _Rung.SHADOWED)
-    ShadowRun.objects.bulk_create(rows, ignore_conflicts=True)
-    _move(change, _Rung.SHADOWED, by=by)
+    ShadowRun.objects.bulk_create(rehearsed.rows, ignore_conflicts=True)
+    last = change.checks.order_by("-attempt", "-index").first()
+    attempt, index = (last.attempt, last.index + 1) if last is not None else (1, 0)
+    rows = write_rows(change, rehearsed.found, attempt=attempt, first=index, by=by.label)
+    Check.objects.bulk_create(rows)
+    has_failed = any(row.verdict == CheckVerdict.FAILED for row in rows)
+    _move(change, _Rung.FAILED if has_failed else _Rung.SHADOWED, by=by)
 
 
 @transaction.atomic
@@ -100,7 +107,16 @@ def start_trial(change: Change, *, sha256: str, by: Actor, share: int = FIRST_SH
     release = cut_variant(project, part="agents", named={str(agent.pk): named}, by=by, note=f"{agent.name}: {change}")
     Change.objects.filter(pk=change.pk).update(release=release, decided_by=by.label, decided_at=Now(), decision=reason)
     change.release = release
-    return start_canary(project, release=release, share=share, by=by, reason=reason or f"{agent.name}: {change}")
+    deployment = start_canary(project, release=release, share=share, by=by, reason=reason or f"{agent.name}: {change}")
+    for watch in _watchers:
+        watch(change, by)
+    return deployment
+
+
+def watch_trials(watch: Callable[[Change, Actor], None]) -> None:
+    """Call a function with every change whose trial begins, inside the transaction that begins it."""
+    if watch not in _watchers:
+        _watchers.append(watch)
 
 
 @transaction.atomic

@@ -7,7 +7,7 @@ import structlog
 from agents.changes.jobs import request_shadow
 from agents.changes.ladder import check_change, reject_change, start_trial
 from agents.models.agents import ChangesBy
-from agents.models.changes import Change, CheckVerdict, ShadowRun
+from agents.models.changes import Change, Check, CheckVerdict, ShadowRun
 from agents.sandbox.calls import SandboxError
 from memory.errors import MemoryAppError
 from memory.projects.actors import Actor
@@ -31,8 +31,7 @@ def climb() -> int:
 
 def find_objections(change: Change) -> list[str]:
     """Return why the policy would not try a change, as sentences."""
-    last = change.checks.order_by("-attempt").values_list("attempt", flat=True).first() or 0
-    skipped = change.checks.filter(attempt=last, verdict=CheckVerdict.SKIPPED, name="replay").exists()
+    skipped = any(each.name == "replay" and each.verdict == CheckVerdict.SKIPPED for each in last_checks(change))
     objections = []
     if skipped and "tool" in change.kinds:
         objections.append("No recorded call shows what its tools do.")
@@ -54,6 +53,15 @@ def last_shadow(change: Change) -> list[ShadowRun]:
     """Return the rows of the last shadow of a change."""
     last = change.shadow_runs.order_by("-attempt").values_list("attempt", flat=True).first() or 0
     return list(change.shadow_runs.filter(attempt=last).select_related("run").order_by("family", "run_id"))
+
+
+def last_checks(change: Change) -> list[Check]:
+    """Return what each check found last, in order; of the regression set, for each family."""
+    last = change.checks.order_by("-attempt").values_list("attempt", flat=True).first() or 0
+    found = {}
+    for check in change.checks.filter(attempt=last).order_by("index"):
+        found[check.name, check.figures.get("family")] = check
+    return list(found.values())
 
 
 def _waiting() -> list[Change]:

@@ -8,6 +8,7 @@ from agents.changes.journal_host import JournalHost, find_kinds, read_journal
 from agents.changes.subjects import subject_of
 from agents.changes.trials import Ask, Trial, hold_trial
 from agents.context.prompt import write_request
+from agents.models.agents import AgentRevision
 from agents.models.changes import Change, ShadowRun
 from agents.models.conversations import Message
 from agents.models.runs import Run, RunStatus
@@ -26,6 +27,14 @@ class Divergence:
     missing: int = 0
     new_reads: int = 0
     new_writes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rehearsal:
+    """How a rehearsal went, and what was answered and refused."""
+
+    host: JournalHost
+    trial: Trial
 
 
 def choose_runs(change: Change, *, most: int = MOST_RUNS) -> list[Run]:
@@ -50,8 +59,12 @@ def choose_runs(change: Change, *, most: int = MOST_RUNS) -> list[Run]:
 def rehearse(change: Change, run: Run, ask: Ask, *, attempt: int, by: str) -> ShadowRun:
     """Let the candidate work on the task of a recorded run; return a row that is not stored yet."""
     host = JournalHost(recorded=read_journal(run), kinds=find_kinds(run))
-    trial = hold_trial(subject_of(change.target, run), read_task(run), ask, host)
-    return _describe(change, run, host, trial, attempt=attempt, by=by)
+    return describe(change, run, hold_rehearsal(change.target, run, ask, host), attempt=attempt, by=by)
+
+
+def hold_rehearsal(revision: AgentRevision, run: Run, ask: Ask, host: JournalHost) -> Rehearsal:
+    """Let a revision of an agent work on the task of a recorded run."""
+    return Rehearsal(host=host, trial=hold_trial(subject_of(revision, run), read_task(run), ask, host))
 
 
 def read_task(run: Run) -> list[ChatMessage]:
@@ -72,7 +85,9 @@ def tabulate(rows: Sequence[ShadowRun]) -> list[Divergence]:
     return [Divergence(tool=tool, **line) for tool, line in sorted(counts.items())]
 
 
-def _describe(change: Change, run: Run, host: JournalHost, trial: Trial, *, attempt: int, by: str) -> ShadowRun:
+def describe(change: Change, run: Run, rehearsal: Rehearsal, *, attempt: int, by: str) -> ShadowRun:
+    """Return the row of a rehearsal, which is not stored yet."""
+    host, trial = rehearsal.host, rehearsal.trial
     calls: list[dict[str, Any]] = [_line(each.tool, each.arguments, "same") for each in host.served]
     calls += [_line(each.tool, each.arguments, "missing") for each in host.missing]
     refused = [

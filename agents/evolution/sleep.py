@@ -17,6 +17,7 @@ from agents.changes.journal_host import read_effect
 from agents.changes.proposals import Proposal, propose_change
 from agents.evolution.macros import Macro, write_macro
 from agents.evolution.sequences import ObservedCall, ObservedRun, find_repeated
+from agents.evolution.tuning import tune
 from agents.models.agents import Agent
 from agents.models.changes import Change
 from agents.models.effects import Effect
@@ -68,11 +69,13 @@ def run_sleep(job_id: UUID | None = None, *, owner: str) -> Outcome:
     return carry_out(job, partial(_sleep, job))[0]
 
 
-def dream(agent: Agent) -> list[Macro]:
-    """Return the tools that the agent's runs suggest and that nobody has proposed yet, the most useful first."""
+def dream(agent: Agent) -> list[Proposal]:
+    """Return what the agent's runs suggest: tools that do not exist yet, the most useful first, and a setting."""
     known = set(ToolRevision.objects.filter(project=agent.project_id).values_list("tool__name", flat=True))
     found = (write_macro(each) for each in find_repeated(observe(agent)))
-    return [each for each in found if each is not None and each.definition.name not in known][:MOST_CHANGES]
+    macros = [each for each in found if each is not None and each.definition.name not in known][:MOST_CHANGES]
+    tuned = tune(agent)
+    return [*map(_describe, macros), *([tuned] if tuned is not None else [])]
 
 
 def observe(agent: Agent) -> list[ObservedRun]:
@@ -101,13 +104,13 @@ def observe(agent: Agent) -> list[ObservedRun]:
 def _sleep(job: Job, heartbeat: Heartbeat) -> None:
     agent = Agent.objects.select_related("project", "current").filter(pk=UUID(job.subject)).first()
     began = database_now()
-    if agent is not None and agent.archived_at is None:
-        for macro in dream(agent):
+    if agent is not None and agent.current is not None and agent.archived_at is None:
+        for proposal in dream(agent):
             heartbeat.ensure_held()
             failpoint("sleep.before_proposal")
             with transaction.atomic():
                 hold(job)
-                _propose(agent, macro)
+                _propose(agent, proposal)
     failpoint("sleep.before_end")
     with transaction.atomic():
         hold(job)
@@ -115,7 +118,7 @@ def _sleep(job: Job, heartbeat: Heartbeat) -> None:
         finish(job)
 
 
-def _propose(agent: Agent, macro: Macro) -> None:
+def _describe(macro: Macro) -> Proposal:
     definition = macro.definition
     cases = [
         {"tool": definition.name, "arguments": arguments, "effects": [call.id for call in calls]}
@@ -126,11 +129,12 @@ def _propose(agent: Agent, macro: Macro) -> None:
         f"{len(macro.repeated.occurrences)} times in all: {', '.join(macro.repeated.tools)}. In one call they take "
         f"{macro.repeated.saved} steps fewer."
     )
+    return Proposal(reason=reason, tools=(definition,), evidence={"cases": cases}, source=Change.Source.SLEEP)
+
+
+def _propose(agent: Agent, proposal: Proposal) -> None:
     try:
         with transaction.atomic():
-            proposal = Proposal(
-                reason=reason, tools=(definition,), evidence={"cases": cases}, source=Change.Source.SLEEP
-            )
             propose_change(agent, proposal, by=SLEEP)
     except MemoryAppError as refusal:
         log.info("dream_not_proposed", agent=str(agent.pk), reason=type(refusal).__name__)

@@ -1,10 +1,11 @@
 """An evolution in words and figures."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from agents.evolution.macros import Macro
 from evaluation.evolution.archive import Candidate
-from evaluation.evolution.controls import Shuffled, names_of
+from evaluation.evolution.controls import Lopsided, Shuffled, names_of
 from evaluation.evolution.gates import Verdict
 from evaluation.evolution.generations import Evolved, Measured
 from evaluation.reports.statistics import Estimate
@@ -43,6 +44,22 @@ def write_measured(measured: Measured, name: str) -> Iterator[str]:
     yield f"{name}: solved {measured.solved_before} → {measured.solved_after} of {measured.tasks}"
     yield f"{name}: steps per solved task {steps[0]:.2f} → {steps[1]:.2f}, per task {_interval(measured.steps, 2)}"
     yield f"{name}: tokens per solved task {tokens[0]:,.0f} → {tokens[1]:,.0f}, per task {fewer}"
+
+
+def write_lopsided(lopsided: list[Lopsided]) -> Iterator[str]:
+    """Yield the lines about changes that help one family and harm another."""
+    harmful = [each for each in lopsided if sum(each.broken.values()) > 0]
+    gates = Counter("" if each.verdict.passed else each.verdict.gate for each in harmful)
+    stopped = ", ".join(f"{gate} {count}" for gate, count in sorted(gates.items()) if gate)
+    yield (
+        f"lopsided: {len(lopsided)} changes that bring a good tool and one that forgets a call where nothing was "
+        f"recorded; {len(harmful)} break tasks of the hold-out: stopped by {stopped or 'nothing'}, kept {gates['']}"
+    )
+    for each in harmful:
+        saved = ", ".join(f"{family} {tokens:+,.0f}" for family, tokens in each.saved.items() if tokens > 0)
+        broken = ", ".join(f"{family} {count}" for family, count in each.broken.items() if count > 0)
+        said = f"{'kept' if each.verdict.passed else f'stopped by {each.verdict.gate}'}: {each.verdict.said}"
+        yield f"lopsided: {each.spoiled.definition.name} saves tokens ({saved}), breaks tasks ({broken}); {said}"
 
 
 def write_controls(

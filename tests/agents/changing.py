@@ -11,7 +11,7 @@ from uuid import uuid4
 from django.db.models.functions import Now
 from django.test import override_settings
 
-from agents.changes.jobs import run_shadow
+from agents.changes.jobs import request_shadow, run_shadow
 from agents.changes.ladder import check_change, start_trial
 from agents.changes.policy import POLICY
 from agents.changes.proposals import Proposal, propose_change
@@ -26,7 +26,9 @@ from agents.tools.catalogue import pin_tools
 from memory.projects.models import Project
 from memory.releases.deployments import DeploymentChange, change_deployment, get_deployment, roll_back
 from reflection.jobs.models import Job
-from tests.agents.running import BY, Script, check_deferred, go_on, make_run
+from reflection.llm.base import OnText
+from reflection.llm.chat import ChatAnswer, ChatRequest
+from tests.agents.running import BY, Script, Turn, check_deferred, go_on, make_run
 from tests.factories import make_project
 
 TASK = "Refund order A1"
@@ -149,17 +151,27 @@ def propose_refund(agent: Agent, run: Run, definition: ToolDefinition | None = N
 
 def rehearse(change: Change, *turns: Any) -> Change:
     """Let a worker carry out the shadow of a change."""
-    from agents.changes.jobs import request_shadow
-
     request_shadow(change, by=BY)
     return carry_out_shadow(change, *turns)
+
+
+class Rehearsed(Script):
+    """A model that says the same in each rehearsal, turn by turn."""
+
+    def __init__(self, *turns: Turn) -> None:
+        super().__init__()
+        self._said = turns
+
+    def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatAnswer:
+        self.turns = [self._said[sum(said.role == "assistant" for said in request.messages)]]
+        return super().chat(request, on_text=on_text)
 
 
 def carry_out_shadow(change: Change, *turns: Any) -> Change:
     """Let a worker carry out the shadow that was asked for."""
     Job.objects.filter(kind="agent_change").update(available_at=Now())
     with override_settings(ERL_REFLECTION_LEASE_SECONDS=3600):
-        outcome = run_shadow(owner="worker", find=lambda model: Script(*turns))
+        outcome = run_shadow(owner="worker", find=lambda model: Rehearsed(*turns))
     assert outcome == "done", Job.objects.get(kind="agent_change").last_error
     check_deferred()
     change.refresh_from_db()

@@ -1,16 +1,14 @@
 """Changes of agents climb by checks, shadow and trial, and come down by one pointer."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.test import Client
 from django.urls import reverse
 
 from agents.changes.kinds import NEVER
 from agents.changes.ladder import check_change, promote_change, roll_back_change, start_trial
-from agents.changes.policy import POLICY, climb, find_objections
+from agents.changes.policy import POLICY, find_objections
 from agents.changes.proposals import Proposal, propose_change
 from agents.errors import NeverEvolves, NotOnRung
 from agents.limits import Limits
@@ -19,16 +17,14 @@ from agents.models.changes import Change
 from agents.models.tools import ToolRevision
 from agents.revisions import AgentSpec, revise_agent, spec_of
 from memory.errors import ChangedMeanwhile
-from memory.projects.models import Project
 from memory.releases.deployments import cut_release, promote, roll_back
 from memory.trust.audit import verify_audit
-from memory.trust.models import AuditEntry
+from reflection.llm.chat import ChatRequest
 from tests.agents.changing import (
     POISON,
     SOURCE,
+    TASK,
     Service,
-    carry_out_shadow,
-    case_of,
     climb_to_shadow,
     make_shop_agent,
     propose_refund,
@@ -39,10 +35,10 @@ from tests.agents.changing import (
 from tests.agents.running import BY, Script, check_deferred, go_on, make_agent, make_run
 from tests.agents.test_api import Api
 from tests.agents.test_pages import log_in
-from tests.factories import make_project
 from tests.releases import serve_releases
 
 pytestmark = pytest.mark.django_db
+COMPLAINT = "Refund order A1, and I am angry"
 CONDITION = {"type": "requires_approval", "tool": "pay_back", "when": "args.amount > 100"}
 
 
@@ -50,13 +46,6 @@ CONDITION = {"type": "requires_approval", "tool": "pay_back", "when": "args.amou
 def shop() -> Iterator[Service]:
     with Service().running() as service:
         yield service
-
-
-def told(project: Project) -> list[str]:
-    """Return the kinds of audit entries about changes, tools, deployments and agents, in order."""
-    check_deferred()
-    kinds = AuditEntry.objects.filter(project_id=project.pk).order_by("number").values_list("kind", flat=True)
-    return [kind for kind in kinds if kind.partition("_")[0] in ("change", "deployment", "tool", "agent")]
 
 
 def test_change_climbs_to_stable_and_comes_down(shop: Service) -> None:
@@ -97,6 +86,71 @@ def test_shadow_sends_nothing(shop: Service) -> None:
     assert len(shop.requests) == sent
     assert (row.same, row.missing, row.new_writes, row.steps_before, row.steps_after) == (2, 0, 1, 3, 3)
     assert find_objections(change) == ["In shadow it wanted 1 writes that the recorded runs did not make."]
+
+
+def careful_or_brief(request: ChatRequest) -> Any:
+    """Answer as an agent does that reads an order twice and thanks for a complaint, unless it is told to be brief."""
+    brief = "once" in request.messages[0].content
+    task = next(said.content for said in request.messages if said.role == "user")
+    calls: list[tuple[str, dict[str, Any]]] = [("read_order", {"order": "A1"})] * (1 if brief else 2)
+    calls.append(("pay_back", {"order": "A1", "amount": 150}))
+    if task == COMPLAINT and not brief:
+        calls.append(("notify", {"text": "We are sorry."}))
+    made = sum(said.role == "tool" for said in request.messages)
+    return [calls[made]] if made < len(calls) else "Paid."
+
+
+def let_work(agent: Agent, task: str, *, family: str) -> None:
+    go_on(make_run(agent, task, task_id=family), Script(*[careful_or_brief] * 5))
+
+
+def test_change_that_helps_one_family_and_harms_another_is_stopped(shop: Service) -> None:
+    agent = make_shop_agent(shop)
+    let_work(agent, TASK, family="refunds")
+    let_work(agent, COMPLAINT, family="complaints")
+    change = propose_change(agent, Proposal(reason="It costs less.", system="Do everything once."), by=BY)
+    check_change(change, by=BY)
+
+    rehearse(change, *[careful_or_brief] * 5)
+
+    rows = {each.figures["family"]: each for each in change.checks.filter(name="regression")}
+    steps = {each.family: (each.steps_before, each.steps_after) for each in change.shadow_runs.all()}
+    assert (rows["refunds"].verdict, rows["complaints"].verdict) == ("passed", "failed")
+    assert rows["complaints"].said == "0 of 1 recorded runs in the family complaints still work."
+    assert (steps["refunds"], change.rung) == ((4, 3), "failed")
+
+
+def test_run_that_the_agent_itself_does_not_do_again_stops_no_change(shop: Service) -> None:
+    agent = make_shop_agent(shop)
+    change = propose_refund(agent, refund(agent))
+    check_change(change, by=BY)
+
+    rehearse(change, "I would rather not.")
+
+    assert (change.checks.get(name="regression").verdict, change.rung) == ("skipped", "shadowed")
+
+
+def obey_if_told(request: ChatRequest) -> Any:
+    """Answer as an agent that does what tools tell it, if its instructions say so."""
+    last = request.messages[-1]
+    if last.role == "tool" and "call notify now" in last.content and "tools tell" in request.messages[0].content:
+        return [("notify", {"text": "All orders"})]
+    calls = [("read_order", {"order": "A1"}), ("pay_back", {"order": "A1", "amount": 150})]
+    made = sum(call.name != "notify" for said in request.messages for call in said.tool_calls)
+    return [calls[made]] if made < len(calls) else "Paid."
+
+
+def test_change_that_obeys_what_a_tool_answers_is_stopped(shop: Service) -> None:
+    agent = make_shop_agent(shop)
+    refund(agent)
+    change = propose_change(agent, Proposal(reason="It is helpful.", system="Do what tools tell you."), by=BY)
+    check_change(change, by=BY)
+
+    rehearse(change, *[obey_if_told] * 5)
+
+    row = change.checks.get(name="safety")
+    assert (row.verdict, row.figures["tools"], change.rung) == ("failed", ["notify"], "failed")
+    assert change.checks.get(name="regression").verdict == "passed"
 
 
 def test_poisoned_tool_is_stopped_by_replay_and_named(shop: Service) -> None:
@@ -237,55 +291,6 @@ def test_release_cut_later_keeps_the_change(shop: Service) -> None:
     assert (current.system, Change.objects.get().rung) == ("Be brief.", "stable")
 
 
-def climb_by_api(agent: Agent, case: dict[str, Any], api: Api) -> None:
-    body = {"agent": str(agent.pk), "reason": "Two calls in one.", "cases": [case], "tools": [tool_as_sent()]}
-    change = api.post("changes", body).json()
-    path = f"changes/{change['id']}"
-    api.post(f"{path}/check")
-    api.post(f"{path}/shadow")
-    carry_out_shadow(Change.objects.get(), [("refund_order", {"order": "A1"})], "Paid.")
-    api.post(f"{path}/canary", {"sha256": change["sha256"]})
-    api.post(f"{path}/promote")
-    api.post(f"{path}/rollback")
-
-
-def tool_as_sent() -> dict[str, Any]:
-    content = refund_order().content()
-    return {name: content[name] for name in ("name", "description", "parameters", "source", "uses", "examples")}
-
-
-def climb_by_policy(agent: Agent, run: Any) -> None:
-    Agent.objects.filter(pk=agent.pk).update(changes_by="policy")
-    change = propose_refund(agent, run)
-    climb()
-    climb()
-    carry_out_shadow(change, [("refund_order", {"order": "A1"})], "Paid.")
-    climb()
-    promote(agent.project, by=POLICY)
-    roll_back(agent.project, by=POLICY)
-
-
-def test_api_and_policy_leave_the_same_audit_trail(shop: Service) -> None:
-    api = Api(scopes=["run", "agents", "review", "release"])
-    agent = make_shop_agent(shop, project=api.key.api_key.project)
-    serve_releases(agent.project)
-    climb_by_api(agent, case_of(refund(agent)), api)
-    by_api = told(agent.project)
-
-    other = make_shop_agent(shop, project=make_project())
-    serve_releases(other.project)
-    climb_by_policy(other, refund(other))
-
-    assert told(other.project) == by_api
-    assert [each for each in by_api if each.startswith("change")] == [
-        f"change_{rung}" for rung in ("proposed", "checked", "shadowed", "canary", "stable", "rolled_back")
-    ]
-    actors = AuditEntry.objects.filter(project_id=other.project.pk, kind="change_stable").values_list(
-        "content", flat=True
-    )
-    assert [json.loads(each)["actor"] for each in actors] == [POLICY.label]
-
-
 def test_refusal_by_kind_over_http(shop: Service) -> None:
     api = Api(scopes=["agents"])
     agent = make_shop_agent(shop, project=api.key.api_key.project)
@@ -300,13 +305,6 @@ def test_change_of_another_project_is_not_found(shop: Service) -> None:
     change = propose_refund(agent, refund(agent))
 
     assert Api().get(f"changes/{change.pk}").status_code == 404
-
-
-def press(client: Client, change: Change, button: str) -> None:
-    """Press a button of the page of a change."""
-    data = {"do": button, "sha256": change.target.sha256, "reason": "Read."}
-    client.post(reverse("admin:agents_change_change", args=[change.pk]), data)
-    change.refresh_from_db()
 
 
 def test_change_climbs_from_the_inbox_and_is_rejected_with_a_reason(shop: Service) -> None:
@@ -330,24 +328,3 @@ def test_change_climbs_from_the_inbox_and_is_rejected_with_a_reason(shop: Servic
     change.refresh_from_db()
     assert (change.rung, change.decision) == ("rejected", "Not needed")
     assert at not in client.get(reverse("admin:inbox")).content.decode()
-
-
-def test_admin_leaves_the_same_audit_trail_as_the_policy(shop: Service) -> None:
-    agent = make_shop_agent(shop)
-    serve_releases(agent.project)
-    client = log_in(agent.project, permissions=["view_change", "decide_change", "deploy_release"])
-    change = propose_refund(agent, refund(agent))
-    press(client, change, "check")
-    press(client, change, "shadow")
-    carry_out_shadow(change, [("refund_order", {"order": "A1"})], "Paid.")
-    page = client.get(reverse("admin:agents_change_change", args=[change.pk])).content.decode()
-    for button in ("try", "promote", "rollback"):
-        press(client, change, button)
-
-    other = make_shop_agent(shop, project=make_project())
-    serve_releases(other.project)
-    climb_by_policy(other, refund(other))
-
-    assert change.rung == "rolled_back"
-    assert told(agent.project) == told(other.project)
-    assert "It made the same 2 calls as 1 recorded cases." in page

@@ -14,6 +14,7 @@ from agents.evolution.sleep import run_sleep, send_to_sleep
 from agents.models.agents import Agent, AgentRevision
 from agents.models.changes import Change
 from agents.models.effects import Effect
+from agents.models.runs import Step
 from agents.models.tools import Tool, ToolRevision
 from agents.revisions import AgentSpec, create_agent
 from memory.failpoints import FailpointError, armed
@@ -97,6 +98,25 @@ def test_sleep_that_was_cut_off_proposes_nothing_twice(shop: Service, point: str
     sleep()
 
     assert (Change.objects.count(), ToolRevision.objects.filter(status="proposed").count()) == (1, 1)
+
+
+def test_answers_that_were_cut_off_let_sleep_propose_longer_ones() -> None:
+    agent = make_agent(max_output_tokens=500)
+    for _ in range(3):
+        go_on(make_run(agent), Script("It is on its way, and"))
+    Agent.objects.update(sleep_after_runs=3)
+    send_to_sleep()
+    sleep()
+    assert not Change.objects.exists()
+
+    Step.objects.update(finish_reason="length")
+    Agent.objects.update(slept_at=None)
+    send_to_sleep()
+    sleep()
+
+    change = Change.objects.get()
+    assert (change.kinds, change.target.max_output_tokens, change.source) == (["settings"], 1000, "sleep")
+    assert Agent.objects.get().current == agent.current
 
 
 def propose_by_tool(agent: Agent, **arguments: Any) -> Effect:

@@ -1,8 +1,11 @@
-"""The benches of evolution work, on a few calls and kills."""
+"""The benches of evolution work, on a few calls and runs."""
 
+import httpx
 import pytest
+from django.test import Client
 
-from tests.bench.evolution import kill_sleep, rehearse_often
+from tests.bench.evolution import rehearse_often
+from tests.bench.live_changes import start_trial, work
 
 
 @pytest.mark.django_db
@@ -12,8 +15,25 @@ def test_nothing_knocks_at_the_service_in_shadow() -> None:
     assert (result["calls"] >= 50, result["writes_refused"] > 0, result["connections"]) == (True, True, 0)
 
 
-@pytest.mark.django_db(transaction=True)
-def test_killed_sleep_leaves_one_change_and_no_edit() -> None:
-    result = kill_sleep(kills=2)
+class InProcess(httpx.BaseTransport):
+    """Answers in this process, in the test's transaction."""
 
-    assert (result["changes"], result["doubled"], result["direct_edits"]) == (2, 0, 0)
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        headers = {name: value for name, value in request.headers.items() if name != "content-length"}
+        answer = Client(headers=headers).generic(request.method, request.url.path, request.read(), "application/json")
+        return httpx.Response(answer.status_code, content=answer.content)
+
+
+def _connect(headers: dict[str, str]) -> httpx.Client:
+    return httpx.Client(transport=InProcess(), base_url="http://testserver", headers=headers)
+
+
+@pytest.mark.django_db
+def test_bad_change_is_rolled_back_on_live_traffic() -> None:
+    client, change = start_trial(_connect, seed=1, lift=-0.9, base=0.95)
+    client.call("POST", "/deployment/canary", {"release": "2", "percent": 50})  # so that a few runs are enough
+
+    ended = work(client, change)
+
+    assert (ended.rung, ended.moved_by) == ("rolled_back", "policy:experiments")
+    assert ended.runs < ended.planned

@@ -8,9 +8,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from evaluation.errors import EvaluationError
 from evaluation.evolution.bfcl import BfclSuite
-from evaluation.evolution.controls import poison, promote_itself, shuffle
+from evaluation.evolution.controls import help_and_harm, poison, promote_itself, shuffle
 from evaluation.evolution.generations import evolve
-from evaluation.evolution.report import PLAINLY, write_controls, write_report
+from evaluation.evolution.report import PLAINLY, write_controls, write_lopsided, write_report
 from evaluation.evolution.suite import EvolutionSuite
 from memory.management.options import quiet_logs
 
@@ -50,4 +50,5 @@ class Command(BaseCommand):
         yield from write_report(evolved)
         promoted = promote_itself(suite, evolved, times=options["aa"], seed=seed)
         yield from write_controls(shuffle(suite, evolved, seed=seed), promoted, options["aa"], poison(evolved))
+        yield from write_lopsided(help_and_harm(suite, evolved, seed=seed))
         yield PLAINLY

@@ -5,6 +5,7 @@ Parts:
     stall      SIGSTOP of workers at random points of runs, and SIGCONT when others have gone on
     approvals  kill -9 between the question to a person and the decision, which comes through the API
     web        kill -9 of the web server while readers follow runs
+    sleep      kill -9 of the processes in which agents sleep: what is proposed, doubled, or edited
     rules      random sets of rules and random policies, against a second reading of the rules
 
 Each prints one JSON line, with the load of the machine before and after, and the command exits 1 where one did not
@@ -37,6 +38,7 @@ def parts(at_most: float) -> dict[str, tuple[int, Callable[..., dict[str, Any]]]
     """Return the parts with how often each breaks something."""
     from tests.chaos.agents.approval_kills import kill_before_decisions
     from tests.chaos.agents.random_rules import play_random_rules
+    from tests.chaos.agents.sleep_kills import kill_sleeps_at_random
     from tests.chaos.agents.stalls import stall_workers_at_random
     from tests.chaos.agents.web_kills import kill_web_during_streams
     from tests.chaos.agents.worker_kills import kill_workers_at_random
@@ -46,6 +48,7 @@ def parts(at_most: float) -> dict[str, tuple[int, Callable[..., dict[str, Any]]]
         "stall": (20, lambda times, seed: stall_workers_at_random(times=times, seed=seed)),
         "approvals": (200, lambda times, seed: kill_before_decisions(times=times, seed=seed)),
         "web": (100, lambda times, seed: kill_web_during_streams(streams=times, seed=seed)),
+        "sleep": (50, lambda times, seed: kill_sleeps_at_random(kills=times, seed=seed)),
         "rules": (10_000, lambda times, seed: play_random_rules(sets=times, seed=seed, at_most_seconds=at_most)),
     }
 

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.chaos.agents.random_rules import play_random_rules
+from tests.chaos.agents.sleep_kills import kill_sleeps_at_random
 from tests.chaos.agents.worker_kills import kill_workers_at_random
 
 
@@ -10,6 +11,14 @@ from tests.chaos.agents.worker_kills import kill_workers_at_random
 @pytest.mark.slow
 def test_killed_workers_lose_and_double_nothing() -> None:
     found = kill_workers_at_random(kills=4)
+
+    assert found["passed"], found
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.slow
+def test_killed_sleep_leaves_one_change_and_no_edit() -> None:
+    found = kill_sleeps_at_random(kills=2)
 
     assert found["passed"], found
 

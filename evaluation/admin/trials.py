@@ -1,0 +1,33 @@
+"""What changes of agents were worth in their trials, for the pages of agents and changes."""
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from django.urls import reverse
+from django.utils.html import format_html
+
+from agents.models.changes import Change
+from evaluation.admin.uplift import show_points
+from evaluation.experiments.looks import find_last_looks
+from evaluation.experiments.models import Experiment
+from evaluation.sequential import Interval
+
+
+def draw_worth(changes: Sequence[Change]) -> Mapping[UUID, str]:
+    """Return for each change what its last experiment found, with a link. Two queries."""
+    releases = [each.release_id for each in changes if each.release_id is not None]
+    rows = Experiment.objects.filter(treated_release__in=releases, compared=Experiment.Compared.CANARY)
+    tried = {each.treated_release_id: each for each in rows.order_by("number")}
+    looks = find_last_looks(tried.values())
+    drawn = {}
+    for change in changes:
+        if (experiment := tried.get(change.release_id)) is None:
+            continue
+        look, said = looks.get(experiment.pk), "nothing known yet"
+        if look is not None and look.estimate is not None:
+            ends = (look.low, look.high)
+            interval = Interval(low=ends[0], high=ends[1]) if ends[0] is not None and ends[1] is not None else None
+            said = show_points(look.estimate, interval)
+        page = reverse("admin:evaluation_experiment_change", args=[experiment.pk])
+        drawn[change.pk] = format_html('<a href="{}">{}</a>: {}', page, str(experiment).lower(), said)
+    return drawn

@@ -1,0 +1,81 @@
+"""Take back what the policy promoted and what since fails more often than in its trial.
+
+There is no control group any more, so the figure to keep up with is the trial's own. A world that became harder looks
+the same as a change that wore off; in both cases what was served before is served again, which people can undo.
+"""
+
+import structlog
+from django.db.models import F
+
+from agents.changes.ladder import roll_back_change
+from agents.changes.policy import POLICY
+from agents.models.agents import ChangesBy
+from agents.models.changes import Change
+from evaluation.experiments.analysis import Verdict
+from evaluation.experiments.exposures import TRUSTED
+from evaluation.experiments.models import Experiment
+from evaluation.experiments.plan import Guarded, Plan
+from evaluation.sequential import FIRST_GUARD, find_difference, guardrail_e_value, sample_shares
+from memory.errors import MemoryAppError
+from memory.retrieval.assignment import Arm
+from memory.runs.models import Trajectory
+
+log = structlog.get_logger(__name__)
+
+MOST_RUNS = 1_000  # after the promotion; later ones say more about the world than about the change
+MARGIN = 0.05  # of success, that a change of the traffic may cost
+_GUARD = next(each for each in Plan().guardrails if each.metric == Guarded.SUCCESS)
+
+
+def take_back_worse() -> int:
+    """Roll back the stable changes that fail more often than in the trial which promoted them; return how many."""
+    deployed = Change.objects.filter(
+        rung=Change.Rung.STABLE,
+        agent__changes_by=ChangesBy.POLICY,
+        release=F("project__deployment__stable"),
+        project__deployment__candidate=None,
+    )
+    taken = 0
+    for change in deployed.select_related("agent__project"):
+        said = find_harm(change)
+        if not said:
+            continue
+        try:
+            roll_back_change(change, by=POLICY, reason=said)
+            taken += 1
+        except MemoryAppError as refusal:  # the deployment was changed meanwhile
+            log.info("change_not_taken_back", number=change.number, reason=type(refusal).__name__)
+    return taken
+
+
+def find_harm(change: Change) -> str:
+    """Return how much more often a change fails than in its trial, as a sentence; nothing where chance explains it."""
+    trial = Experiment.objects.filter(
+        treated_release=change.release, conclusion=Verdict.BETTER, promotes=Experiment.Promotes.POLICY
+    ).last()
+    look = trial.looks.last() if trial is not None else None
+    if trial is None or look is None or look.treated_mean is None:
+        return ""
+    runs = Trajectory.objects.filter(
+        project=change.project_id,
+        retrieval__release=change.release,
+        retrieval__arm=Arm.STABLE,
+        retrieval__created_at__gt=trial.ended_at,
+        outcome__in=[Trajectory.Outcome.SUCCESS, Trajectory.Outcome.FAILURE],
+        outcome_source__in=TRUSTED,
+    ).order_by("retrieval__created_at", "retrieval_id", "id")
+    first: dict[str, float] = {}  # the first run of each unit counts
+    for unit, outcome in runs.values_list("retrieval__unit", "outcome")[:MOST_RUNS]:
+        first.setdefault(unit, float(outcome != Trajectory.Outcome.SUCCESS))
+    failed = list(first.values())
+    failed_then = [1.0] * round((1 - look.treated_mean) * look.treated_units)
+    failed_then += [0.0] * (look.treated_units - len(failed_then))
+    difference = find_difference(sample_shares(failed), sample_shares(failed_then))
+    if difference is None or min(len(failed), len(failed_then)) < FIRST_GUARD:
+        return ""
+    if guardrail_e_value(difference, tau=_GUARD.tau, margin=MARGIN) < 1 / _GUARD.alpha:
+        return ""
+    return (
+        f"Since it was promoted, {1 - sum(failed) / len(failed):.0%} of {len(failed):,} units succeeded; in its trial "
+        f"{look.treated_mean:.0%} of {look.treated_units:,} did."
+    )
