@@ -58,6 +58,7 @@ class Passage(models.Model):
         indexes = [
             models.Index(fields=["project", "-created_at", "-id"], name="memory_passage_newest"),
             models.Index(fields=["run_id"], name="memory_passage_of_run", condition=Q(run_id__isnull=False)),
+            GinIndex(fields=["tags"], name="memory_passage_tags"),
         ]
 
     def __str__(self) -> str:
@@ -84,7 +85,7 @@ class PassageEmbedding(models.Model):
             models.UniqueConstraint(fields=["passage", "embedding_model"], name="memory_passageembedding_once"),
         ]
         indexes = [
-            models.Index(fields=["project", "embedding_model"], name="memory_passageembedding_scope"),
+            models.Index(fields=["project", "embedding_model", "id"], name="memory_passageembedding_scope"),
             GinIndex(fields=["term_ids"], name="memory_passageembedding_terms"),
         ]
 
