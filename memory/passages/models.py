@@ -6,7 +6,7 @@ from uuid import UUID
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Func, Q, Value
 from django.db.models.functions import Now
 from django.utils.text import Truncator
 from pgvector.django import HalfVectorField, SparseVectorField
@@ -87,6 +87,11 @@ class PassageEmbedding(models.Model):
         indexes = [
             models.Index(fields=["project", "embedding_model", "id"], name="memory_passageembedding_scope"),
             GinIndex(fields=["term_ids"], name="memory_passageembedding_terms"),
+            GinIndex(
+                Func(F("names"), Value(" "), function="string_to_array", output_field=ArrayField(models.TextField())),
+                name="memory_passageembedding_names",
+                condition=Q(names__gt=""),
+            ),
         ]
 
     def __str__(self) -> str:
