@@ -48,6 +48,8 @@ _SCOPE = f"""
     WHERE {_OF}
 """
 _COUNT = f"SELECT count(*) FROM (SELECT FROM memory_passage p WHERE {_OF} LIMIT %(most)s) AS found"  # noqa: S608
+_COMPARE = f"""SELECT p.id, -(e.vector <#> (SELECT vector FROM query)) AS meaning,
+           -(e.terms <#> (SELECT terms FROM query)) AS words {_SCOPE}"""  # noqa: S608 - constants of this file
 _SEARCH = """
 WITH said AS MATERIALIZED (
     SELECT term, texts, weight FROM memory_passage_words(%(project)s, %(model)s, %(text)s)
@@ -56,10 +58,12 @@ WITH said AS MATERIALIZED (
            coalesce('{' || string_agg(term || ':' || weight / length, ',') || '}/1000000000',
                     '{}/1000000000')::sparsevec AS terms
     FROM (SELECT term, weight, sqrt(sum(weight ^ 2) OVER ()) AS length FROM said) AS scaled
-)POOL, compared AS MATERIALIZED (
-    SELECT p.id, -(e.vector <#> (SELECT vector FROM query)) AS meaning,
-           -(e.terms <#> (SELECT terms FROM query)) AS words
-    SCOPE
+), rare AS MATERIALIZED (
+    SELECT array_agg(term) AS terms
+    FROM (SELECT term, sum(texts) OVER (ORDER BY texts, term) AS matches FROM said WHERE texts > 0) AS summed
+    WHERE matches <= %(matches)s
+), compared AS MATERIALIZED (
+    COMPARED
 ), nearest AS (
     (SELECT id FROM compared
      ORDER BY %(weight)s * coalesce(meaning, 0) + (1 - %(weight)s) * coalesce(words, 0) DESC, id LIMIT %(limit)s)
@@ -69,20 +73,14 @@ WITH said AS MATERIALIZED (
 SELECT id, meaning, words FROM compared JOIN nearest USING (id)
 """
 # By an index: the nearest vectors, and the passages with the rarest words, so many words as %(matches)s passages have.
-_POOL = f""", rare AS MATERIALIZED (
-    SELECT array_agg(term) AS terms
-    FROM (SELECT term, sum(texts) OVER (ORDER BY texts, term) AS matches FROM said WHERE texts > 0) AS summed
-    WHERE matches <= %(matches)s
-), pool AS MATERIALIZED (
-    (SELECT p.id {_SCOPE} AND e.project_id = %(project)s
+_FOUND = f"""
+    ({_COMPARE} AND e.project_id = %(project)s
      ORDER BY e.vector::halfvec(DIMENSIONS) <#> %(vector)s::halfvec(DIMENSIONS) LIMIT %(breadth)s)
     UNION
-    (SELECT p.id {_SCOPE} AND e.project_id = %(project)s AND e.term_ids && (SELECT terms FROM rare)
-     LIMIT 2 * %(matches)s)
+    ({_COMPARE} AND e.project_id = %(project)s AND e.term_ids && (SELECT terms FROM rare) LIMIT 2 * %(matches)s)
     UNION
-    SELECT unnest(%(named)s::uuid[])
-)"""  # noqa: S608 - constants of this file
-_OF_POOL = " AND p.id IN (SELECT id FROM pool)"
+    ({_COMPARE} AND p.id = ANY(%(named)s::uuid[]))
+"""  # noqa: S608 - constants of this file
 _NAMED = f"""
 SELECT k.place::integer, n.id, k.key FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS k (key, place)
 CROSS JOIN LATERAL (
@@ -158,8 +156,7 @@ def search_passages(project: Project, query: PassageQuery, *, limit: int = 10, o
 def _write_search(project: Project, model: EmbeddingModel, asked: dict[str, Any]) -> str:
     """Write the statement: with the index where there is one and more than a few passages are in question."""
     by_index = asked["vector"] is not None and has_index(project, model) and _read(_COUNT, asked)[0][0] > FEW
-    pool = _POOL.replace("DIMENSIONS", str(model.dimensions)) if by_index else ""
-    return _SEARCH.replace("POOL", pool).replace("SCOPE", _SCOPE + (_OF_POOL if pool else ""))
+    return _SEARCH.replace("COMPARED", _FOUND.replace("DIMENSIONS", str(model.dimensions)) if by_index else _COMPARE)
 
 
 def _rank(asked: dict[str, Any], text: str, search: str) -> list[tuple[UUID, Parts]]:
