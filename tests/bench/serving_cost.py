@@ -1,16 +1,17 @@
 """What a request costs, against the least it could cost, all measured in one run.
 
     uv run python -m tests.bench.serving_cost [--heuristics 1000] [--rates 50 100 200] [--seconds 20]
-        [--home FOLDER] [--json FILE] [--plot FILE] [--against CHECKOUT]
+        [--home FOLDER] [--json FILE] [--plot FILE] [--against CHECKOUT] [--peers FOLDER]
 
 Starts a PostgreSQL of its own (fsync on), fills projects of 50 to 1% of the lessons, builds the index of the largest
 if it is worth one, and asks about it gunicorn as the product runs it: POST /retrieve with tasks it has never seen and
-with tasks it knows, POST /trajectories. Beside them stand the floor F (embed one task and one filtered top-20
+with tasks it knows, POST /trajectories. Beside them stand the floor F (embed one task in floats and one filtered top-20
 statement, in one process, without a server) and the anchor A (the same two behind gunicorn and one plain Django view).
 Several sizes draw latency against size. With --home the filled database is kept and used by the next run.
-docs/performance.md explains the columns. With --against the product of another checkout is measured in turns with this
-one, each on a database of its own: CPU and p50 of new and known tasks, against F and against each other. No ratio is
-printed of answers that failed.
+docs/performance.md explains the columns. With --peers mem0 and LangGraph's store search the same lessons
+(tests/bench/serving/peers.py says how to install them). With --against the product of another checkout is measured in
+turns with this one, each on a database of its own: CPU and p50 of new and known tasks, against F and against each
+other. No ratio is printed of answers that failed.
 """
 
 import argparse
@@ -38,12 +39,14 @@ django.setup()
 from django.apps import apps  # noqa: E402
 from django.core.management import call_command  # noqa: E402
 from django.db import connection, connections  # noqa: E402
+from psycopg.conninfo import make_conninfo  # noqa: E402
 
 from erl_site.embedded import postgres, valkey  # noqa: E402
 from tests.administrator import become_administrator  # noqa: E402
 from tests.bench.serving.bench import ANCHORS, CALLS, Bench  # noqa: E402
 from tests.bench.serving.bulk import seed_shares  # noqa: E402
 from tests.bench.serving.pair import compare, print_comparison  # noqa: E402
+from tests.bench.serving.peers import NAMES, Peer  # noqa: E402
 from tests.bench.serving.report import draw_plot, print_report  # noqa: E402
 
 SEARCHED = ("Heuristic", "HeuristicRevision", "HeuristicEmbedding", "TermCount")
@@ -100,6 +103,17 @@ def make_key(project: Any) -> str:
     return key
 
 
+def start_peers(project: Any, packages: Path) -> dict[str, Peer]:
+    """Give mem0 and LangGraph's store the lessons that the project serves."""
+    served = apps.get_model("memory.HeuristicRevision").objects.filter(project=project, served=True)
+    lessons = ["\n".join(texts) for texts in served.values_list("trigger", "guideline", "avoid")]
+    place = connection.settings_dict
+    names = {"host": place["HOST"], "port": place["PORT"], "user": place["USER"], "dbname": place["NAME"]}
+    url = make_conninfo(**names)
+    print(f"Storing {len(lessons):,} lessons in each peer…", file=sys.stderr, flush=True)
+    return {name: Peer(name, url=url, packages=packages.resolve(), lessons=lessons) for name in NAMES}
+
+
 def measure_size(count: int, options: argparse.Namespace) -> dict[str, Any]:
     """Fill the projects of one size and measure everything on the largest of them."""
     project = fill(count)
@@ -111,6 +125,8 @@ def measure_size(count: int, options: argparse.Namespace) -> dict[str, Any]:
     try:
         bench.start()
         bench.warm_up(options.warm_up)
+        if options.peers:
+            bench.peers = start_peers(project, options.peers)
         measured = bench.measure(rates=options.rates, only=options.only)
     finally:
         bench.stop()
@@ -158,6 +174,7 @@ def main() -> None:
     parser.add_argument("--home", type=Path, help="Keep the database in this folder, or use the one that is there.")
     parser.add_argument("--fill", action="store_true", help="Only fill the database under --home, for a later run.")
     parser.add_argument("--against", type=Path, help="Another checkout to compare this one with, at the first size.")
+    parser.add_argument("--peers", type=Path, help="Also measure mem0 and LangGraph's store, installed in this folder.")
     parser.add_argument("--json", type=Path, help="Write the figures to this file.")
     parser.add_argument("--plot", type=Path, help="Draw latency against size to this SVG file.")
     options = parser.parse_args()

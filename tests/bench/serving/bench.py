@@ -18,6 +18,7 @@ from erl_site.embedded import postgres
 from erl_site.quickstart.stack import WEB_PROCESSES, WEB_THREADS
 from tests.bench.serving.corpus import Corpus
 from tests.bench.serving.floor import measure_floor
+from tests.bench.serving.peers import Peer
 from tests.bench.serving.processes import children, read_cpu_seconds, read_memory_mb
 from tests.stack import ROOT, free_port
 
@@ -63,6 +64,7 @@ class Bench:
     root: Path = ROOT  # the checkout that the product is started from
     seconds: float
     rounds: int
+    peers: dict[str, Peer] = field(default_factory=dict)
     _servers: dict[str, tuple[subprocess.Popen[bytes], int]] = field(default_factory=dict)
     # Other tasks in every run: the vectors of those of an earlier one may still be at the broker's server.
     _seeds: Any = field(default_factory=lambda: count(time.time_ns()))
@@ -82,6 +84,8 @@ class Bench:
         return self._measure(call, clients=clients, rate=0.0)
 
     def stop(self) -> None:
+        for peer in self.peers.values():
+            peer.stop()
         for process, _ in self._servers.values():
             process.terminate()
         for process, _ in self._servers.values():
@@ -108,6 +112,11 @@ class Bench:
                 for call in calls:
                     part = self._measure(call, clients=clients, rate=each_second)
                     parts.setdefault((call.name, mode), []).append(part)
+                for name, peer in self.peers.items() if not each_second else ():
+                    seconds = self.seconds / self.rounds
+                    tasks = self._write(lambda corpus: corpus.write_task(), int(seconds * MOST_PER_SECOND))
+                    part = peer.measure(tasks, clients=clients, seconds=seconds)
+                    parts.setdefault((name, mode), []).append(part)
         memory = {name: read_memory_mb(self.workers(name)) for name in self._servers}
         return {
             "load_average": os.getloadavg(),

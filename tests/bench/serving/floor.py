@@ -1,4 +1,7 @@
-"""The least a retrieve call can cost: embed one task, run one filtered top-20 statement, prepared and in binary."""
+"""The least a retrieve call can cost: embed one task, run one filtered top-20 statement, prepared and in binary.
+
+The task is embedded in floats, as the model's package does it, so that F is the same in every version.
+"""
 
 import threading
 import time
@@ -10,7 +13,7 @@ import psycopg
 from psycopg.types import TypeInfo
 
 from memory.embeddings.base import Vectors
-from memory.embeddings.minilm import MiniLM
+from memory.embeddings.minilm import FloatMiniLM
 from tests.bench.serving.processes import read_cpu_seconds
 
 STATEMENT = """
@@ -81,7 +84,7 @@ class Half:
 
 def measure_floor(url: str, project: UUID, tasks: Sequence[str], *, seconds: float) -> dict[str, Any]:
     """Do nothing but embed and search for so long; return the milliseconds of each call and of the processor."""
-    embedder, top = MiniLM(), TopTwenty(url, project)
+    embedder, top = FloatMiniLM(), TopTwenty(url, project)
     for task in tasks[:20]:
         assert len(top.search(embedder.embed([task])[0])) == 20
     backend = top.connection.info.backend_pid
