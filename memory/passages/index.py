@@ -38,15 +38,16 @@ def find_projects_to_tune() -> list[Project]:
     ]
 
 
-def tune_passages(project: Project, *, threshold: int = INDEX_FROM_TEXTS) -> bool:
+def tune_passages(project: Project, *, threshold: int | None = None) -> bool:
     """Build, keep or drop the index of a project's passages; return whether there is one afterwards.
 
     Searches continue meanwhile. Not to be called in a transaction. Where another process builds already, nothing
     happens.
 
     Args:
-        threshold: passages from which on there is an index.
+        threshold: passages from which on there is an index; None takes INDEX_FROM_TEXTS.
     """
+    threshold = INDEX_FROM_TEXTS if threshold is None else threshold
     model = EmbeddingModel.objects.filter(active=True).first()
     with as_owner(), alone(project) as allowed:
         if not allowed or model is None:

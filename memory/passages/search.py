@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 FEW = 5_000  # passages that are compared one by one, index or not
 BREADTH = 400  # passages taken by their vectors
-MATCHES = 4_000  # passages that the rare words of a question may occur in together
+MATCHES = 2_000  # passages that the rare words of a question may occur in together
 
 _OF = """
         p.project_id = %(project)s AND p.quarantine_order_id IS NULL

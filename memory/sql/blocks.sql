@@ -166,9 +166,9 @@ RETURNS TABLE (term integer, texts float8, weight float8) LANGUAGE sql STABLE PA
             AND EXISTS (SELECT FROM counted c WHERE c.texts = 1000)
         ORDER BY e.id DESC LIMIT 5000
     ), frequent AS MATERIALIZED (
-        SELECT n.term, known.texts * count(*) / (SELECT count(*) FROM newest) AS texts
-        FROM (SELECT unnest(term_ids) AS term FROM newest) n JOIN counted c ON c.term = n.term AND c.texts = 1000, known
-        GROUP BY n.term, known.texts
+        SELECT c.term, known.texts * (SELECT count(*) FROM newest n WHERE n.term_ids @> ARRAY[c.term])
+                       / (SELECT count(*) FROM newest) AS texts
+        FROM counted c CROSS JOIN known WHERE c.texts = 1000
     ), weighed AS (
         SELECT c.term, c.occurrences, least(greatest(c.texts, f.texts), known.texts) AS texts, known.texts AS all_texts
         FROM counted c CROSS JOIN known LEFT JOIN frequent f ON f.term = c.term

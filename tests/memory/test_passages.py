@@ -2,6 +2,7 @@
 
 import uuid
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, transaction
@@ -142,7 +143,12 @@ def test_search_by_the_index_finds_what_a_comparison_finds(monkeypatch: pytest.M
     for number, text in enumerate(TEXTS * 4):
         keep(project, f"{text} ({number})", owner=[owner, None][number % 2], tags=["red"] * (number % 3 == 0))
     keep(project, "An old cat", created_at=day)
-    asked = [("the pet's name", {}), ("err_cert_expired", {}), ("bills", {"owner": owner}), ("cat", {"tags": ["red"]})]
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("the pet's name", {}),
+        ("err_cert_expired", {}),
+        ("bills", {"owner": owner}),
+        ("cat", {"tags": ["red"]}),
+    ]
     asked += [("cat", {"until": day + timedelta(days=1)})]
     compared = [find(project, text, **narrowed) for text, narrowed in asked]
 
