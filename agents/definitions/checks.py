@@ -103,6 +103,8 @@ def find_type_faults(definition: ToolDefinition, known: Mapping[str, Mapping[str
     """Let the interpreter's type checker read the source, with what it may call."""
     if not _defines(definition):
         return [Fault(f"The source does not define a function {definition.name}.")]
+    if definition.runtime == ToolRuntime.PYTHON:
+        return []  # the checker knows only the interpreter's part of the standard library
     stubs = ["from typing import Any, Literal", *(write_stub(name, known[name]) for name in definition.uses)]
     try:
         with get_pool().checkout(

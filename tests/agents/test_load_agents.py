@@ -53,6 +53,15 @@ def test_file_is_loaded_once(tmp_path: Path) -> None:
     assert set(ToolRevision.objects.values_list("status", "decided_by")) == {("approved", "command:load_agents")}
 
 
+MIDDLE = '''
+
+@tool(runtime="python", examples=[({"numbers": [1, 2, 4]}, 2)])
+def middle(numbers: list[int]) -> int:
+    """Return the median."""
+    import statistics
+
+    return statistics.median(numbers)
+'''
 PYTHON_SHOP = SHOP.replace("@tool(kind", '@tool(runtime="python", kind', 1)
 
 
@@ -69,9 +78,10 @@ def test_tool_that_this_host_cannot_run_is_refused(monkeypatch: pytest.MonkeyPat
 
 def test_tool_of_the_runtime_python_is_loaded_and_written_back(tmp_path: Path) -> None:
     project = make_project()
-    load(project, tmp_path / "shop.py", PYTHON_SHOP)
+    load(project, tmp_path / "shop.py", PYTHON_SHOP + MIDDLE)
 
-    assert list(ToolRevision.objects.filter(runtime="python").values_list("tool__name", flat=True)) == ["refund"]
+    loaded = ToolRevision.objects.filter(runtime="python").order_by("tool__name")
+    assert [each.tool.name for each in loaded] == ["middle", "refund"]
     assert "runtime='python'" in export_agent(Agent.objects.get(project=project)).replace('"', "'")
 
 
