@@ -31,7 +31,9 @@ class EvaluationRun(models.Model):
     Status = EvaluationRunStatus
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(
+        Project, null=True, blank=True, on_delete=models.CASCADE, related_name="+", db_index=False
+    )
     job = models.OneToOneField(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="evaluation")
     status = models.TextField(choices=Status.choices, default=Status.RUNNING)
     suites = ArrayField(models.TextField())

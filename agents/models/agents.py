@@ -33,7 +33,7 @@ class Agent(models.Model):
     ChangesBy = ChangesBy
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     name = models.TextField()
     description = models.TextField(blank=True, default="")
     current = models.OneToOneField(
@@ -74,7 +74,7 @@ class AgentRevision(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="revisions")
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="revisions", db_index=False)
     number = models.PositiveIntegerField()
     system = models.TextField(blank=True, default="", help_text="The instructions.")
     model = models.TextField(blank=True, default="", help_text="Empty for the server's own.")

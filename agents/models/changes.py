@@ -55,8 +55,8 @@ class Change(models.Model):
     DEPLOYED = (ChangeRung.CANARY, ChangeRung.STABLE)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="changes")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="changes", db_index=False)
     number = models.PositiveIntegerField(help_text="Counts the changes of the agent.")
     base = models.ForeignKey(AgentRevision, on_delete=models.CASCADE, related_name="+")
     target = models.ForeignKey(AgentRevision, on_delete=models.CASCADE, related_name="+")
@@ -66,7 +66,7 @@ class Change(models.Model):
     evidence = models.JSONField(default=dict, blank=True)
     source = models.TextField(choices=Source.choices)
     rung = models.TextField(choices=Rung.choices, default=Rung.PROPOSED)
-    release = models.ForeignKey(Release, null=True, on_delete=models.SET_NULL, related_name="+")
+    release = models.ForeignKey(Release, null=True, on_delete=models.SET_NULL, related_name="+", db_index=False)
     created_by = models.TextField(editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     decided_by = models.TextField(blank=True, default="", editable=False)
@@ -117,7 +117,7 @@ class Check(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    change = models.ForeignKey(Change, on_delete=models.CASCADE, related_name="checks")
+    change = models.ForeignKey(Change, on_delete=models.CASCADE, related_name="checks", db_index=False)
     attempt = models.PositiveIntegerField()
     index = models.PositiveIntegerField(help_text="Its place: cheap checks come first.")
     name = models.TextField()
@@ -147,7 +147,7 @@ class ShadowRun(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    change = models.ForeignKey(Change, on_delete=models.CASCADE, related_name="shadow_runs")
+    change = models.ForeignKey(Change, on_delete=models.CASCADE, related_name="shadow_runs", db_index=False)
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="+")
     attempt = models.PositiveIntegerField()
     family = models.TextField(blank=True, default="")

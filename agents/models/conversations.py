@@ -22,7 +22,7 @@ class Conversation(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="conversations")
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="conversations", db_index=False)
     messages_written = models.PositiveIntegerField(default=0, editable=False)
     created_by = models.TextField(editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
@@ -54,7 +54,7 @@ class Compaction(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="compactions")
+    conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="compactions", db_index=False)
     number = models.PositiveIntegerField()
     method = models.TextField(choices=Method.choices)
     masked_through = models.PositiveIntegerField(default=0)
@@ -97,8 +97,8 @@ class Message(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="messages")
-    run = models.ForeignKey("agents.Run", null=True, on_delete=models.SET_NULL, related_name="messages")
+    conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="messages", db_index=False)
+    run = models.ForeignKey("agents.Run", null=True, on_delete=models.SET_NULL, related_name="messages", db_index=False)
     seq = models.PositiveIntegerField()
     role = models.TextField(choices=Role.choices)
     content = models.TextField(blank=True, default="")

@@ -36,7 +36,7 @@ class Effect(models.Model):
     OPEN = (EffectStatus.PLANNED, EffectStatus.WAITING, EffectStatus.STARTED, EffectStatus.UNKNOWN)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="effects")
     step = models.ForeignKey(Step, on_delete=models.CASCADE, related_name="effects")
     parent = models.ForeignKey("self", null=True, on_delete=models.CASCADE, related_name="children")
@@ -125,7 +125,7 @@ class Approval(models.Model):
     Status = ApprovalStatus
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="approvals")
     effect = models.ForeignKey(Effect, on_delete=models.CASCADE, related_name="approvals")
     arguments_sha256 = models.CharField(max_length=64)

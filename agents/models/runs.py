@@ -65,8 +65,8 @@ class Run(models.Model):
     LIVE = (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="runs")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="runs", db_index=False)
     revision = models.ForeignKey(AgentRevision, on_delete=models.CASCADE, related_name="runs")
     conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="runs")
     resumes = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="resumed_by")
@@ -167,7 +167,7 @@ class Step(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="steps")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="steps", db_index=False)
     seq = models.PositiveIntegerField()
     status = models.TextField(choices=Status.choices, default=Status.ASKING)
     through = models.PositiveIntegerField(help_text="The last message that the model reads.")
@@ -210,7 +210,7 @@ class Event(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events", db_index=False)
     seq = models.PositiveIntegerField()
     kind = models.TextField()
     payload = models.JSONField(default=dict)

@@ -44,7 +44,7 @@ class Tool(models.Model):
     """A tool of a project. `current` is its approved revision, which new agents are given; None where there is none."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     name = models.TextField()
     current = models.OneToOneField(
         "agents.ToolRevision", null=True, on_delete=models.SET_NULL, related_name="+", editable=False
@@ -88,7 +88,7 @@ class ToolRevision(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    tool = models.ForeignKey(Tool, on_delete=models.CASCADE, related_name="revisions")
+    tool = models.ForeignKey(Tool, on_delete=models.CASCADE, related_name="revisions", db_index=False)
     number = models.PositiveIntegerField()
     description = models.TextField()
     source = models.TextField(blank=True, default="")

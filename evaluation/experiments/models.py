@@ -47,7 +47,7 @@ class Experiment(models.Model):
     Promotes = Promotes
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     number = models.PositiveIntegerField(help_text="Counts the experiments of the project.")
     deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="+")
     compared = models.TextField(choices=Compared.choices, default=Compared.CANARY)
@@ -158,7 +158,7 @@ class Look(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="looks")
+    experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="looks", db_index=False)
     number = models.PositiveIntegerField()
     taken_at = models.DateTimeField(db_default=Now())
     control_units = models.PositiveIntegerField(help_text="Units whose outcome counts.")

@@ -15,7 +15,7 @@ class IdempotencyRecord(models.Model):
     """
 
     id = models.BigAutoField(primary_key=True)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     client = models.TextField()
     key = models.TextField()
     fingerprint = models.BinaryField(max_length=32)

@@ -32,7 +32,7 @@ class Block(models.Model):
     Policy = BlockPolicy
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="blocks")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="blocks", db_index=False)
     label = models.TextField(help_text="What it is about: persona, human or a name of your own.")
     description = models.TextField(blank=True, default="", help_text="What belongs into it; agents read this.")
     char_limit = models.PositiveIntegerField(
@@ -104,7 +104,7 @@ class BlockRevision(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    block = models.ForeignKey(Block, on_delete=models.CASCADE, related_name="revisions")
+    block = models.ForeignKey(Block, on_delete=models.CASCADE, related_name="revisions", db_index=False)
     number = models.PositiveIntegerField()
     value = models.TextField(blank=True, default="")
     content_sha256 = models.CharField(max_length=64, editable=False, default="")

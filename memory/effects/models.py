@@ -72,7 +72,7 @@ class UsageVerdict(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="usage_verdicts")
+    heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="usage_verdicts", db_index=False)
     trajectory = models.ForeignKey(Trajectory, on_delete=models.CASCADE, related_name="usage_verdicts")
     retrieval = models.ForeignKey(Retrieval, null=True, on_delete=models.SET_NULL, related_name="+")
     content_sha256 = models.CharField(max_length=64, help_text="The wording the run was given.")

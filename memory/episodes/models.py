@@ -15,7 +15,7 @@ class MemoryImport(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memory_imports")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memory_imports", db_index=False)
     content_sha256 = models.CharField(max_length=64)
     outline = models.JSONField(default=dict)
     imported_by = models.TextField()

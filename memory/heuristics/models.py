@@ -63,7 +63,7 @@ class Heuristic(Reviewed):
 
     Status = HeuristicStatus
 
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="heuristics")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="heuristics", db_index=False)
     status = models.TextField(choices=Status.choices, default=Status.PROPOSED)
     current_revision = models.OneToOneField(
         "memory.HeuristicRevision", null=True, on_delete=models.SET_NULL, related_name="+", editable=False
@@ -177,7 +177,7 @@ class HeuristicRevision(AbstractRevision):
     Polarity = HeuristicRevisionPolarity
     Scope = HeuristicRevisionScope
 
-    heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="revisions")
+    heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="revisions", db_index=False)
     trigger = models.TextField(help_text="When it applies; must be observable before acting.")
     guideline = models.TextField(help_text="What to do.")
     avoid = models.TextField(blank=True, default="")
@@ -258,7 +258,7 @@ class Evidence(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="evidence")
+    heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="evidence", db_index=False)
     trajectory = models.ForeignKey(Trajectory, on_delete=models.CASCADE, related_name="evidence")
     first_step = models.PositiveIntegerField(null=True, blank=True)
     last_step = models.PositiveIntegerField(null=True, blank=True)
@@ -368,7 +368,7 @@ class SavedFilter(models.Model):
     """A person's saved filters for the queue. `query` is the query string of the address."""
 
     id = models.BigAutoField(primary_key=True)
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", db_index=False)
     name = models.CharField(max_length=60)
     query = models.CharField(max_length=1000)
     created_at = models.DateTimeField(default=timezone.now, editable=False)

@@ -77,7 +77,7 @@ class AbstractRevision(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     number = models.PositiveIntegerField()
     content_sha256 = models.CharField(max_length=64, editable=False, default="")
     served = models.BooleanField(default=False, editable=False)
@@ -122,7 +122,7 @@ class AbstractReview(models.Model):
     decision: Any
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     content_sha256 = models.CharField(max_length=64)
     reason = models.TextField(blank=True, default="")
     reviewer = models.TextField(help_text="Label that outlives the account, for example user:ana.")

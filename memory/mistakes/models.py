@@ -49,7 +49,7 @@ class MistakeCard(Reviewed):
 
     Status = MistakeCardStatus
 
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="mistake_cards")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="mistake_cards", db_index=False)
     identity_sha256 = models.CharField(max_length=64, editable=False)
     mistake_type = models.TextField()
     task_id = models.TextField(blank=True, default="", help_text="Task family.")
@@ -115,7 +115,7 @@ class MistakeSighting(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    card = models.ForeignKey(MistakeCard, on_delete=models.CASCADE, related_name="sightings")
+    card = models.ForeignKey(MistakeCard, on_delete=models.CASCADE, related_name="sightings", db_index=False)
     trajectory = models.ForeignKey(Trajectory, on_delete=models.CASCADE, related_name="mistake_sightings")
     client = models.TextField(blank=True, default="")
     bad_decision = models.TextField(blank=True, default="")
@@ -163,7 +163,7 @@ class MistakeCardRevision(AbstractRevision):
     Until then newer words replace them in place, so that a mistake reported a thousand times has one wording waiting.
     """
 
-    card = models.ForeignKey(MistakeCard, on_delete=models.CASCADE, related_name="revisions")
+    card = models.ForeignKey(MistakeCard, on_delete=models.CASCADE, related_name="revisions", db_index=False)
     mistake_type = models.TextField()
     task_id = models.TextField(blank=True, default="")
     worker_id = models.TextField(blank=True, default="")

@@ -31,7 +31,7 @@ class Passage(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="passages")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="passages", db_index=False)
     owner = models.UUIDField(null=True, blank=True, help_text="The agent it belongs to; empty if all share it.")
     text = models.TextField()
     text_sha256 = models.CharField(max_length=64, editable=False)

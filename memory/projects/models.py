@@ -185,7 +185,9 @@ class ProjectMembership(models.Model):
     Role = ProjectMembershipRole
 
     id = models.BigAutoField(primary_key=True)
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="project_memberships")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="project_memberships", db_index=False
+    )
     project = models.ForeignKey(
         Project,
         null=True,

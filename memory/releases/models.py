@@ -35,7 +35,7 @@ class Release(models.Model):
     is_new = False
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="releases")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="releases", db_index=False)
     number = models.PositiveIntegerField()
     sha256 = models.CharField(max_length=64)
     parent = models.ForeignKey(
@@ -215,7 +215,7 @@ class DeploymentEvent(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="events")
+    deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="events", db_index=False)
     version = models.PositiveIntegerField()
     kind = models.TextField(choices=Kind.choices)
     state = models.JSONField(help_text="The deployment after the change; releases by their ids.")

@@ -51,7 +51,7 @@ class Retrieval(models.Model):
     Mode = RetrievalMode
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     task = models.TextField()
     task_id = models.TextField(blank=True, default="")
     agent = models.TextField(blank=True, default="")
@@ -164,7 +164,7 @@ class HeuristicEmbedding(models.Model):
     id = models.BigAutoField(primary_key=True)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="embeddings")
-    revision = models.ForeignKey(HeuristicRevision, on_delete=models.CASCADE, related_name="embeddings")
+    revision = models.ForeignKey(HeuristicRevision, on_delete=models.CASCADE, related_name="embeddings", db_index=False)
     trajectory = models.ForeignKey(Trajectory, null=True, on_delete=models.CASCADE, related_name="+")
     embedding_model = models.ForeignKey(EmbeddingModel, on_delete=models.CASCADE, related_name="+", db_index=False)
     kind = models.TextField(choices=Kind.choices)
@@ -261,7 +261,7 @@ class PolarityQuota(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="polarity_quotas")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="polarity_quotas", db_index=False)
     task_id = models.TextField(
         "task family", blank=True, default="", help_text="Leave empty for every family without its own quota."
     )

@@ -46,7 +46,7 @@ class Trajectory(models.Model):
     OutcomeSource = TrajectoryOutcomeSource
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="trajectories")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="trajectories", db_index=False)
     external_id = models.TextField(blank=True, default="", help_text="The agent's own id of this run.")
     task = models.TextField()
     task_id = models.TextField(blank=True, default="", help_text="Task family.")
@@ -68,7 +68,13 @@ class Trajectory(models.Model):
     cost_usd = models.DecimalField(max_digits=14, decimal_places=6, null=True, blank=True)
     tools = models.JSONField(default=list, blank=True, help_text="Names or JSON schemas of the tools on offer.")
     parent = models.ForeignKey(
-        "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="children", help_text="What called it."
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="children",
+        help_text="What called it.",
+        db_index=False,
     )
     is_open = models.BooleanField(default=False, help_text="More steps may come, and the outcome is still to be told.")
     appended_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -80,7 +86,12 @@ class Trajectory(models.Model):
     metadata = models.JSONField(default=dict, blank=True)
     redactions = models.JSONField(default=dict, blank=True, editable=False)
     retrieval = models.ForeignKey(
-        "memory.Retrieval", null=True, blank=True, on_delete=models.SET_NULL, related_name="trajectories"
+        "memory.Retrieval",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="trajectories",
+        db_index=False,
     )
     client = models.TextField(blank=True, default="", editable=False)
     api_key = models.ForeignKey(ApiKey, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")

@@ -98,7 +98,7 @@ class Suggestion(models.Model):
     Status = SuggestionStatus
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     run = models.ForeignKey(
         ConsolidationRun, null=True, blank=True, on_delete=models.SET_NULL, related_name="suggestions"
     )
@@ -156,7 +156,7 @@ class SuggestionEvidence(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    suggestion = models.ForeignKey(Suggestion, on_delete=models.CASCADE, related_name="evidence")
+    suggestion = models.ForeignKey(Suggestion, on_delete=models.CASCADE, related_name="evidence", db_index=False)
     trajectory = models.ForeignKey(Trajectory, on_delete=models.CASCADE, related_name="+")
     quote = models.TextField(blank=True, default="")
 

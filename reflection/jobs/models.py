@@ -66,7 +66,7 @@ class Job(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     kind = models.TextField(editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     subject = models.TextField(editable=False)
     status = models.TextField(choices=Status.choices, default=Status.QUEUED)
     available_at = models.DateTimeField(default=timezone.now)

@@ -14,9 +14,14 @@ class ModelCall(models.Model):
     """One answered call to a language model, committed as soon as it came, so that the job need not ask again."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     job = models.ForeignKey(
-        Job, null=True, on_delete=models.CASCADE, related_name="model_calls", help_text="None: asked by a request."
+        Job,
+        null=True,
+        on_delete=models.CASCADE,
+        related_name="model_calls",
+        help_text="None: asked by a request.",
+        db_index=False,
     )
     subject = models.TextField(
         blank=True, default="", help_text="Where more than one job may ask the same: what they work on."
@@ -57,7 +62,7 @@ class DailySpend(models.Model):
     """What a project spent on models in one UTC day: reserved before a call, settled after it."""
 
     id = models.BigAutoField(primary_key=True)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     day = models.DateField()
     calls = models.PositiveIntegerField(default=0)
     tokens = models.PositiveBigIntegerField(default=0)

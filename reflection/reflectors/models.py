@@ -51,7 +51,7 @@ class Proposal(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    reflection = models.ForeignKey(Reflection, on_delete=models.CASCADE, related_name="proposals")
+    reflection = models.ForeignKey(Reflection, on_delete=models.CASCADE, related_name="proposals", db_index=False)
     ordinal = models.PositiveSmallIntegerField()
     heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="proposals")
     near = models.ForeignKey(
@@ -94,7 +94,7 @@ class RunPatterns(models.Model):
     """
 
     trajectory = models.OneToOneField(Trajectory, primary_key=True, on_delete=models.CASCADE, related_name="patterns")
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     task_id = models.TextField(blank=True, default="")
     ended = models.TextField(choices=RunPatternsEnd.choices)
     keys = ArrayField(models.TextField(), default=list)

@@ -120,7 +120,7 @@ class WebhookDelivery(Job):
     `message_id` stays the same however often it is sent. Events of one kind and one `transaction` are one message.
     """
 
-    endpoint = models.ForeignKey(WebhookEndpoint, on_delete=models.CASCADE, related_name="deliveries")
+    endpoint = models.ForeignKey(WebhookEndpoint, on_delete=models.CASCADE, related_name="deliveries", db_index=False)
     message_id = models.UUIDField(default=uuid.uuid4, editable=False)
     event_kind = models.TextField("event", choices=EVENTS)
     lesson_ids = ArrayField(models.UUIDField(), default=list)

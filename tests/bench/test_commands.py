@@ -1,0 +1,69 @@
+"""Commands that measure, each at its smallest size: they start, measure and print their figures."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.bench.test_retrieval_quality import write_folder
+from tests.stack import ROOT
+
+Run = Callable[..., str]
+
+
+def run(*command: str, fails: bool = False) -> str:
+    """Run a command with settings of its own and return what it prints."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ERL_")}
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=ROOT,
+        env=environment | {"ERL_ENV_FILE": os.devnull},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert fails or done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_serving_is_measured_against_the_floor_with_each_setting_and_against_the_plan(tmp_path: Path) -> None:
+    filled = ["--home", str(tmp_path)]
+    short = ["--seconds", "0.4", "--rounds", "1"]
+
+    cost = run("tests.bench.serving_cost", *filled, *short, "--heuristics", "60", "--rates", "0", "--warm-up", "0.2")
+    settings = run("tests.bench.gunicorn_settings", *filled, *short, "--heuristics", "60", "--only", "2 x 4")
+    plan = run("tests.bench.capacity", *filled, "--lessons", "60", "--seconds", "0.4", fails=True)
+
+    ratios = re.findall(r"^POST /retrieve (?:un)?cached +1 client.* (\d\.\d\d) ", cost, re.MULTILINE)
+    assert len(ratios) == 2, cost
+    assert settings.count("| 2 x 4 |") == 2
+    assert re.search(r"60 lessons, measured over planned: new \d", plan)
+    assert re.search(r"answer: [1-9][\d,]* bytes a row", plan)
+
+
+def test_paths_of_requests_are_counted(tmp_path: Path) -> None:
+    told = run("tests.bench.request_paths", "--json", str(tmp_path / "paths.json"))
+
+    assert "POST /retrieve" in told
+    assert json.loads((tmp_path / "paths.json").read_text())
+
+
+def test_search_of_runs_is_timed() -> None:
+    assert re.search(r"\d ms", run("tests.bench.run_search", "--runs", "30"))
+
+
+def test_embedders_are_compared(tmp_path: Path) -> None:
+    told = run("tests.bench.embedder_figures", str(write_folder(tmp_path / "set")), "--rounds", "2")
+
+    assert "integers" in told
+
+
+def test_offline_reflector_is_reported() -> None:
+    assert "proposal" in run("tests.bench.rules_report", "tests/data/coding_sessions", "--draw", "1")
+
+
+def test_redaction_is_measured() -> None:
+    assert "recall" in run("tests.bench.redaction_recall").lower()
