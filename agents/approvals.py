@@ -15,6 +15,7 @@ from agents.models.effects import Approval, Effect
 from agents.models.runs import Run, RunStatus
 from agents.runs import wake
 from agents.streaming.events import append_event
+from memory.curation.reviewers import refuse_archived
 from memory.database_clock import database_now
 from memory.errors import InvalidInput
 from memory.projects.actors import Actor, name_actor
@@ -50,7 +51,8 @@ def decide_effect(
         arguments_sha256: the hash of the arguments that were read.
 
     Raises:
-        NothingPending: it waits for no decision.
+        NothingPending: it waits for no decision, or no longer.
+        ProjectArchived: nothing more is carried out in its project.
         ArgumentsChanged: it has other arguments than were read.
         InvalidInput: `edit` without arguments, or with arguments that do not fit.
     """
@@ -61,6 +63,10 @@ def decide_effect(
         raise NothingPending("This call waits for no decision. Read it again: it may have been decided or cancelled.")
     if approval.arguments_sha256 != arguments_sha256:
         raise ArgumentsChanged("The call has other arguments than those you read. Read it again and decide then.")
+    if approval.expires_at is not None and approval.expires_at <= database_now():
+        raise NothingPending("The time for a decision is over, so the call is rejected. The agent may make it again.")
+    if decision in (Decision.APPROVE, Decision.EDIT):
+        refuse_archived(run.project)
     effect.run = effect.step.run = run
     is_over = not run.is_live  # then the conversation says already that it is not known
     if is_over and decision in (Decision.APPROVE, Decision.EDIT):

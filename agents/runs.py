@@ -44,8 +44,7 @@ def start_run(agent: Agent, request: RunRequest, *, by: Actor) -> Run:
         AgentArchived: the agent starts no runs.
         ConversationBusy: another run goes on in the conversation.
     """
-    if agent.archived_at is not None:
-        raise AgentArchived(f"The agent {agent.name} is archived and starts no runs. Use another agent.")
+    _refuse_archived(agent)
     conversation = request.conversation or Conversation.objects.create(
         project=agent.project, agent=agent, created_by=by.label
     )
@@ -79,9 +78,11 @@ def resume_run(run: Run, *, by: Actor, limits: Limits | None = None, request: di
     """Go on where a run failed or was cancelled, with a new run in its conversation and its revision.
 
     Raises:
+        AgentArchived: the agent starts no runs.
         RunNotResumable: it has succeeded or still goes on.
         ConversationBusy: another run goes on in the conversation.
     """
+    _refuse_archived(run.agent)
     if run.status not in (RunStatus.FAILED, RunStatus.CANCELLED):
         raise RunNotResumable(
             "Only a run that failed or was cancelled can be resumed. Start a new run in its conversation instead."
@@ -101,6 +102,11 @@ def wake(run: Run) -> None:
     job.request_id = run.request_id
     job.traceparent = structlog.contextvars.get_contextvars().get("traceparent", "")
     enqueue(job)
+
+
+def _refuse_archived(agent: Agent) -> None:
+    if agent.archived_at is not None:
+        raise AgentArchived(f"The agent {agent.name} is archived and starts no runs. Use another agent.")
 
 
 def _insert(

@@ -6,7 +6,7 @@ from agents.models.conversations import Message
 from agents.models.effects import Effect
 from agents.models.runs import Run, RunStatus, StopReason
 from memory.intake.recording import Sender, record_trajectory
-from memory.limits import MAX_TASK_CHARS
+from memory.limits import MAX_NAME_CHARS, MAX_STEPS, MAX_TASK_CHARS, MAX_TEXT_CHARS
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
 
@@ -53,7 +53,7 @@ def record_run(run: Run, *, by: Actor) -> Trajectory:
 
 
 def _write_steps(run: Run) -> list[dict[str, Any]]:
-    """Return a step for each call, and one for each answer without calls."""
+    """Return a step for each call, and one for each answer without calls, as far as a trajectory holds them."""
     effects = {
         effect.call_id: effect
         for effect in run.effects.filter(parent__isnull=True).exclude(status=Effect.Status.SUPERSEDED)
@@ -62,16 +62,19 @@ def _write_steps(run: Run) -> list[dict[str, Any]]:
     for message in run.messages.filter(role=Message.Role.ASSISTANT).order_by("seq"):
         if not message.tool_calls:
             if message.effect_id is None and message.content:
-                steps.append({"thought": message.content})
+                steps.append({"thought": message.content[:MAX_TEXT_CHARS]})
             continue
-        thought = message.content
+        thought = message.content[:MAX_TEXT_CHARS]
         for call in message.tool_calls:
             effect = effects.get(call["id"])
-            step: dict[str, Any] = {"action": {"name": call["name"] or "unnamed"}, "thought": thought}
+            step: dict[str, Any] = {
+                "action": {"name": call["name"].strip()[:MAX_NAME_CHARS] or "unnamed"},
+                "thought": thought,
+            }
             if effect is not None:
                 step["action"]["arguments"] = effect.arguments
                 step["observation"] = effect.result[:_OBSERVATION_CHARS]
                 step["error"] = effect.error[:_OBSERVATION_CHARS]
             steps.append(step)
             thought = ""
-    return steps
+    return steps[:MAX_STEPS]

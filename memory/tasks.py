@@ -6,6 +6,7 @@ from django.db import Error
 
 from memory.errors import EmbedderError
 from memory.index.tuning import find_projects_to_tune, measure_recall, tune_search
+from memory.passages import index as passages
 
 log = structlog.get_logger(__name__)
 
@@ -23,3 +24,8 @@ def tune_retrieval() -> None:
                 measure_recall(index, tasks=SAMPLED_TASKS)
         except (Error, EmbedderError) as error:
             log.warning("search_not_tuned", project=project.slug, reason=type(error).__name__)
+    for project in passages.find_projects_to_tune():
+        try:
+            passages.tune_passages(project)
+        except Error as error:
+            log.warning("passages_not_tuned", project=project.slug, reason=type(error).__name__)

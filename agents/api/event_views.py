@@ -57,6 +57,9 @@ class RunEventsView(ApiView):
     def get(self, request: Request, id: UUID) -> HttpResponseBase:
         run: Run = get_object_or_404(Run.objects.for_project(self.project), pk=id)
         after = self._read_position(request)
+        if run.is_live and after > run.events_written:
+            fault = f"The run has {run.events_written} events so far. Send the id of one that you have."
+            raise Refusal(ErrorCode.INVALID_QUERY, f"after: {fault}", fields={"after": [fault]})
         first = read_events(run.pk, after=after)
         if not first and not run.is_live:
             return HttpResponse(status=204)

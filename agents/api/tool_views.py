@@ -67,7 +67,8 @@ class ToolListView(ApiView):
     def post(self, request: Request) -> Response:
         sent = ToolInput.from_body(self.body)
         if sent.runtime in (ToolRuntime.CORE, ToolRuntime.PYTHON):
-            raise InvalidInput({"/runtime": ["Only monty and http can be sent."]})
+            said = "Only monty and http can be sent. Tools of the runtime python are installed with load_agents."
+            raise InvalidInput({"/runtime": [said]})
         try:
             stored = save_tool(self.project, sent.as_definition(), by=self.actor)
         except InvalidDefinition as error:

@@ -14,6 +14,7 @@ from agents.http_tools import read_request
 from agents.models.tools import ToolRuntime
 from agents.sandbox import HostError, SandboxError, ToolCall, read_limits, run_tool
 from agents.sandbox.calls import BUSY, MOST
+from agents.sandbox.hosts import find_sandlock
 from agents.sandbox.json_values import NotJson, to_json_value
 from agents.sandbox.workers import get_pool
 from agents.schema import check_arguments, find_schema_faults
@@ -53,7 +54,7 @@ def check_tool(definition: ToolDefinition, *, known: Mapping[str, Mapping[str, A
         read_request(definition.request, definition.parameters)
     if not faults and definition.source:
         faults += find_type_faults(definition, known)
-    if not faults and definition.runtime == ToolRuntime.MONTY:
+    if not faults and definition.source:
         faults += find_example_faults(definition)
     if faults:
         raise InvalidDefinition(faults)
@@ -65,10 +66,10 @@ def find_form_faults(definition: ToolDefinition) -> list[Fault]:
     if definition.name in core_tools():
         said = f"{definition.name} is one of ERL's own tools. Give yours another name."
         faults.append(Fault(said, _line(definition, 1), member="name"))
-    if definition.runtime == ToolRuntime.PYTHON:
+    if definition.runtime == ToolRuntime.PYTHON and not (offer := find_sandlock()).works:
         said = (
-            f"{definition.name}: ERL runs no tools of the runtime python. Write it for monty, or as a request with "
-            "http_tool."
+            f"{definition.name}: this host runs no tools of the runtime python. {offer.why_not} {offer.todo} Or write "
+            "it for monty, or as a request with http_tool."
         )
         faults.append(Fault(said, _line(definition, 1), member="runtime"))
     return faults + _check_sizes(definition) + _check_parts(definition)
@@ -102,6 +103,8 @@ def find_type_faults(definition: ToolDefinition, known: Mapping[str, Mapping[str
     """Let the interpreter's type checker read the source, with what it may call."""
     if not _defines(definition):
         return [Fault(f"The source does not define a function {definition.name}.")]
+    if definition.runtime == ToolRuntime.PYTHON:
+        return []  # the checker knows only the interpreter's part of the standard library
     stubs = ["from typing import Any, Literal", *(write_stub(name, known[name]) for name in definition.uses)]
     try:
         with get_pool().checkout(
@@ -189,6 +192,7 @@ def _check_example(definition: ToolDefinition, example: Example, number: int) ->
         frozen_at=FROZEN_AT,
         seed="example",
         limits=read_limits(definition.limits),
+        runtime=definition.runtime,
     )
     outcome = run_tool(call, {function: answer(function) for function in definition.uses})
     if outcome.fault is not None:

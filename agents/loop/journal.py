@@ -19,6 +19,7 @@ from agents.streaming.events import append_event
 from agents.tools.catalogue import Tool, find_tool
 from memory.database_clock import database_now
 from memory.events import Event, EventKind, announce
+from memory.limits import MAX_ARGUMENTS_CHARS, MAX_NAME_CHARS
 
 MAX_RESULT_SHARE = 0.2  # of the context window; the rest can be read with read_result
 CHARACTERS_PER_TOKEN = 3
@@ -46,6 +47,8 @@ def plan_effect(
     the model reads.
     """
     run = step.run
+    if arguments is not None and len(json.dumps(arguments, ensure_ascii=False)) > MAX_ARGUMENTS_CHARS:
+        arguments = None  # no trajectory could hold them
     rules = read_rules(run.revision.rules)
     found = find_tool(run, tool, parent=parent)
     effect = Effect(
@@ -55,7 +58,7 @@ def plan_effect(
         parent=parent,
         replaces=replaces,
         index=index,
-        tool=tool[:200],
+        tool=tool[:MAX_NAME_CHARS] or "unnamed",
         tool_revision=found.revision if found else None,
         call_id=call_id,
         arguments=arguments or {},
@@ -162,5 +165,8 @@ def _refuse(effect: Effect, found: Tool | None, arguments: dict[str, Any] | None
         if refused := refuse_call(rules, history, tool=effect.tool, step=effect.step.seq, by_tool=by_tool):
             return refused
     if arguments is None:
-        return "The arguments are not a JSON object. Call the tool again with a JSON object."
+        return (
+            "The arguments are not a JSON object that can be used. Call the tool again with a JSON object of at most "
+            f"{MAX_ARGUMENTS_CHARS:,} characters."
+        )
     return found.find_fault(arguments)

@@ -20,7 +20,7 @@ from agents.sandbox.calls import (
     ToolOutcome,
     read_limits,
 )
-from agents.sandbox.monty import run_tool
+from agents.sandbox.running import run_tool
 
 __all__ = [
     "Answer",

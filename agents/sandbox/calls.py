@@ -46,7 +46,10 @@ def read_limits(stored: Mapping[str, Any]) -> Limits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolCall:
-    """One call of one function. The clock stands at `frozen_at`; random numbers follow from `seed`."""
+    """One call of one function. The clock stands at `frozen_at`; random numbers follow from `seed`.
+
+    `runtime` is what it runs in: monty, an interpreter without system calls, or python, CPython in a sandbox.
+    """
 
     source: str
     function: str
@@ -54,6 +57,7 @@ class ToolCall:
     frozen_at: datetime
     seed: str
     limits: Limits = Limits()
+    runtime: str = "monty"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

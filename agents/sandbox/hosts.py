@@ -1,14 +1,12 @@
 """What this host offers to keep tools apart from it."""
 
-import shutil
-import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.util import find_spec
 
-from agents.sandbox.calls import SandboxError, Status, ToolCall
-from agents.sandbox.monty import run_tool
+from agents.sandbox.calls import Limits, SandboxError, Status, ToolCall
+from agents.sandbox.running import run_tool
 
 TRY_SECONDS = 10.0
 
@@ -28,43 +26,12 @@ class Offer:
 
 def try_monty() -> Offer:
     """Run a tool in the interpreter."""
-    call = ToolCall(
-        source="def tool() -> int:\n    return 1\n",
-        function="tool",
-        arguments={},
-        frozen_at=datetime.now(UTC),
-        seed="",
-    )
-    try:
-        outcome = run_tool(call, {})
-    except SandboxError as error:
-        return Offer(name="monty", why_not=str(error), todo="Run uv sync, and see docs/sandbox.md.")
-    if outcome.status != Status.RETURNED:
-        return Offer(name="monty", why_not=str(outcome.fault), todo="See docs/sandbox.md.")
-    return Offer(name="monty")
-
-
-@cache
-def find_bubblewrap() -> Offer:
-    """Look for bubblewrap, and try whether this host lets it make namespaces."""
-    program = shutil.which("bwrap")
-    if program is None:
-        return Offer(name="bubblewrap", why_not="bwrap is not installed.", todo="Install the package bubblewrap.")
-    command = [program, "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "true"]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=TRY_SECONDS, check=False, env={})
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Offer(name="bubblewrap", why_not=f"bwrap does not start ({type(error).__name__}).", todo="Reinstall it.")
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()[:200]
-        todo = "Allow user namespaces on this host, or in its container."
-        return Offer(name="bubblewrap", why_not=f"This host does not let it make namespaces ({said}).", todo=todo)
-    return Offer(name="bubblewrap")
+    return Offer(name="monty", why_not=_try("monty"), todo="Run uv sync, and see docs/sandbox.md.")
 
 
 @cache
 def find_sandlock() -> Offer:
-    """Look for sandlock, and for a kernel that it can use."""
+    """Look for sandlock and a kernel that it can use, and run a tool of the runtime python in it."""
     if find_spec("sandlock") is None:
         return Offer(name="sandlock", why_not="sandlock is not installed.", todo="Run uv sync --group sandlock.")
     import sandlock
@@ -74,4 +41,23 @@ def find_sandlock() -> Offer:
         return Offer(
             name="sandlock", why_not=f"The kernel has Landlock {has}, and {needs} is needed.", todo="Update it."
         )
-    return Offer(name="sandlock")
+    todo = "Allow Landlock and seccomp's user notification on this host, or in its container."
+    return Offer(name="sandlock", why_not=_try("python"), todo=todo)
+
+
+def _try(runtime: str) -> str:
+    """Run a tool; return why that fails, or nothing."""
+    call = ToolCall(
+        source="def tool() -> int:\n    return 1\n",
+        function="tool",
+        arguments={},
+        frozen_at=datetime.now(UTC),
+        seed="",
+        limits=Limits(seconds=TRY_SECONDS),
+        runtime=runtime,
+    )
+    try:
+        outcome = run_tool(call, {})
+    except SandboxError as error:
+        return str(error)
+    return "" if outcome.status == Status.RETURNED else str(outcome.fault)

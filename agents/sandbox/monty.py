@@ -1,8 +1,7 @@
 """Run a tool in the interpreter, and answer what it asks of the host."""
 
-import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 
@@ -21,15 +20,14 @@ from pydantic_monty import (
     SyncSnapshot,
 )
 
+from agents.sandbox.answers import Conversation, Host, cut
 from agents.sandbox.calls import (
     BUSY,
     Answer,
     HostCall,
-    HostError,
     Limits,
     SandboxError,
     Status,
-    Suspend,
     ToolCall,
     ToolFault,
     ToolOutcome,
@@ -37,26 +35,14 @@ from agents.sandbox.calls import (
 from agents.sandbox.json_values import NotJson, to_json_value
 from agents.sandbox.workers import get_pool
 
-Host = Mapping[str, Callable[..., Any]]
-MAX_FAULT_CHARS = 2_000
 _ARGUMENTS = "_erl_arguments"
 _LIMIT_FAULTS = ("TimeoutError", "MemoryError", "RecursionError")
 # Reading names and importing modules also count as suspensions; a tool may do this for every host call it may make.
 _SUSPENSIONS_PER_HOST_CALL = 4
 
 
-def run_tool(call: ToolCall, host: Host, *, journal: Sequence[Answer] = ()) -> ToolOutcome:
-    """Call a function of a source in the sandbox.
-
-    Args:
-        host: the functions that the source may call; any other name is unknown to it.
-        journal: answers of an earlier attempt. They are served again in their order and the host is not asked, as long
-            as the tool makes the same calls; with the same clock and seed it does.
-
-    Raises:
-        SandboxError: the sandbox is not available, or crashed.
-        Exception: what a host function raised, apart from HostError and Suspend.
-    """
+def run_in_monty(call: ToolCall, host: Host, *, journal: Sequence[Answer] = ()) -> ToolOutcome:
+    """Call a function of a source in the interpreter; `run_tool` says how."""
     with _checkout(call) as session:
         run = _Run(call, host, journal)
         inputs = {_ARGUMENTS: dict(call.arguments)}
@@ -70,18 +56,10 @@ class _Run:
     def __init__(self, call: ToolCall, host: Host, journal: Sequence[Answer]) -> None:
         self._call = call
         self._host = host
-        self._replayed = list(journal)
-        self._output: list[str] = []
-        self._output_left = call.limits.output_chars
-        self._output_is_cut = False
-        self.answered: list[Answer] = []
+        self._conversation = Conversation(call, host, journal)
 
     def take_output(self, stream: Literal["stdout", "stderr"], text: str) -> None:
-        kept = text[: self._output_left]
-        self._output_left -= len(kept)
-        self._output_is_cut |= len(kept) < len(text)
-        if kept:
-            self._output.append(kept.replace("\x00", "\N{REPLACEMENT CHARACTER}"))
+        self._conversation.take_output(text)
 
     def drive(self, start: Callable[[], SyncSnapshot]) -> ToolOutcome:
         """Answer what the tool asks until it ends or waits."""
@@ -105,20 +83,15 @@ class _Run:
         except (MontyRuntimeError, MontySyntaxError) as error:
             ended = _failed(_read_fault(error, self._call))
         except MontyConversionError as error:
-            ended = _failed(ToolFault(kind="TypeError", message=_cut(str(error))))
+            ended = _failed(ToolFault(kind="TypeError", message=cut(str(error))))
         except MontyCrashedError as error:
             if not error.timed_out:
-                raise SandboxError(f"The sandbox crashed, and was replaced ({_cut(str(error))}).") from error
+                raise SandboxError(f"The sandbox crashed, and was replaced ({cut(str(error))}).") from error
             ended = _failed(_too_long(self._call.limits))
         except (TimeoutError, MontyError) as error:
             raise SandboxError(BUSY) from error
         spent = time.perf_counter() - started - waited
-        return self._outcome(duration_ms=round(1000 * spent, 3), **ended)
-
-    def _outcome(self, **members: Any) -> ToolOutcome:
-        return ToolOutcome(
-            output="".join(self._output), output_is_cut=self._output_is_cut, journal=tuple(self.answered), **members
-        )
+        return self._conversation.end(duration_ms=round(1000 * spent, 3), **ended)
 
     def _settle(self, state: SyncSnapshot) -> ToolOutcome | Callable[[], SyncSnapshot]:
         """Return how to go on from a question of the tool, or where it waits."""
@@ -135,31 +108,11 @@ class _Run:
         if state.object_id is not None or name not in self._host:
             fault = f"name {name!r} is not defined; a tool calls only what it lists in uses"
             return lambda: state.resume({"exc_type": "NameError", "message": fault})
-        answer = self._answer(_read_call(name, state, self._call.limits))
-        if isinstance(answer, HostCall):
-            return self._outcome(status=Status.SUSPENDED, pending=answer)
-        self.answered.append(answer)
+        asked = _read_call(name, state, self._call.limits)
+        answer = self._conversation.answer(asked)
+        if answer is None:
+            return self._conversation.end(Status.SUSPENDED, pending=asked)
         return lambda: state.resume(_as_result(answer))
-
-    def _answer(self, call: HostCall) -> Answer | HostCall:
-        """Ask the journal, then the host. The call itself comes back where it has to wait."""
-        if self._replayed:
-            answer = self._replayed.pop(0)
-            if _write(answer.call) != _write(call):
-                raise SandboxError(
-                    f"The tool called {call.name} where it called {answer.call.name} before, or with other arguments, "
-                    "so it cannot be replayed."
-                )
-            return answer
-        if len(self.answered) >= self._call.limits.host_calls:
-            return Answer(call=call, error=f"The tool made more than {self._call.limits.host_calls} calls.")
-        try:
-            value = self._host[call.name](*call.args, **call.kwargs)
-        except Suspend:
-            return call
-        except HostError as error:
-            return Answer(call=call, error=_cut(str(error)) or "It failed.")
-        return Answer(call=call, value=value)
 
 
 @contextmanager
@@ -188,10 +141,6 @@ def _read_call(name: str, state: FunctionSnapshot, limits: Limits) -> HostCall:
     return HostCall(name=name, args=args, kwargs=kwargs)
 
 
-def _write(call: HostCall) -> str:
-    return json.dumps([call.name, list(call.args), dict(call.kwargs)], sort_keys=True)
-
-
 def _as_result(answer: Answer) -> Any:
     if answer.error:
         return {"exc_type": "RuntimeError", "message": answer.error}
@@ -204,7 +153,7 @@ def _read_fault(error: MontyRuntimeError | MontySyntaxError, call: ToolCall) -> 
         return _too_long(call.limits)
     lines = call.source.count("\n") + 1
     line = next((frame.line for frame in reversed(error.traceback()) if frame.line <= lines), None)
-    return ToolFault(kind=kind, message=_cut(message), line=line)
+    return ToolFault(kind=kind, message=cut(message), line=line)
 
 
 def _too_long(limits: Limits) -> ToolFault:
@@ -213,7 +162,3 @@ def _too_long(limits: Limits) -> ToolFault:
 
 def _failed(fault: ToolFault) -> dict[str, Any]:
     return {"status": Status.STOPPED if fault.kind in _LIMIT_FAULTS else Status.RAISED, "fault": fault}
-
-
-def _cut(text: str) -> str:
-    return text[:MAX_FAULT_CHARS].replace("\x00", "\N{REPLACEMENT CHARACTER}")

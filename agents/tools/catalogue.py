@@ -126,7 +126,7 @@ def _from_revision(revision: ToolRevision | None) -> Tool | None:
     if revision is None or execute is None:
         return None
     # What a tool in the sandbox does to the world, it does by calls of its host, which are effects of their own kind.
-    kind = ToolKind.PURE if revision.runtime == ToolRuntime.MONTY else revision.kind
+    kind = revision.kind if revision.runtime == ToolRuntime.HTTP else ToolKind.PURE
     return Tool(
         name=revision.tool.name,
         description=revision.description,

@@ -31,8 +31,9 @@ def send_message(effect: Effect) -> str:
 
 def read_result(effect: Effect) -> str:
     """Return a part of what a tool returned, however long ago."""
-    number, start = effect.arguments["result"], effect.arguments.get("start", 0)
-    count = min(effect.arguments.get("count", MAX_READ_CHARACTERS), MAX_READ_CHARACTERS)
+    # A whole number may be written as 5.0.
+    number, start = int(effect.arguments["result"]), int(effect.arguments.get("start", 0))
+    count = min(int(effect.arguments.get("count", MAX_READ_CHARACTERS)), MAX_READ_CHARACTERS)
     message = (
         Message.objects.filter(
             conversation_id=effect.run.conversation_id, seq=number, role=Message.Role.TOOL, effect__isnull=False

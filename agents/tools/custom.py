@@ -49,6 +49,7 @@ def run_python(effect: Effect) -> Any:
         frozen_at=effect.created_at,
         seed=str(effect.pk),
         limits=read_limits(revision.limits),
+        runtime=revision.runtime,
     )
     outcome = run_tool(call, host.functions(revision.uses))
     if outcome.status == Status.SUSPENDED:
@@ -140,7 +141,11 @@ def send(effect: Effect) -> Any:
         time.sleep(waits_seconds.pop(0))
 
 
-EXECUTORS: dict[str, Callable[[Effect], Any]] = {ToolRuntime.MONTY: run_python, ToolRuntime.HTTP: send}
+EXECUTORS: dict[str, Callable[[Effect], Any]] = {
+    ToolRuntime.MONTY: run_python,
+    ToolRuntime.PYTHON: run_python,
+    ToolRuntime.HTTP: send,
+}
 
 
 def _write(value: Any) -> str:

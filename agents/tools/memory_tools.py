@@ -15,6 +15,7 @@ from agents.tools.catalogue import Tool
 from agents.tools.core import object_schema
 from memory.blocks.edits import Edit, append_to_block, patch_block, replace_in_block
 from memory.blocks.models import Block, BlockRevision
+from memory.limits import MAX_FOUND_PASSAGES, MAX_PASSAGE_CHARS, MAX_TAG_CHARS, MAX_TAGS, MAX_TASK_CHARS
 from memory.passages.search import PassageQuery, search_passages
 from memory.passages.storage import NewPassage, insert_passage
 from memory.projects.actors import Actor
@@ -47,22 +48,29 @@ def insert_archival(effect: Effect) -> str:
     text = effect.arguments["text"]
     if not text.strip():
         raise ToolError("Write something in text.")
-    new = NewPassage(text=text, tags=effect.arguments.get("tags", []), owner=effect.run.agent_id, run_id=effect.run_id)
+    if len(text) > MAX_PASSAGE_CHARS:
+        raise ToolError(f"The text has {len(text):,} characters, and at most {MAX_PASSAGE_CHARS:,} are kept at once.")
+    tags = effect.arguments.get("tags", [])
+    if len(tags) > MAX_TAGS or not all(0 < len(tag.strip()) <= len(tag) <= MAX_TAG_CHARS for tag in tags):
+        raise ToolError(f"There are at most {MAX_TAGS} tags, each of 1 to {MAX_TAG_CHARS} characters.")
+    new = NewPassage(text=text, tags=tags, owner=effect.run.agent_id, run_id=effect.run_id)
     _, is_new = insert_passage(effect.run.project, new, by=_actor(effect))
     return "Kept." if is_new else "This was kept before."
 
 
 def search_archival(effect: Effect) -> str:
     """Search the passages of the agent and those that all share."""
-    sent = effect.arguments
+    sent, count = effect.arguments, int(effect.arguments.get("count", 5))  # 5.0 is a whole number, too
+    if not 0 < count <= MAX_FOUND_PASSAGES:
+        raise ToolError(f"count is a number from 1 to {MAX_FOUND_PASSAGES}.")
     query = PassageQuery(
-        text=sent["query"],
+        text=sent["query"][:MAX_TASK_CHARS],
         owner=effect.run.agent_id,
         tags=sent.get("tags", []),
         since=_moment(sent.get("since", "")),
         until=_moment(sent.get("until", "")),
     )
-    found = search_passages(effect.run.project, query, limit=sent.get("count", 5)).passages
+    found = search_passages(effect.run.project, query, limit=count).passages
     if not found:
         return "Nothing was found."
     return "\n\n".join(

@@ -61,12 +61,18 @@ def check_rights(item: Reviewed, *, by: Actor, withdraws: bool = False) -> Proje
         _check_person(by.user_id, item, project, withdraws=withdraws)
     elif by.api_key_id is not None:
         _check_key(by.api_key_id, project)
-    if not withdraws and project.archived_at is not None and project.archived_at <= timezone.now():
+    if not withdraws:
+        refuse_archived(project)
+    return project
+
+
+def refuse_archived(project: Project) -> None:
+    """Raise ProjectArchived where no more decisions are taken in a project."""
+    if project.archived_at is not None and project.archived_at <= timezone.now():
         raise ProjectArchived(
             f"The project {project} was archived on {project.archived_at:%Y-%m-%d}, so no decisions are taken in it. "
             "Ask an operator to open it again if that is a mistake."
         )
-    return project
 
 
 def check_claim(heuristic: Heuristic, *, user_id: int) -> None:

@@ -62,7 +62,7 @@ def tune_search(project: Project, *, threshold: int | None = None) -> SearchInde
     """
     threshold = INDEX_FROM_TEXTS if threshold is None else threshold
     model = EmbeddingModel.objects.filter(active=True).first()
-    with as_owner(), _alone(project) as allowed:
+    with as_owner(), alone(project) as allowed:
         if not allowed:
             return None
         present = _find_indexes(project)
@@ -174,7 +174,7 @@ def _drop(name: str) -> None:
 
 
 @contextmanager
-def _alone(project: Project) -> Iterator[bool]:
+def alone(project: Project) -> Iterator[bool]:
     """Yield whether this process is the one to build for a project, with no limit on how long a statement may take."""
     lock = f"memory_tune_search {project.pk}"
     with connection.cursor() as cursor:

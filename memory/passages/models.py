@@ -6,7 +6,7 @@ from uuid import UUID
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Func, Q, Value
 from django.db.models.functions import Now
 from django.utils.text import Truncator
 from pgvector.django import HalfVectorField, SparseVectorField
@@ -58,6 +58,7 @@ class Passage(models.Model):
         indexes = [
             models.Index(fields=["project", "-created_at", "-id"], name="memory_passage_newest"),
             models.Index(fields=["run_id"], name="memory_passage_of_run", condition=Q(run_id__isnull=False)),
+            GinIndex(fields=["tags"], name="memory_passage_tags"),
         ]
 
     def __str__(self) -> str:
@@ -84,8 +85,13 @@ class PassageEmbedding(models.Model):
             models.UniqueConstraint(fields=["passage", "embedding_model"], name="memory_passageembedding_once"),
         ]
         indexes = [
-            models.Index(fields=["project", "embedding_model"], name="memory_passageembedding_scope"),
+            models.Index(fields=["project", "embedding_model", "id"], name="memory_passageembedding_scope"),
             GinIndex(fields=["term_ids"], name="memory_passageembedding_terms"),
+            GinIndex(
+                Func(F("names"), Value(" "), function="string_to_array", output_field=ArrayField(models.TextField())),
+                name="memory_passageembedding_names",
+                condition=Q(names__gt=""),
+            ),
         ]
 
     def __str__(self) -> str:

@@ -1,7 +1,8 @@
 """Search passages by meaning, words, names, tags and time.
 
-The statement compares every passage in question with what is looked for and says how similar they are; the score is
-that of lessons (memory/retrieval/scoring.py), which have tasks besides.
+The statement compares every passage in question with what is looked for and says how similar they are; where there are
+many, only those that an index of vectors or their rare words find. The score is that of lessons
+(memory/retrieval/scoring.py), which have tasks besides.
 """
 
 from collections.abc import Sequence
@@ -17,10 +18,12 @@ from pgvector import HalfVector
 
 from memory.errors import EmbedderError
 from memory.limits import MAX_FOUND_PASSAGES
+from memory.passages.index import has_index
 from memory.passages.models import Passage
 from memory.passages.vectors import get_searched_model
 from memory.projects.models import Project
 from memory.redaction import redact_text
+from memory.retrieval.models import EmbeddingModel
 from memory.retrieval.name_match import MAX_NAMES, MOST_LESSONS, choose_added, find_names, weigh
 from memory.retrieval.ranking import FLOORS, LISTED_SHARE
 from memory.retrieval.scoring import MEANING_WEIGHT, Parts, measure_fit, score_heuristic
@@ -28,22 +31,39 @@ from memory.retrieval.task_vector import embed_task
 
 log = structlog.get_logger(__name__)
 
-_SCOPE = """
-    FROM memory_passage p JOIN memory_passageembedding e ON e.passage_id = p.id AND e.embedding_model_id = %(model)s
-    WHERE p.project_id = %(project)s AND p.quarantine_order_id IS NULL
+FEW = 5_000  # passages that are compared one by one, index or not
+BREADTH = 400  # passages taken by their vectors
+MATCHES = 2_000  # passages that the rare words of a question may occur in together
+
+_OF = """
+        p.project_id = %(project)s AND p.quarantine_order_id IS NULL
         AND (%(owner)s::uuid IS NULL OR p.owner = %(owner)s::uuid OR p.owner IS NULL)
         AND (%(tags)s::text[] = '{}' OR CASE WHEN %(all_tags)s THEN p.tags @> %(tags)s::text[]
                                              ELSE p.tags && %(tags)s::text[] END)
         AND (%(since)s::timestamptz IS NULL OR p.created_at >= %(since)s)
         AND (%(until)s::timestamptz IS NULL OR p.created_at < %(until)s)
 """
-_SEARCH = f"""
-WITH query AS MATERIALIZED (
-    SELECT %(vector)s::halfvec AS vector, memory_passage_query_vector(%(project)s, %(model)s, %(text)s) AS terms
+_SCOPE = f"""
+    FROM memory_passage p JOIN memory_passageembedding e ON e.passage_id = p.id AND e.embedding_model_id = %(model)s
+    WHERE {_OF}
+"""
+_COUNT = f"SELECT count(*) FROM (SELECT FROM memory_passage p WHERE {_OF} LIMIT %(most)s) AS found"  # noqa: S608
+_COMPARE = f"""SELECT p.id, -(e.vector <#> (SELECT vector FROM query)) AS meaning,
+           -(e.terms <#> (SELECT terms FROM query)) AS words {_SCOPE}"""  # noqa: S608 - constants of this file
+_SEARCH = """
+WITH said AS MATERIALIZED (
+    SELECT term, texts, weight FROM memory_passage_words(%(project)s, %(model)s, %(text)s)
+), query AS MATERIALIZED (
+    SELECT %(vector)s::halfvec AS vector,
+           coalesce('{' || string_agg(term || ':' || weight / length, ',') || '}/1000000000',
+                    '{}/1000000000')::sparsevec AS terms
+    FROM (SELECT term, weight, sqrt(sum(weight ^ 2) OVER ()) AS length FROM said) AS scaled
+), rare AS MATERIALIZED (
+    SELECT array_agg(term) AS terms
+    FROM (SELECT term, sum(texts) OVER (ORDER BY texts, term) AS matches FROM said WHERE texts > 0) AS summed
+    WHERE matches <= %(matches)s
 ), compared AS MATERIALIZED (
-    SELECT p.id, -(e.vector <#> (SELECT vector FROM query)) AS meaning,
-           -(e.terms <#> (SELECT terms FROM query)) AS words
-    {_SCOPE}
+    COMPARED
 ), nearest AS (
     (SELECT id FROM compared
      ORDER BY %(weight)s * coalesce(meaning, 0) + (1 - %(weight)s) * coalesce(words, 0) DESC, id LIMIT %(limit)s)
@@ -51,11 +71,20 @@ WITH query AS MATERIALIZED (
     SELECT id FROM compared WHERE id = ANY(%(named)s::uuid[])
 )
 SELECT id, meaning, words FROM compared JOIN nearest USING (id)
+"""
+# By an index: the nearest vectors, and the passages with the rarest words, so many words as %(matches)s passages have.
+_FOUND = f"""
+    ({_COMPARE} AND e.project_id = %(project)s
+     ORDER BY e.vector::halfvec(DIMENSIONS) <#> %(vector)s::halfvec(DIMENSIONS) LIMIT %(breadth)s)
+    UNION
+    ({_COMPARE} AND e.project_id = %(project)s AND e.term_ids && (SELECT terms FROM rare) LIMIT 2 * %(matches)s)
+    UNION
+    ({_COMPARE} AND p.id = ANY(%(named)s::uuid[]))
 """  # noqa: S608 - constants of this file
 _NAMED = f"""
 SELECT k.place::integer, n.id, k.key FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS k (key, place)
 CROSS JOIN LATERAL (
-    SELECT p.id {_SCOPE} AND e.names LIKE '%% ' || k.key || ' %%' LIMIT %(most)s) AS n
+    SELECT p.id {_SCOPE} AND e.names > '' AND string_to_array(e.names, ' ') @> ARRAY[k.key] LIMIT %(most_named)s) AS n
 """  # noqa: S608 - constants of this file
 
 
@@ -99,33 +128,42 @@ class FoundPassages:
 def search_passages(project: Project, query: PassageQuery, *, limit: int = 10, offset: int = 0) -> FoundPassages:
     """Return the passages that fit, best first. At most MAX_FOUND_PASSAGES are found, over all pages."""
     text = redact_text(query.text)
-    model_id = get_searched_model().pk
-    vector = _embed(text, model_id)
+    model = get_searched_model()
+    vector = _embed(text, model.pk)
     asked = {
         "project": project.pk,
-        "model": model_id,
+        "model": model.pk,
         "text": text,
         "vector": vector,
         "weight": MEANING_WEIGHT if vector is not None else 0.0,
         "limit": MAX_FOUND_PASSAGES,
+        "breadth": BREADTH,
+        "matches": MATCHES,
+        "most": FEW + 1,
         "owner": query.owner,
         "tags": list(query.tags),
         "all_tags": query.all_tags,
         "since": query.since,
         "until": query.until,
     }
-    ranked = _rank(asked, text)
+    ranked = _rank(asked, text, _write_search(project, model, asked))
     page = ranked[offset : offset + limit]
     rows = Passage.objects.in_bulk([pk for pk, _ in page])
     found = [FoundPassage(passage=rows[pk], score=parts.total, parts=parts) for pk, parts in page if pk in rows]
     return FoundPassages(passages=found, total=len(ranked), degraded=vector is None)
 
 
-def _rank(asked: dict[str, Any], text: str) -> list[tuple[UUID, Parts]]:
+def _write_search(project: Project, model: EmbeddingModel, asked: dict[str, Any]) -> str:
+    """Write the statement: with the index where there is one and more than a few passages are in question."""
+    by_index = asked["vector"] is not None and has_index(project, model) and _read(_COUNT, asked)[0][0] > FEW
+    return _SEARCH.replace("COMPARED", _FOUND.replace("DIMENSIONS", str(model.dimensions)) if by_index else _COMPARE)
+
+
+def _rank(asked: dict[str, Any], text: str, search: str) -> list[tuple[UUID, Parts]]:
     names = [name.key for name in find_names(text) if not name.is_word][:MAX_NAMES]
-    places = _read(_NAMED, asked | {"keys": names, "most": MOST_LESSONS + 1}) if names else []
+    places = _read(_NAMED, asked | {"keys": names, "most_named": MOST_LESSONS + 1}) if names else []
     named = weigh(names, places)
-    rows = _read(_SEARCH, asked | {"named": choose_added(named)})
+    rows = _read(search, asked | {"named": choose_added(named)})
     floor = LISTED_SHARE * FLOORS["hybrid" if asked["vector"] is not None else "lexical"]
     fitting = []
     for pk, meaning, words in rows:

@@ -146,20 +146,32 @@ END $$;
 CREATE OR REPLACE TRIGGER memory_passage_guard BEFORE INSERT OR UPDATE ON memory_passage
     FOR EACH ROW EXECUTE FUNCTION memory_passage_guard();
 
--- A question about passages as a unit vector, by how many passages of the project contain each word. The words of
--- lessons are counted beforehand, for searches are many and approvals few; with passages it is the other way round.
-CREATE OR REPLACE FUNCTION memory_passage_query_vector(project uuid, model text, body text) RETURNS sparsevec
-LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    WITH known AS (
+-- The words of a question about passages, in how many passages of the project each is, and what it weighs. The words of
+-- lessons are counted beforehand, for searches are many and approvals few; with passages it is the other way round. What
+-- is in a thousand passages or more is counted among the newest 5,000, and taken in proportion.
+CREATE OR REPLACE FUNCTION memory_passage_words(project uuid, model text, body text)
+RETURNS TABLE (term integer, texts float8, weight float8) LANGUAGE sql STABLE PARALLEL SAFE ROWS 60 AS $$
+    WITH known AS MATERIALIZED (
         SELECT count(*)::float8 AS texts FROM memory_passageembedding e
         WHERE e.project_id = project AND e.embedding_model_id = model
-    ), weighted AS (
-        SELECT w.term, memory_word_weight(w.occurrences, count(*) OVER (), known.texts, (
-            SELECT least(count(*), known.texts) FROM memory_passageembedding e
-            WHERE e.term_ids @> ARRAY[w.term] AND e.project_id = project AND e.embedding_model_id = model)) AS weight
-        FROM memory_terms(project, body) w CROSS JOIN known
+    ), counted AS MATERIALIZED (
+        SELECT w.term, w.occurrences, (SELECT count(*)::float8 FROM (
+            SELECT FROM memory_passageembedding e
+            WHERE e.term_ids @> ARRAY[w.term] AND e.project_id = project AND e.embedding_model_id = model
+            LIMIT 1000) AS found) AS texts
+        FROM memory_terms(project, body) w
+    ), newest AS MATERIALIZED (
+        SELECT e.term_ids FROM memory_passageembedding e
+        WHERE e.project_id = project AND e.embedding_model_id = model
+            AND EXISTS (SELECT FROM counted c WHERE c.texts = 1000)
+        ORDER BY e.id DESC LIMIT 5000
+    ), frequent AS MATERIALIZED (
+        SELECT c.term, known.texts * (SELECT count(*) FROM newest n WHERE n.term_ids @> ARRAY[c.term])
+                       / (SELECT count(*) FROM newest) AS texts
+        FROM counted c CROSS JOIN known WHERE c.texts = 1000
+    ), weighed AS (
+        SELECT c.term, c.occurrences, least(greatest(c.texts, f.texts), known.texts) AS texts, known.texts AS all_texts
+        FROM counted c CROSS JOIN known LEFT JOIN frequent f ON f.term = c.term
     )
-    SELECT coalesce('{' || string_agg(term || ':' || weight / length, ',') || '}/1000000000',
-                    '{}/1000000000')::sparsevec
-    FROM (SELECT term, weight, sqrt(sum(weight ^ 2) OVER ()) AS length FROM weighted) AS scaled
+    SELECT term, texts, memory_word_weight(occurrences, count(*) OVER (), all_texts, texts) FROM weighed
 $$;

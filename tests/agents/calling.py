@@ -9,7 +9,9 @@ from agents.sandbox import Limits, ToolCall
 FROZEN_AT = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
-def make_call(source: str, function: str = "tool", *, limits: Limits | None = None, **arguments: Any) -> ToolCall:
+def make_call(
+    source: str, function: str = "tool", *, limits: Limits | None = None, runtime: str = "monty", **arguments: Any
+) -> ToolCall:
     """Return a call of a function of a source."""
     return ToolCall(
         source=dedent(source).strip() + "\n",
@@ -18,4 +20,5 @@ def make_call(source: str, function: str = "tool", *, limits: Limits | None = No
         frozen_at=FROZEN_AT,
         seed="effect-1",
         limits=limits or Limits(seconds=0.5),
+        runtime=runtime,
     )

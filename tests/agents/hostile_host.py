@@ -1,7 +1,8 @@
 """A host with secrets, on which hostile programs are run: `python -m tests.agents.hostile_host [--filter]`.
 
 Prints one JSON object a program: what it was after, how its call ended, and whether it reached anything. With
-`--user NAME` the process gives up its user first, with `--filter` it forbids itself what Docker's profile forbids.
+`--user NAME` the process gives up its user first, with `--filter` it forbids itself what Docker's profile forbids, and
+with `--runtime python` the programs run in CPython, which has programs of its own besides.
 """
 
 import argparse
@@ -22,9 +23,10 @@ from pathlib import Path
 from django.conf import settings
 from pydantic_monty._binary import find_monty_binary
 
-from agents.sandbox import Limits, Status, run_tool
+from agents.sandbox import Limits, Status, cpython, run_tool
+from agents.sandbox.hosts import find_sandlock
 from tests.agents.calling import make_call
-from tests.agents.hostile_programs import PROGRAMS, HostileProgram
+from tests.agents.hostile_programs import CPYTHON_PROGRAMS, PROGRAMS, HostileProgram
 
 LIMITS = Limits(seconds=0.2, memory_bytes=16 * 1024 * 1024, output_chars=10_000, recursion=200, host_calls=20)
 
@@ -41,42 +43,59 @@ class Attempt:
 
 
 class HostileHost:
-    """A file, a variable, a service and a sibling that each hold the same secret."""
+    """A file, a variable, services and a sibling that each hold the same secret."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, runtime: str = "monty") -> None:
+        self.runtime = runtime
         self.secret = secrets.token_hex(16)
         self.secret_file = folder / "secret"
         self.secret_file.write_text(self.secret)
+        self._stat = self.secret_file.stat()
+        self.unix_socket, self.abstract_socket = str(folder / "socket"), f"\0erl-{self.secret[:8]}"
         self.mark = folder / "mark"
         os.environ["ERL_HOSTILE_SECRET"] = self.secret
         self.connections = 0
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.port = self._server.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
+        server = socket.create_server(("127.0.0.1", 0))
+        self.port = server.getsockname()[1]
+        self._inherited = os.open(self.secret_file, os.O_RDONLY)
+        os.set_inheritable(self._inherited, True)
+        for each in (server, _listen(self.unix_socket), _listen(self.abstract_socket)):
+            threading.Thread(target=self._serve, args=[each], daemon=True).start()
 
-    def _serve(self) -> None:
+    def _serve(self, server: socket.socket) -> None:
         while True:
-            connection, _ = self._server.accept()
+            connection, _ = server.accept()
             self.connections += 1
             with connection:
                 connection.sendall(self.secret.encode())
 
     def attempt(self, program: HostileProgram) -> Attempt:
         """Run a program after a sibling that leaves the secret behind, and before one that has to work."""
-        run_tool(make_call(self._sibling(), limits=LIMITS), {})
-        source = program.source.format(secret_file=str(self.secret_file), mark=str(self.mark), port=self.port)
-        outcome = run_tool(make_call(source, limits=LIMITS), {"allowed": lambda *args: None})
+        is_quick = self.runtime == "monty"  # CPython has a process for each call, so few programs need company
+        if is_quick or program.goal == "sibling":
+            run_tool(make_call(self._sibling(), limits=LIMITS, runtime=self.runtime), {})
+        source = program.source.format(
+            secret_file=str(self.secret_file),
+            mark=str(self.mark),
+            port=self.port,
+            unix_socket=self.unix_socket,
+            abstract_socket=self.abstract_socket,
+        )
+        outcome = run_tool(make_call(source, limits=LIMITS, runtime=self.runtime), {"allowed": lambda *args: None})
         found = [
             name
             for name, is_reached in {
                 "secret": self.secret in repr(outcome) or self.secret[:12] in repr(outcome),
                 "network": self.connections > 0,
-                "write": self.mark.exists() or not self.secret_file.exists(),
-                "sandbox": run_tool(make_call("def tool(): return 1"), {}).value != 1,
+                "write": os.path.lexists(self.mark) or self._is_changed(),
+                "sandbox": (is_quick or program.goal in ("process", "exhaustion")) and not self._works(),
+                "process": outcome.fault is not None and outcome.fault.kind == "AssertionError",
             }.items()
             if is_reached
         ]
-        if program.goal != "exhaustion" and outcome.status == Status.RETURNED and "globals" not in program.name:
+        # CPython answers much that tells nothing: an empty environment, the status of a shell that is not there.
+        is_suspicious = self.runtime == "monty" and program.goal != "exhaustion" and "globals" not in program.name
+        if is_suspicious and outcome.status == Status.RETURNED:
             found.append(f"returned {outcome.value!r:.100}")
         return Attempt(
             name=program.name,
@@ -85,6 +104,17 @@ class HostileHost:
             fault=str(outcome.fault or "")[:100],
             reached=", ".join(found),
         )
+
+    def _works(self) -> bool:
+        return bool(run_tool(make_call("def tool(): return 1", runtime=self.runtime), {}).value == 1)
+
+    def _is_changed(self) -> bool:
+        """Whether the file with the secret is gone, or another than it was."""
+        if not self.secret_file.exists():
+            return True
+        now, then = self.secret_file.stat(), self._stat
+        what = ("st_mode", "st_uid", "st_gid", "st_size", "st_mtime_ns", "st_nlink")
+        return any(getattr(now, each) != getattr(then, each) for each in what) or bool(os.listxattr(self.secret_file))
 
     def _sibling(self) -> str:
         return f"""
@@ -100,6 +130,13 @@ def tool():
 """
 
 
+def _listen(address: str) -> socket.socket:
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(address)
+    server.listen()
+    return server
+
+
 def become(name: str, folder: Path) -> None:
     """Give up this process's user for another, who may be unable to read where the interpreter is installed."""
     account = pwd.getpwnam(name)
@@ -111,10 +148,14 @@ def become(name: str, folder: Path) -> None:
     os.setgroups([])
     os.setgid(account.pw_gid)
     os.setuid(account.pw_uid)
+    # A process that gave up its user may not be looked at by its children's sandbox, until it says so.
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+    if not os.access(cpython.INTERPRETER, os.X_OK):
+        cpython.INTERPRETER = os.path.realpath("/usr/bin/python3")
 
 
 # A filter like Docker's profile: no new privileges, and EPERM for what makes namespaces or looks into other processes.
-_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
+_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 4, 38, 22, 2
 _ALLOW, _EPERM = 0x7FFF0000, 0x00050001
 _CLONE_NEWUSER = 0x10000000
 _ARCHITECTURE_X86_64 = 0xC000003E
@@ -149,15 +190,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--user", help="become this user first")
     parser.add_argument("--filter", action="store_true", help="forbid what Docker's profile forbids")
+    parser.add_argument("--runtime", choices=("monty", "python"), default="monty")
     options = parser.parse_args()
     settings.configure(SECRET_KEY=secrets.token_hex(32), SECRET_KEY_FALLBACKS=[])
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        if options.runtime == "python" and not (offer := find_sandlock()).works:
+            sys.exit(offer.why_not)
         if options.user:
             become(options.user, Path(folder))
         if options.filter:
             forbid_what_docker_forbids()
-        host = HostileHost(Path(folder))
-        for program in PROGRAMS:
+        host = HostileHost(Path(folder), options.runtime)
+        for program in PROGRAMS if options.runtime == "monty" else PROGRAMS + CPYTHON_PROGRAMS:
             print(json.dumps(asdict(host.attempt(program))))
             sys.stdout.flush()
 

@@ -96,4 +96,94 @@ PROGRAMS: tuple[HostileProgram, ...] = (
     ),
     _program("many_host_calls", "exhaustion", "while True:\n    allowed()"),
 )
+# What only CPython can try: it has system calls, and the sandbox of the operating system refuses them.
+CPYTHON_PROGRAMS: tuple[HostileProgram, ...] = (
+    _program(
+        "every_file_of_the_host",
+        "file",
+        "import os\nfound = []\nfor place in ('/', '/etc', '/root', '/home', '/tmp', '/var', '/proc', '/dev'):\n"
+        "    try:\n        found += os.listdir(place)\n    except OSError:\n        pass\n"
+        "assert not found, 'LISTED'",
+    ),
+    _program("change_mode", "file", "import os\nos.chmod({secret_file!r}, 0o777)"),
+    _program("change_owner", "file", "import os\nos.chown({secret_file!r}, 1, 1)"),
+    _program("change_time", "file", "import os\nos.utime({secret_file!r}, (0, 0))"),
+    _program("change_attribute", "file", "import os\nos.setxattr({secret_file!r}, 'user.x', b'x')"),
+    _program("truncate", "file", "import os\nos.truncate({secret_file!r}, 0)"),
+    _program("rename", "file", "import os\nos.rename({secret_file!r}, {mark!r})"),
+    _program("hard_link", "file", "import os\nos.link({secret_file!r}, {mark!r})"),
+    _program("symbolic_link", "file", "import os\nos.symlink({secret_file!r}, {mark!r})"),
+    _program("fifo", "file", "import os\nos.mkfifo({mark!r})"),
+    _program("folder", "file", "import os\nos.mkdir({mark!r})"),
+    _program("chroot", "file", "import os\nos.chroot('/usr')\nos.chroot('.')\nreturn open({secret_file!r}).read()"),
+    _program("shared_memory", "file", "open('/dev/shm/erl-hostile', 'w').write('x')\nopen({mark!r}, 'w')"),
+    _program(
+        "inherited_files",
+        "file",
+        "import os\nfound = []\nfor number in range(5, 1024):\n    try:\n        found.append(os.read(number, 4096))\n"
+        "    except OSError:\n        pass\nreturn repr(found)",
+    ),
+    _program(
+        "udp", "network", "import socket\nsocket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', {port}))"
+    ),
+    _program("server", "network", "import socket\nsocket.create_server(('127.0.0.1', 0))\nopen({mark!r}, 'w')"),
+    _program(
+        "unix_socket",
+        "network",
+        "import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect({unix_socket!r})\nreturn s.recv(99).decode()",
+    ),
+    _program(
+        "abstract_socket",
+        "network",
+        "import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect({abstract_socket!r})\nreturn s.recv(99).decode()",
+    ),
+    _program("raw_socket", "network", "import socket\nsocket.socket(socket.AF_PACKET, socket.SOCK_RAW).recv(9999)"),
+    _program("exec", "process", "import os\nos.execv('/usr/bin/touch', ['touch', {mark!r}])"),
+    _program(
+        "exec_python",
+        "process",
+        "import os, sys\nos.execv(sys.executable, ['p', '-c', 'open(' + repr({mark!r}) + ', \"w\")'])",
+    ),
+    _program("raw_fork", "process", "import ctypes\nassert ctypes.CDLL(None).syscall(57) == -1, 'FORKED'"),
+    _program("kill_parent", "process", "import os\nos.kill(os.getppid(), 9)"),
+    _program("kill_all", "process", "import os\nos.kill(-1, 9)"),
+    _program("kill_group", "process", "import os\nos.killpg(os.getpgid(os.getppid()), 9)"),
+    _program(
+        "trace_parent",
+        "process",
+        "import ctypes, os\nassert ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0) == -1, 'TRACED'",
+    ),
+    _program(
+        "memory_of_parent",
+        "process",
+        "import os\nwith open(f'/proc/{{os.getppid()}}/mem', 'rb') as memory:\n    return repr(memory.read(9))",
+    ),
+    _program(
+        "slow_down_parent",
+        "process",
+        "import os\nos.setpriority(os.PRIO_PROCESS, os.getppid(), 19)\nopen({mark!r}, 'w')",
+    ),
+    _program("namespace", "process", "import ctypes\nassert ctypes.CDLL(None).unshare(0x10000000) == -1, 'NAMESPACE'"),
+    _program("fork_bomb", "exhaustion", "import os\nwhile True:\n    os.fork()"),
+    _program(
+        "threads", "exhaustion", "import threading, time\nwhile True:\n    threading.Thread(target=input).start()"
+    ),
+    _program(
+        "memory_by_mmap", "exhaustion", "import mmap\nkept = []\nwhile True:\n    kept.append(mmap.mmap(-1, 1 << 24))"
+    ),
+    _program(
+        "forged_lines",
+        "exhaustion",
+        "import os\nwhile True:\n    for number in range(9):\n"
+        "        try:\n            os.write(number, b'[' * 65_536)\n        except OSError:\n            pass",
+    ),
+    _program(
+        "forged_call",
+        "sibling",
+        "import os\nfor number in range(3, 9):\n    try:\n"
+        '        os.write(number, b\'{{"call": "sibling_secret", "args": [], "kwargs": {{}}}}\\n\')\n'
+        "    except OSError:\n        pass\nreturn input()",
+    ),
+    _program("dies", "exhaustion", "import os\nos.abort()"),
+)
 assert len(PROGRAMS) >= 40

@@ -166,6 +166,29 @@ def test_cancelled_run_ends_before_its_next_action() -> None:
     assert api.get(f"runs/{run['id']}").json()["status"] == "cancelled"
 
 
+def test_run_of_an_archived_agent_is_not_resumed() -> None:
+    api = Api()
+    run = start(api)
+    api.post(f"runs/{run['id']}/cancel")
+    finish(run)
+    api.client.delete(f"/api/v1/agents/{run['agent']}", headers=api.headers)
+
+    answer = api.post(f"runs/{run['id']}/resume")
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "agent_archived")
+
+
+@pytest.mark.parametrize("position", ["-1", "1e3", "\uff11", "1, 2", "9999999999", "500"])
+def test_stream_after_an_event_that_does_not_exist_is_refused(position: str) -> None:
+    """A reader that waits for what comes after an event far ahead would never see the end of the run."""
+    api = Api()
+    run = start(api)
+
+    answer = api.client.get(f"/api/v1/runs/{run['id']}/events", {"after": position}, headers=api.headers)
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_query")
+
+
 def test_failed_run_is_resumed_in_its_conversation() -> None:
     api = Api()
     run = start(api, limits={"max_steps": 1}, tools=["send_message"])

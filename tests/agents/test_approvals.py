@@ -10,6 +10,7 @@ from agents.approvals import decide_effect, expire_approvals
 from agents.errors import ArgumentsChanged, NothingPending
 from agents.models.effects import Approval, Effect
 from agents.models.runs import Run
+from memory.errors import ProjectArchived
 from memory.projects.actors import Actor
 from tests.agents.running import Script, check_deferred, go_on, make_agent, make_run
 
@@ -65,6 +66,28 @@ def test_edited_call_happens_with_the_persons_arguments() -> None:
 
     effect.refresh_from_db()
     assert (replies(run), effect.status, new.replaces_id) == (["Hi", "Done."], "superseded", effect.pk)
+
+
+def test_call_is_not_approved_when_the_time_is_over() -> None:
+    _, effect = waiting()
+    effect.approvals.update(expires_at=timezone.now() - timedelta(seconds=1))
+
+    with pytest.raises(NothingPending, match="The time for a decision is over"):
+        decide_effect(effect, decision="approve", arguments_sha256=effect.arguments_sha256, by=ANA)
+
+    assert expire_approvals() == 1
+
+
+def test_call_in_an_archived_project_is_rejected_and_not_approved() -> None:
+    run, effect = waiting()
+    run.project.archived_at = timezone.now()
+    run.project.save()
+
+    with pytest.raises(ProjectArchived):
+        decide_effect(effect, decision="approve", arguments_sha256=effect.arguments_sha256, by=ANA)
+    decided = decide_effect(effect, decision="reject", arguments_sha256=effect.arguments_sha256, by=ANA)
+
+    assert decided.status == "rejected"
 
 
 def test_answer_takes_the_place_of_the_tool() -> None:

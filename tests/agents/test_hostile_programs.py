@@ -14,16 +14,16 @@ from tests.agents.hostile_programs import PROGRAMS, HostileProgram
 AS = ["--user", "nobody"] if os.geteuid() == 0 else []
 
 
-@pytest.fixture(scope="module")
-def attempts() -> list[Attempt]:
-    arguments = [sys.executable, "-m", "tests.agents.hostile_host", *AS, "--filter"]
+@pytest.fixture(scope="module", params=["monty", "python"])
+def attempts(request: pytest.FixtureRequest) -> list[Attempt]:
+    arguments = [sys.executable, "-m", "tests.agents.hostile_host", *AS, "--filter", "--runtime", request.param]
     done = subprocess.run(arguments, capture_output=True, check=True, timeout=120)
     return [Attempt(**json.loads(line)) for line in done.stdout.splitlines()]
 
 
 def test_no_program_reaches_anything(attempts: list[Attempt]) -> None:
     assert [each for each in attempts if each.reached] == []
-    assert len(attempts) == len(PROGRAMS) >= 40
+    assert {each.name for each in attempts} >= {program.name for program in PROGRAMS}
 
 
 def test_program_that_exhausts_is_stopped(attempts: list[Attempt]) -> None:
@@ -34,9 +34,12 @@ def test_program_that_exhausts_is_stopped(attempts: list[Attempt]) -> None:
     }
 
 
-def test_program_that_reaches_something_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("runtime", ["monty", "python"])
+def test_program_that_reaches_something_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runtime: str
+) -> None:
     monkeypatch.setenv("ERL_HOSTILE_SECRET", "")
-    host = HostileHost(tmp_path)
+    host = HostileHost(tmp_path, runtime)
     leak = HostileProgram("leak", "sibling", f"def tool():\n    raise ValueError({host.secret!r})\n")
 
     assert host.attempt(leak).reached == "secret"

@@ -1,5 +1,6 @@
 """`load_agents` and `export_agent`: files become rows, once, and rows become files."""
 
+import sys
 from io import StringIO
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from agents.definitions.values import ToolDefinition
 from agents.errors import InvalidDefinition
 from agents.models.agents import Agent
 from agents.models.tools import Tool, ToolRevision
+from agents.sandbox.hosts import find_sandlock
 from memory.errors import ChangedMeanwhile
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -51,13 +53,36 @@ def test_file_is_loaded_once(tmp_path: Path) -> None:
     assert set(ToolRevision.objects.values_list("status", "decided_by")) == {("approved", "command:load_agents")}
 
 
-def test_tool_that_no_host_runs_is_refused() -> None:
-    text = SHOP.replace("@tool(kind", '@tool(runtime="python", kind', 1)
+MIDDLE = '''
 
-    with pytest.raises(InvalidDefinition, match="refund: ERL runs no tools of the runtime python"):
-        load_file(make_project(), text, by=BY)
+@tool(runtime="python", examples=[({"numbers": [1, 2, 4]}, 2)])
+def middle(numbers: list[int]) -> int:
+    """Return the median."""
+    import statistics
 
+    return statistics.median(numbers)
+'''
+PYTHON_SHOP = SHOP.replace("@tool(kind", '@tool(runtime="python", kind', 1)
+
+
+def test_tool_that_this_host_cannot_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sandlock", None)  # as where it is not installed
+    find_sandlock.cache_clear()
+
+    with pytest.raises(InvalidDefinition, match="refund: this host runs no tools of the runtime python"):
+        load_file(make_project(), PYTHON_SHOP, by=BY)
+
+    find_sandlock.cache_clear()
     assert not Tool.objects.exists()
+
+
+def test_tool_of_the_runtime_python_is_loaded_and_written_back(tmp_path: Path) -> None:
+    project = make_project()
+    load(project, tmp_path / "shop.py", PYTHON_SHOP + MIDDLE)
+
+    loaded = ToolRevision.objects.filter(runtime="python").order_by("tool__name")
+    assert [each.tool.name for each in loaded] == ["middle", "refund"]
+    assert "runtime='python'" in export_agent(Agent.objects.get(project=project)).replace('"', "'")
 
 
 def test_tool_with_the_name_of_one_of_erl_is_refused() -> None:

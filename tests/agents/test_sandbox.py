@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ def tool(order_id: str, extra: int = 1) -> int:
 """
 
 
+BOTH = pytest.mark.parametrize("runtime", ["monty", "python"])
+
+
 def get_order(order_id: str, *, fields: list[str]) -> dict[str, Any]:
     return {"id": order_id, fields[0]: 150}
 
@@ -32,8 +36,11 @@ def never(*args: Any, **kwargs: Any) -> None:
     raise AssertionError("the host was asked again")
 
 
-def test_tool_calls_its_host_functions_and_returns() -> None:
-    outcome = run_tool(make_call(ADD, order_id="A1"), {"get_order": get_order, "pay": lambda total: {"paid": total}})
+@BOTH
+def test_tool_calls_its_host_functions_and_returns(runtime: str) -> None:
+    outcome = run_tool(
+        make_call(ADD, runtime=runtime, order_id="A1"), {"get_order": get_order, "pay": lambda total: {"paid": total}}
+    )
 
     assert (outcome.status, outcome.value, outcome.output) == (Status.RETURNED, {"paid": 151}, "total 150\n")
     assert [(answer.call.name, answer.value) for answer in outcome.journal] == [
@@ -42,34 +49,38 @@ def test_tool_calls_its_host_functions_and_returns() -> None:
     ]
 
 
-def test_name_that_is_no_host_function_is_unknown() -> None:
-    outcome = run_tool(make_call("def tool():\n    return delete_all(1)"), {"get_order": get_order})
+@BOTH
+def test_name_that_is_no_host_function_is_unknown(runtime: str) -> None:
+    outcome = run_tool(make_call("def tool():\n    return delete_all(1)", runtime=runtime), {"get_order": get_order})
 
     assert outcome.fault is not None
     assert (outcome.status, outcome.fault.kind, outcome.fault.line) == (Status.RAISED, "NameError", 2)
 
 
-def test_tool_catches_the_error_of_a_host_function() -> None:
+@BOTH
+def test_tool_catches_the_error_of_a_host_function(runtime: str) -> None:
     def refuse() -> None:
         raise HostError("the shop is closed")
 
     source = "def tool():\n    try:\n        pay()\n    except RuntimeError as error:\n        return str(error)"
-    assert run_tool(make_call(source), {"pay": refuse}).value == "the shop is closed"
+    assert run_tool(make_call(source, runtime=runtime), {"pay": refuse}).value == "the shop is closed"
 
 
-def test_other_error_of_the_host_ends_the_call() -> None:
+@BOTH
+def test_other_error_of_the_host_ends_the_call(runtime: str) -> None:
     def lose_the_database() -> None:
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
         run_tool(
-            make_call("def tool():\n    try:\n        pay()\n    except Exception:\n        pass"),
+            make_call("def tool():\n    try:\n        pay()\n    except Exception:\n        pass", runtime=runtime),
             {"pay": lose_the_database},
         )
 
 
-def test_stopped_tool_comes_to_the_same_place_with_the_journal_and_asks_the_host_nothing() -> None:
-    call = make_call(ADD, order_id="A1")
+@BOTH
+def test_stopped_tool_comes_to_the_same_place_with_the_journal_and_asks_the_host_nothing(runtime: str) -> None:
+    call = make_call(ADD, runtime=runtime, order_id="A1")
     waiting = run_tool(call, {"get_order": get_order, "pay": wait})
     assert (waiting.status, waiting.pending) == (Status.SUSPENDED, HostCall(name="pay", args=[151]))
     answers = [*waiting.journal, Answer(call=HostCall(name="pay", args=[151]), value="paid")]
@@ -77,41 +88,85 @@ def test_stopped_tool_comes_to_the_same_place_with_the_journal_and_asks_the_host
     assert run_tool(call, {"get_order": never, "pay": never}, journal=answers).value == "paid"
 
 
-def test_replay_that_differs_is_refused() -> None:
+@BOTH
+def test_replay_that_differs_is_refused(runtime: str) -> None:
     answers = [Answer(call=HostCall(name="get_order", args=["B2"], kwargs={"fields": ["total"]}), value={"total": 1})]
 
     with pytest.raises(SandboxError, match="cannot be replayed"):
-        run_tool(make_call(ADD, order_id="A1"), {"get_order": never, "pay": never}, journal=answers)
+        run_tool(make_call(ADD, runtime=runtime, order_id="A1"), {"get_order": never, "pay": never}, journal=answers)
 
 
-def test_clock_stands_still_and_random_numbers_follow_from_the_seed() -> None:
+@BOTH
+def test_clock_stands_still_and_random_numbers_follow_from_the_seed(runtime: str) -> None:
     source = """
     import random, datetime, time
     def tool():
         time.sleep(100)
         return [datetime.datetime.now().isoformat(), time.time(), random.random(), random.Random().random()]
     """
-    first, second = run_tool(make_call(source), {}), run_tool(make_call(source), {})
+    call = make_call(source, runtime=runtime)
+    first, second = run_tool(call, {}), run_tool(call, {})
 
     assert first.value == second.value
     assert first.value[:2] == [FROZEN_AT.replace(tzinfo=None).isoformat(), FROZEN_AT.timestamp()]
 
 
-HOST_ASKED = make_call("def tool():\n    for i in range(9):\n        get_order(i)", limits=Limits(host_calls=3))
-
-
-def test_tool_that_asks_too_often_is_refused() -> None:
-    outcome = run_tool(HOST_ASKED, {"get_order": lambda i: i})
+@BOTH
+def test_tool_that_asks_too_often_is_refused(runtime: str) -> None:
+    source = "def tool():\n    for i in range(9):\n        get_order(i)"
+    call = make_call(source, limits=Limits(host_calls=3), runtime=runtime)
+    outcome = run_tool(call, {"get_order": lambda i: i})
 
     assert len(outcome.journal) == 4
     assert "more than 3 calls" in str(outcome.fault)
 
 
-def test_output_is_cut_at_its_limit() -> None:
-    call = make_call("def tool():\n    for i in range(99):\n        print('x' * 99)", limits=Limits(output_chars=1000))
+@BOTH
+def test_output_is_cut_at_its_limit(runtime: str) -> None:
+    source = "def tool():\n    for i in range(99):\n        print('x' * 99)"
+    call = make_call(source, limits=Limits(output_chars=1000), runtime=runtime)
     outcome = run_tool(call, {})
 
     assert (outcome.status, len(outcome.output), outcome.output_is_cut) == (Status.RETURNED, 1000, True)
+
+
+def test_hash_and_random_bytes_of_cpython_follow_from_the_seed() -> None:
+    call = make_call("import os\ndef tool():\n    return [hash('a'), os.urandom(4).hex()]", runtime="python")
+
+    assert run_tool(call, {}).value == run_tool(call, {}).value != run_tool(replace(call, seed="other"), {}).value
+
+
+def test_tool_in_cpython_has_the_standard_library_and_no_packages() -> None:
+    source = "import csv, sqlite3, statistics\ndef tool():\n    import django"
+    outcome = run_tool(make_call(source, runtime="python"), {})
+
+    assert str(outcome.fault) == "ModuleNotFoundError: No module named 'django' (line 3)"
+
+
+@pytest.mark.parametrize(
+    "line", ['{"call": [], "args": [], "kwargs": {}}', '{"call": "os", "args": [], "kwargs": {}}', "[]"]
+)
+def test_forged_line_ends_the_call(line: str) -> None:
+    source = f"""
+    import os
+    def tool():
+        for each in range(3, 9):
+            try:
+                os.write(each, {line.encode()!r} + bytes([10]))
+            except OSError:
+                pass
+        input()
+    """
+    outcome = run_tool(make_call(source, runtime="python"), {})
+
+    assert outcome.status in (Status.STOPPED, Status.RAISED)
+
+
+def test_tool_of_the_runtime_python_is_refused_without_sandlock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sandlock", None)  # as where it is not installed
+
+    with pytest.raises(SandboxError, match="need sandlock: run uv sync --group sandlock"):
+        run_tool(make_call("def tool(): return 1", runtime="python"), {})
 
 
 @pytest.mark.parametrize("returned", ["x", "get_order(x)"])

@@ -2,12 +2,14 @@
 
 import uuid
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from pytest_django import DjangoAssertNumQueries, DjangoCaptureOnCommitCallbacks
 
 from memory.index.heuristic_vectors import get_active_model
+from memory.passages.index import find_projects_to_tune, tune_passages
 from memory.passages.models import Passage, PassageEmbedding
 from memory.passages.search import PassageQuery, search_passages
 from memory.passages.storage import NewPassage, delete_passage, insert_passage
@@ -130,8 +132,58 @@ def test_search_costs_the_same_for_many_passages(
 ) -> None:
     get_active_model()  # as the first lesson does
     find(archive, "cat")
-    with django_assert_num_queries(3):  # the model, the comparison, the rows
+    with django_assert_num_queries(4):  # the model, the index, the comparison, the rows
         find(archive, "cat")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_search_by_the_index_finds_what_a_comparison_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    project, owner, day = make_project(), uuid.uuid4(), datetime(2026, 1, 1, tzinfo=UTC)
+    get_active_model()  # as the first lesson does
+    for number, text in enumerate(TEXTS * 4):
+        keep(project, f"{text} ({number})", owner=[owner, None][number % 2], tags=["red"] * (number % 3 == 0))
+    keep(project, "An old cat", created_at=day)
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("the pet's name", {}),
+        ("err_cert_expired", {}),
+        ("bills", {"owner": owner}),
+        ("cat", {"tags": ["red"]}),
+    ]
+    asked += [("cat", {"until": day + timedelta(days=1)})]
+    compared = [find(project, text, **narrowed) for text, narrowed in asked]
+
+    monkeypatch.setattr("memory.passages.search.FEW", 0)
+    assert tune_passages(project, threshold=1)
+    assert [find(project, text, **narrowed) for text, narrowed in asked] == compared
+
+    monkeypatch.setattr("memory.passages.search.BREADTH", 1)
+    monkeypatch.setattr("memory.passages.search.MATCHES", 0)
+    assert len(find(project, "the pet's name")) == 1  # the index was asked, for one passage
+    assert find_projects_to_tune() == [project]
+    assert not tune_passages(project, threshold=100)
+    assert [find(project, text, **narrowed) for text, narrowed in asked] == compared
+
+
+def test_word_of_many_passages_is_counted_among_the_newest(project: Project) -> None:
+    model = get_active_model().pk
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "WITH kept AS (INSERT INTO memory_passage (id, project_id, text, text_sha256, tags, created_by)"
+            " SELECT gen_random_uuid(), %s, n::text, encode(sha256(n::text::bytea), 'hex'), '{}', 'test'"
+            " FROM generate_series(1, 6000) AS n RETURNING id, text)"
+            " INSERT INTO memory_passageembedding (project_id, passage_id, embedding_model_id, term_ids, names)"
+            " SELECT %s, k.id, %s, (SELECT array_agg(term) FROM memory_terms(%s, CASE"
+            "     WHEN text::int <= 3 THEN 'walrus' WHEN text::int %% 2 = 0 THEN 'invoice' ELSE 'cat' END)), ''"
+            " FROM kept k",
+            [project.pk, project.pk, model, project.pk],
+        )
+        cursor.execute("SELECT texts FROM memory_passage_words(%s, %s, 'walrus')", [project.pk, model])
+        rare = cursor.fetchone()[0]
+        cursor.execute("SELECT texts FROM memory_passage_words(%s, %s, 'invoice')", [project.pk, model])
+        frequent = cursor.fetchone()[0]
+
+    assert rare == 3
+    assert frequent == pytest.approx(2999, rel=0.05)
 
 
 def test_secrets_are_removed_and_searched_as_they_are_kept(project: Project) -> None:

@@ -9,13 +9,15 @@ from django.template.defaultfilters import pluralize
 from memory.errors import EmbedderError
 from memory.index.tuning import measure_recall, tune_search
 from memory.management.options import number_up_to
+from memory.passages.index import tune_passages
 from memory.projects.models import Project
 from memory.retrieval.models import SearchIndex
 
 
 class Command(BaseCommand):
     help = (
-        "Build an index for every project that serves more texts than the threshold, drop indexes "
+        "Build an index for every project that serves more texts than the threshold, and another for more passages of "
+        "agents than that; drop indexes "
         "that are no longer needed, and compare searches by index with exact searches on the latest tasks. Searches "
         "continue meanwhile. The periodic task of the same name does the same every hour with the default threshold, "
         "and drops an index that was built with a smaller one."
@@ -26,7 +28,9 @@ class Command(BaseCommand):
         parser.add_argument(
             "--tasks", type=number_up_to(10_000), default=50, help="Logged tasks to compare on, or 0. Default: 50."
         )
-        parser.add_argument("--threshold", type=number_up_to(10**9), help="Served texts from which on to build one.")
+        parser.add_argument(
+            "--threshold", type=number_up_to(10**9), help="Served texts or passages from which on to build one."
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         projects = Project.objects.order_by("slug")
@@ -38,6 +42,8 @@ class Command(BaseCommand):
             try:
                 index = tune_search(project, threshold=options["threshold"])
                 self.stdout.write(f"{project.slug}: {self._describe(index, tasks=options['tasks'])}")
+                if tune_passages(project, threshold=options["threshold"]):
+                    self.stdout.write(f"{project.slug}: passages of agents have an index, too.")
             except (Error, EmbedderError) as error:
                 raise CommandError(f"{project.slug}: {error} Searches work as before; run this again.") from error
 

@@ -1,0 +1,128 @@
+"""Run one tool inside the sandbox of the operating system, and talk to ERL through one pipe each way.
+
+ERL reads this file and hands it to CPython; it is never imported. Each line on the pipes is one JSON object. Nothing
+here is a boundary: the tool can do all that this process can do, and what it writes is not trusted.
+"""
+
+import _thread
+import builtins
+import datetime
+import io
+import json
+import os
+import random
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+NAME = "<tool>"
+MAX_PRINTED = 10_000  # characters in one line on the pipe
+
+
+class Pipe:
+    def __init__(self) -> None:
+        self._in, self._out = os.fdopen(os.dup(0), encoding="utf-8"), os.dup(1)
+        os.dup2(2, 1)  # what a library writes past sys.stdout goes nowhere
+        self._lock = _thread.allocate_lock()
+
+    def send(self, **said: Any) -> None:
+        data = (json.dumps(said, ensure_ascii=False, allow_nan=False) + "\n").encode()
+        with self._lock:
+            while data:
+                data = data[os.write(self._out, data) :]
+
+    def read(self) -> Any:
+        line = self._in.readline()
+        if not line:
+            os._exit(0)
+        return json.loads(line)
+
+
+class Printed(io.TextIOBase):
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        shown = text.encode(errors="replace").decode()
+        for start in range(0, len(shown), MAX_PRINTED):
+            self._pipe.send(printed=shown[start : start + MAX_PRINTED])
+        return len(text)
+
+
+def stop_the_clock(moment: datetime.datetime) -> None:
+    seconds = moment.timestamp()
+
+    class StoppedDatetime(datetime.datetime):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> Any:
+            return cls.fromtimestamp(seconds, tz)
+
+        @classmethod
+        def utcnow(cls) -> Any:
+            return cls.fromtimestamp(seconds, datetime.UTC).replace(tzinfo=None)
+
+        @classmethod
+        def today(cls) -> Any:
+            return cls.fromtimestamp(seconds)
+
+    class StoppedDate(datetime.date):
+        @classmethod
+        def today(cls) -> Any:
+            return cls.fromtimestamp(seconds)
+
+    stopped = {"time": lambda: seconds, "time_ns": lambda: int(seconds * 1e9), "sleep": lambda _: None}
+    vars(datetime).update(datetime=StoppedDatetime, date=StoppedDate)
+    vars(time).update(stopped)
+
+
+def seed_random_numbers(seed: str) -> None:
+    class SeededRandom(random.Random):
+        def __init__(self, x: Any = seed) -> None:
+            super().__init__(x)
+
+    random.seed(seed)
+    vars(random).update(Random=SeededRandom)
+
+
+def make_host_function(pipe: Pipe, name: str) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        pipe.send(call=name, args=args, kwargs=kwargs)
+        answer = pipe.read()
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer["value"]
+
+    call.__name__ = name
+    return call
+
+
+def find_line(error: BaseException) -> int | None:
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == NAME]
+    return lines[-1] if lines else getattr(error, "lineno", None)
+
+
+def main() -> None:
+    pipe = Pipe()
+    pipe.send(ready=True)
+    asked = pipe.read()
+    sys.stdout = sys.stderr = Printed(pipe)
+    stop_the_clock(datetime.datetime.fromisoformat(asked["frozen_at"]))
+    seed_random_numbers(asked["seed"])
+    sys.setrecursionlimit(asked["recursion"])
+    space: dict[str, Any] = {"__name__": "tool", "__builtins__": builtins}
+    space.update((name, make_host_function(pipe, name)) for name in asked["uses"])
+    try:
+        exec(compile(asked["source"], NAME, "exec"), space)  # noqa: S102 - this is the sandbox
+        pipe.send(returned=space[asked["function"]](**asked["arguments"]))
+    except BaseException as error:
+        message = str(error)[:2000].encode(errors="replace").decode()
+        pipe.send(raised=type(error).__name__, message=message, line=find_line(error))
+    os._exit(0)
+
+
+main()
