@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents.cpython import RUNTIMES
 from tests.agents.hostile_host import Attempt, HostileHost
 from tests.agents.hostile_programs import PROGRAMS, HostileProgram
 
 AS = ["--user", "nobody"] if os.geteuid() == 0 else []
 
 
-@pytest.fixture(scope="module", params=["monty", "python"])
+@pytest.fixture(scope="module", params=RUNTIMES)
 def attempts(request: pytest.FixtureRequest) -> list[Attempt]:
     arguments = [sys.executable, "-m", "tests.agents.hostile_host", *AS, "--filter", "--runtime", request.param]
     done = subprocess.run(arguments, capture_output=True, check=True, timeout=120)
@@ -34,7 +35,7 @@ def test_program_that_exhausts_is_stopped(attempts: list[Attempt]) -> None:
     }
 
 
-@pytest.mark.parametrize("runtime", ["monty", "python"])
+@pytest.mark.parametrize("runtime", RUNTIMES)
 def test_program_that_reaches_something_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runtime: str
 ) -> None:

@@ -18,6 +18,7 @@ from agents.sandbox.hosts import find_sandlock
 from memory.errors import ChangedMeanwhile
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from tests.agents.cpython import needs_sandlock
 from tests.agents.shop import SHOP
 from tests.factories import make_project
 
@@ -76,6 +77,7 @@ def test_tool_that_this_host_cannot_run_is_refused(monkeypatch: pytest.MonkeyPat
     assert not Tool.objects.exists()
 
 
+@needs_sandlock
 def test_tool_of_the_runtime_python_is_loaded_and_written_back(tmp_path: Path) -> None:
     project = make_project()
     load(project, tmp_path / "shop.py", PYTHON_SHOP + MIDDLE)

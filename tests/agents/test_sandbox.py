@@ -12,6 +12,7 @@ import pytest
 from agents.sandbox import Answer, HostCall, HostError, Limits, SandboxError, Status, Suspend, run_tool
 from agents.sandbox.workers import get_pool
 from tests.agents.calling import FROZEN_AT, make_call
+from tests.agents.cpython import RUNTIMES, needs_sandlock
 
 ADD = """
 def tool(order_id: str, extra: int = 1) -> int:
@@ -21,7 +22,7 @@ def tool(order_id: str, extra: int = 1) -> int:
 """
 
 
-BOTH = pytest.mark.parametrize("runtime", ["monty", "python"])
+BOTH = pytest.mark.parametrize("runtime", RUNTIMES)
 
 
 def get_order(order_id: str, *, fields: list[str]) -> dict[str, Any]:
@@ -130,12 +131,14 @@ def test_output_is_cut_at_its_limit(runtime: str) -> None:
     assert (outcome.status, len(outcome.output), outcome.output_is_cut) == (Status.RETURNED, 1000, True)
 
 
+@needs_sandlock
 def test_hash_and_random_bytes_of_cpython_follow_from_the_seed() -> None:
     call = make_call("import os\ndef tool():\n    return [hash('a'), os.urandom(4).hex()]", runtime="python")
 
     assert run_tool(call, {}).value == run_tool(call, {}).value != run_tool(replace(call, seed="other"), {}).value
 
 
+@needs_sandlock
 def test_tool_in_cpython_has_the_standard_library_and_no_packages() -> None:
     source = "import csv, sqlite3, statistics\ndef tool():\n    import django"
     outcome = run_tool(make_call(source, runtime="python"), {})
@@ -143,6 +146,7 @@ def test_tool_in_cpython_has_the_standard_library_and_no_packages() -> None:
     assert str(outcome.fault) == "ModuleNotFoundError: No module named 'django' (line 3)"
 
 
+@needs_sandlock
 @pytest.mark.parametrize(
     "line", ['{"call": [], "args": [], "kwargs": {}}', '{"call": "os", "args": [], "kwargs": {}}', "[]"]
 )

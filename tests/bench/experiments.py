@@ -46,7 +46,7 @@ from erl_site.embedded import roles  # noqa: E402
 from evaluation.sequential import FIRST_GUARD  # noqa: E402
 from memory.projects.models import Project  # noqa: E402
 from memory.releases.models import Deployment  # noqa: E402
-from tests.bench.consolidation import scratch_database  # noqa: E402
+from tests.bench.retrieval_quality import scratch_database  # noqa: E402
 from tests.factories import bearer, make_api_key, make_heuristic, make_project  # noqa: E402
 from tests.stack import Stack, database_url  # noqa: E402
 
@@ -133,7 +133,7 @@ class Client:
 @contextmanager
 def running_product() -> Iterator[Stack]:
     """Yield a web server on a scratch database."""
-    with scratch_database():
+    with scratch_database(patient=False):
         with connection.cursor() as cursor:
             cursor.execute("SELECT memory_grant_application(%s)", [roles.APPLICATION])
         url = database_url(connection.settings_dict | {"USER": roles.APPLICATION})
