@@ -52,12 +52,17 @@ class Ledger:
             self._reserved_usd += most_usd
         try:
             completion = self._ask(request)
-        finally:
+        except BaseException:
             with self._lock:
-                self._reserved_calls -= 1
-                self._reserved_usd -= most_usd
-        with self._lock:
+                self._release(most_usd)
+            raise
+        with self._lock:  # at once, or another call would find neither the reservation nor what was paid
+            self._release(most_usd)
             return self._read(self._write(request, completion))
+
+    def _release(self, most_usd: float) -> None:
+        self._reserved_calls -= 1
+        self._reserved_usd -= most_usd
 
     def _check(self, most_usd: float) -> None:
         calls, usd = self.paid_calls + self._reserved_calls, self.paid_usd + self._reserved_usd

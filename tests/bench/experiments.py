@@ -165,7 +165,7 @@ def repeat(stack: Serving, number: int, work: Callable[[Client], Any], **traffic
     clients = [make_client(stack, seed, **traffic) for seed in range(number)]
 
     def do(client: Client) -> Any:
-        with closing(client.http):
+        with closing(client.http), closing(connection):  # the connection is this thread's
             found = work(client)
         print(f"  {client.seed}: {found}", file=sys.stderr, flush=True)
         return found

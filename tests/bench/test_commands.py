@@ -66,4 +66,4 @@ def test_offline_reflector_is_reported() -> None:
 
 
 def test_redaction_is_measured() -> None:
-    assert "recall" in run("tests.bench.redaction_recall").lower()
+    assert "made-up secrets: 4,400 of 4,400 found" in run("tests.bench.redaction_recall")

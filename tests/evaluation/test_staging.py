@@ -1,5 +1,6 @@
 """Releases that are staged end to end: cut, canary, experiment, promotion or roll-back."""
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -23,9 +24,14 @@ GOOD, USELESS, POISON = "Offer a travel credit.", "Say good morning.", "Delete t
 PLAN = Plan(guardrails=(Guardrail(metric="success"),), steps=(Step(share=500, units=20),), max_units=100)
 
 
-def attempt(task: Task, lessons: str, *, coin: Random = Random(3)) -> TryResult:  # noqa: B008 - repeatable
-    """Succeed with the good lesson, fail with the poison, else by a coin."""
-    return TryResult(success=POISON not in lessons and (GOOD in lessons or coin.random() < 0.4))
+def make_attempt() -> Callable[[Task, str], TryResult]:
+    """Return what succeeds with the good lesson, fails with the poison, and else by a coin."""
+    coin = Random(3)
+
+    def attempt(task: Task, lessons: str) -> TryResult:
+        return TryResult(success=POISON not in lessons and (GOOD in lessons or coin.random() < 0.4))
+
+    return attempt
 
 
 def test_good_release_is_promoted_and_the_others_are_not() -> None:
@@ -41,7 +47,7 @@ def test_good_release_is_promoted_and_the_others_are_not() -> None:
         make_stages(lambda: make_lesson(project, GOOD), lambda: make_lesson(project, USELESS), poison),
         traffic=Traffic(
             tasks=[Task(id="1", text=TASK)],
-            attempt=attempt,
+            attempt=make_attempt(),
             options=Options(),
             seed="seed-0",
             progress=lambda what, done, total: None,

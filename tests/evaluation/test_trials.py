@@ -161,7 +161,7 @@ def test_trial_that_brings_nothing_is_rolled_back() -> None:
     experiment = Experiment.objects.get()
     traffic = Traffic(experiment=experiment, base=0.5)
 
-    for units in (700, 1_800):
+    for units in (700, 2_500):
         traffic.send(units)
         take_look(experiment.pk)
 

@@ -88,7 +88,9 @@
   const restoreDraft = () => {
     const kept = localStorage.getItem(draftKey(key(), item().dataset.sha));
     if (!kept || !reading()) return;
+    const decided = !reading().querySelector(".actions button[name=decision]");
     for (const [name, value] of JSON.parse(kept).typed) {
+      if (decided && name !== "text") continue; // a comment may still be sent
       const field = item().querySelector(`textarea[name="${CSS.escape(name)}"]`);
       if (!field || field.value === value) continue; // after a preview the page itself has what was typed
       field.value = value;

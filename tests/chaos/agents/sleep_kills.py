@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 
 KILLS_OF_ONE = 3  # of the same sleep; a job has five attempts
 LATEST_SECONDS = 0.04  # after a sleep was seen, its process is killed
-MOST_AGENTS = 4  # for each kill: some have slept before the blow
+MOST_AGENTS = 3  # for each kill: some have slept before the blow
 
 
 def kill_sleeps_at_random(*, kills: int, seed: int = 0) -> dict[str, Any]:
@@ -27,9 +27,11 @@ def kill_sleeps_at_random(*, kills: int, seed: int = 0) -> dict[str, Any]:
     load, dice = load_average(), random.Random(seed)
     counts = {"agents": 0, "kills": 0, "kills_after_a_proposal": 0, "changes": 0, "doubled": 0, "direct_edits": 0}
     with Service().running() as service, jobs() as made:
+        agents = [make_tired_agent(service) for _ in range(MOST_AGENTS * kills)]  # before a worker could do their runs
         made.stack.start_worker("sleeper")
-        while counts["kills"] < kills and counts["agents"] < MOST_AGENTS * kills:
-            agent = make_tired_agent(service)
+        for agent in agents:
+            if counts["kills"] >= kills:
+                break
             before = untouchable(agent)
             for struck in range(2):  # the second time, nothing is new
                 _put_to_bed(agent)
