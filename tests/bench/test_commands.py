@@ -5,13 +5,14 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from tests.bench.test_retrieval_quality import write_folder
 from tests.stack import ROOT
 
-Run = Callable[..., str]
+pytestmark = pytest.mark.slow
 
 
 def run(*command: str, fails: bool = False) -> str:
