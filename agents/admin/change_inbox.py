@@ -9,14 +9,14 @@ from django.urls import reverse
 from django.utils import timezone
 
 from agents.admin.change import change_context, take_step
+from agents.admin.lineage import may_decide
 from agents.models.changes import Change, ChangeRung
 from agents.sandbox.calls import SandboxError
 from memory.admin.inbox.kinds import Action, Done, Kind, Pane, Row, Tab, add_kind
 from memory.admin.queue import read_projects
 from memory.errors import MemoryAppError
-from memory.projects.access import has_role, narrow_to_projects
+from memory.projects.access import narrow_to_projects
 from memory.projects.actors import Actor
-from memory.projects.models import ProjectMembership
 
 NOT_ALLOWED = (
     "You need the permission “decide about changes of agents” and the role of a reviewer in this project to decide on "
@@ -44,9 +44,6 @@ class ChangeKind(Kind):
         waiting = Change.objects.open().exclude(project__archived_at__lte=timezone.now())
         return self.arrange(read_projects(narrow_to_projects(waiting, user), query), user, query)
 
-    def count(self, user: Any, query: str) -> int:
-        return self.queue(user, query).count()
-
     def list_rows(self, user: Any, query: str, *, offset: int, limit: int) -> list[Row]:
         found = self.queue(user, query).select_related("agent").order_by("created_at", "id")
         return [self._write_row(change) for change in found[offset : offset + limit]]
@@ -70,8 +67,8 @@ class ChangeKind(Kind):
         return self._draw_change(change, user=user) if change is not None else None
 
     def _draw_change(self, change: Change, *, user: Any) -> Pane:
-        may_decide = self._may_decide(user, change)
-        no = "" if may_decide else "You may only read this change."
+        decides = may_decide(user, change.project_id)
+        no = "" if decides else "You may only read this change."
         over = no or ("" if change.can_climb else "This change is not waiting for a decision.")
         decision, label = _STEPS.get(ChangeRung(change.rung), ("try", "Try it on 10 %"))
         return Pane(
@@ -80,7 +77,7 @@ class ChangeKind(Kind):
             sha256=change.target.sha256,
             heading=f"Change {change.number} of {change.agent.name}",
             template="admin/agents/change/words.html",
-            context=change_context(change) | {"may_decide": may_decide},
+            context=change_context(change) | {"may_decide": decides},
             page=reverse("admin:agents_change_change", args=[change.pk]),
             actions=[
                 Action(
@@ -100,14 +97,14 @@ class ChangeKind(Kind):
             ],
             hidden={"sha256": change.target.sha256},
             reasons=REASONS,
-            note="" if may_decide else f"You can only read this page. {NOT_ALLOWED}",
+            note="" if decides else f"You can only read this page. {NOT_ALLOWED}",
         )
 
     def decide(self, user: Any, id: UUID, data: Any) -> Done | Pane | None:
         change = self.find(user, id)
         if change is None:
             return None
-        if not self._may_decide(user, change):
+        if not may_decide(user, change.project_id):
             raise PermissionDenied(NOT_ALLOWED)
         step = data.get("decision", "")
         reason = ": ".join(part for part in (data.get("reason_code", ""), data.get("reason", "").strip()) if part)
@@ -118,11 +115,6 @@ class ChangeKind(Kind):
         except SandboxError as error:
             raise MemoryAppError(str(error)) from error
         return Done(said=said, stays=step in _STAYING)
-
-    def _may_decide(self, user: Any, change: Change) -> bool:
-        return user.has_perm("agents.decide_change") and has_role(
-            user, change.project_id, ProjectMembership.Role.REVIEWER
-        )
 
 
 # In the order of the keys 1 to 5.

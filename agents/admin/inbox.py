@@ -40,9 +40,6 @@ class CallKind(Kind):
         waiting = Approval.objects.filter(status=ApprovalStatus.PENDING)
         return self.arrange(read_projects(narrow_to_projects(waiting, user), query), user, query)
 
-    def count(self, user: Any, query: str) -> int:
-        return self.queue(user, query).count()
-
     def list_rows(self, user: Any, query: str, *, offset: int, limit: int) -> list[Row]:
         found = self.queue(user, query).select_related("effect", "run__agent").order_by("requested_at", "id")
         return [self._write_row(approval) for approval in found[offset : offset + limit]]

@@ -52,9 +52,6 @@ class SuggestionKind(Kind):
         except ValueError:
             return rows
 
-    def count(self, user: Any, query: str) -> int:
-        return self.queue(user, query).count()
-
     def list_rows(self, user: Any, query: str, *, offset: int, limit: int) -> list[Row]:
         rows = self.queue(user, query).select_related("heuristic__current_revision").order_by("created_at", "id")
         found = list(rows[offset : offset + limit])

@@ -47,9 +47,6 @@ class CardKind(Kind):
         open_now = waiting.exclude(project__archived_at__lte=timezone.now())
         return self.arrange(read_projects(narrow_to_projects(open_now, user), query), user, query)
 
-    def count(self, user: Any, query: str) -> int:
-        return self.queue(user, query).count()
-
     def list_rows(self, user: Any, query: str, *, offset: int, limit: int) -> list[Row]:
         found = self.queue(user, query).select_related("current_revision").order_by("-seen_count", "-id")
         return [self._write_row(card) for card in found[offset : offset + limit]]

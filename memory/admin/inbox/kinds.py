@@ -137,8 +137,12 @@ class Kind(ABC):
         return capfirst(self.noun)
 
     @abstractmethod
+    def queue(self, user: Any, query: str) -> QuerySet[Any]:
+        """Return those that wait for this person."""
+
     def count(self, user: Any, query: str) -> int:
         """Return how many wait for this person."""
+        return self.queue(user, query).count()
 
     @abstractmethod
     def list_rows(self, user: Any, query: str, *, offset: int, limit: int) -> list[Row]:

@@ -58,9 +58,6 @@ class LessonKind(Kind):
     def queue(self, user: Any, query: str) -> QuerySet[Heuristic]:
         return self.arrange(Queue(user=user, query=query).split()[0], user, query)
 
-    def count(self, user: Any, query: str) -> int:
-        return self.queue(user, query).count()
-
     def list_rows(self, user: Any, query: str, *, offset: int, limit: int) -> list[Row]:
         order = Queue(user=user, query=query).order
         found = self.queue(user, query).annotate(other_wordings=Count("members")).order_by(*order)
