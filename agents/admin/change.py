@@ -32,7 +32,7 @@ LADDER = (ChangeRung.PROPOSED, ChangeRung.CHECKED, ChangeRung.SHADOWED, ChangeRu
 SAYS = {
     "check": "The checks were run; each left a row below.",
     "shadow": "A worker rehearses it now. Load the page again in a moment.",
-    "try": "It is on trial: 10 % of the units get it.",
+    "try": "It is on trial: 10% of the units get it.",
     "promote": "It is stable.",
     "rollback": "It was rolled back. The agent is what it was before.",
     "reject": "It was rejected.",

@@ -35,6 +35,7 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
     change_form_template = "admin/evaluation/evaluation.html"
     list_display = ["created_at", "suites", "status", "progress", "uplift", "git_revision", "requested_by", "project"]
     actions = ["compare_selected"]
+    add_label = "Start an evaluation"
     nothing_yet = "No evaluation has been run yet. Start one to see on known tasks whether lessons help."
     list_filter = ["status", "project", "created_at"]
     list_select_related = ["project"]

@@ -35,17 +35,17 @@ class ProjectAdmin(admin.ModelAdmin[Project]):
     fieldsets = [
         (None, {"fields": ["name", "slug", "reflect_on_record"]}),
         (
-            "Budgets of a day",
+            "Daily budgets",
             {
-                "description": "Once one is used up, reflections wait until the next day (UTC). Empty means no limit.",
+                "description": "When one is used up, reflections wait until the next UTC day. Empty means no limit.",
                 "fields": ["daily_call_budget", "daily_token_budget", "daily_cost_budget_usd"],
             },
         ),
         ("Who decides", {"fields": ["four_eyes", "mistake_card_policy", "mistake_card_retention_days"]}),
         (
-            "Retrieval: the record before the lessons",
+            "Retrieval: the record of earlier runs",
             {
-                "description": "Agents get what is known of earlier runs before their lessons. Empty keeps a default.",
+                "description": "Before their lessons, agents get a record of earlier runs. Empty keeps the default.",
                 "fields": ["record_budget_tokens", *(f"{SIZE}{name}" for name in RECORD_SIZES)],
             },
         ),
@@ -102,6 +102,7 @@ class ProjectMembershipAdmin(admin.ModelAdmin[ProjectMembership]):
     """Who works where. It gives rights, so no group has it: superusers, and whom they gave the permission."""
 
     form = MembershipForm
+    add_label = "Add a member"
     list_display = ["user", "project", "role", "created_at"]
     list_filter = ["role", "project"]
     list_select_related = ["user", "project"]
@@ -169,6 +170,8 @@ class PolarityQuotaForm(forms.ModelForm[PolarityQuota]):
 @admin.register(PolarityQuota)
 class PolarityQuotaAdmin(MemberRows[PolarityQuota]):
     form = PolarityQuotaForm
+    add_label = "Add a quota"
+    nothing_yet = "No quota has been set, so answers may have any mix of lessons about what works and what to avoid."
     fieldsets = [
         (
             None,

@@ -61,6 +61,7 @@ class WebhookEndpointAdmin(MemberRows[WebhookEndpoint]):
 
     form = WebhookForm
     change_form_template = "admin/reflection/webhook.html"
+    nothing_yet = "No webhook has been added. A webhook tells another service, such as a chat, what happens here."
     list_display = ["host", "project", "style", "state", "failing_since", "created_at"]
     list_filter = ["project", "style"]
     list_select_related = ["project"]

@@ -113,7 +113,7 @@
   const watch = () => {
     watcher.disconnect();
     unseen = new Set();
-    for (const words of item().querySelectorAll("[data-deciding]")) {
+    for (const words of item().querySelectorAll(".words [data-deciding]")) {
       for (const place of ["afterbegin", "beforeend"]) {
         const edge = document.createElement("span");
         edge.className = "edge";
@@ -140,7 +140,7 @@
     if (now === version && answer.by && !answer.mine) {
       held = false;
       panes.delete(key());
-      warn(`${answer.by} has claimed this ${noun()} until ${answer.until}. Go on with j, or take it over.`);
+      warn(`${answer.by} has claimed this ${noun()} until ${answer.until}. Press j for the next one, or c to take it over.`);
       show(key(), { keepAlarm: true });
     }
   };
@@ -175,6 +175,12 @@
   const at = (pane) => {
     inbox.classList.remove("at-list", "at-words", "at-beside");
     inbox.classList.add(`at-${pane}`);
+  };
+
+  const focusWords = () => {
+    const words = item().querySelector(".words");
+    if (words) words.focus({ preventScroll: true });
+    else document.activeElement.blur();
   };
 
   const mark = (name) => {
@@ -212,8 +218,7 @@
     settle();
     at(inbox.classList.contains("at-beside") ? "beside" : "words");
     history.replaceState(null, "", `${item().dataset.address}${query}`);
-    const words = item().querySelector(".words");
-    if (words) words.focus({ preventScroll: true });
+    focusWords();
     fetchNext();
   };
 
@@ -237,8 +242,28 @@
     const place = all.findIndex((row) => row.dataset.item === key());
     return all.slice(place + 1).filter(free).slice(0, AHEAD).map((row) => row.dataset.item).filter((name) => !panes.has(name));
   };
+  const wantMore = () => { // the list has the first of each kind; more come before `j` reaches the last of them
+    const row = rowOf(key());
+    const list = row && row.closest("ol");
+    const more = list && list.querySelector(".more a");
+    const left = list ? [...list.querySelectorAll(".row")] : [];
+    if (more && left.length - left.indexOf(row) <= 2 * AHEAD) htmx.trigger(more, "click");
+  };
+  inbox.addEventListener("htmx:configRequest", (event) => { // what was decided since is no longer on the server's list
+    const list = event.target.closest(".more") && event.target.closest("ol");
+    if (list) event.detail.path = event.detail.path.replace(/offset=\d+/, `offset=${list.querySelectorAll(".row").length}`);
+  });
+  inbox.addEventListener("htmx:afterSwap", () => {
+    const seen = new Set();
+    for (const row of rows()) {
+      if (seen.has(row.dataset.item)) row.closest("li").remove();
+      seen.add(row.dataset.item);
+    }
+  });
+
   let fetching = null;
   const fetchNext = () => {
+    wantMore();
     const names = wanted();
     // A decision that is being sent brings the next ones along.
     if (!names.length || fetching || sending.size) return;
@@ -291,6 +316,7 @@
     sending.delete(name);
     if (answer.status === 200) {
       dropDraft(name, sha);
+      if (!stays && rowOf(name)) rowOf(name).closest("li").remove(); // more rows came before the server had saved it
       for (const [each, pane] of Object.entries(answer.panes || {})) panes.set(each, pane);
       decision.token = answer.undo || "";
       const isNewest = number > answered; // a late answer is not said over that of a newer decision
@@ -411,7 +437,7 @@
     const box = item().querySelector(".reasons");
     if (box) box.classList.remove("is-open");
     asking = null;
-    document.activeElement.blur();
+    focusWords(); // so that the arrow keys scroll them
   };
 
   const hasReason = (form) => {
@@ -518,7 +544,7 @@
         const [first] = unseen;
         first.parentElement.scrollIntoView({ block: "nearest" });
         first.scrollIntoView({ block: "center" });
-        say("You had not seen all of it. Read to the end, then approve.");
+        say("You had not seen all of it. Read to the end, then press a again.");
       });
     }
     if (inbox.classList.contains("alone")) return;
