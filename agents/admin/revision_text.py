@@ -47,7 +47,8 @@ def write_rule(rule: Mapping[str, Any]) -> str:
 def describe_limit(name: str, value: Any) -> str:
     """Return a limit of an agent's runs in words."""
     if name == "approval_seconds":
-        return f"waits {value / 3600:,.3g} hours for a person's decision"
+        hours = value / 3600
+        return f"waits {f'{hours / 24:g} days' if hours >= 48 else f'{hours:g} hours'} for a person's decision"
     amount = f"{value:,}" if isinstance(value, int) else str(value)
     noun = name.removeprefix("max_").replace("_", " ")
     return f"at most ${amount}" if noun == "cost usd" else f"at most {amount} {noun}"

@@ -101,8 +101,8 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
                 return HttpResponseRedirect(reverse("admin:evaluation_evaluationrun_change", args=[run.pk]))
         shown = {
             "title": "Start an evaluation",
-            "intro": "It runs in a database of its own, so nothing that is served changes. A project has one at a "
-            "time: if one is running, you are led to that one.",
+            "intro": "It runs in a database of its own, so what agents get does not change. A project runs one at a "
+            "time: if one is running, you are taken to it.",
             "opts": self.opts,
             "form": form,
             "button": "Start",

@@ -25,9 +25,7 @@ class ProjectAdmin(admin.ModelAdmin[Project]):
     list_display = [
         "name",
         "slug",
-        "reflect_on_record",
         "four_eyes",
-        "daily_cost_budget_usd",
         "archived_at",
         "created_at",
     ]
@@ -196,6 +194,7 @@ class PolarityQuotaAdmin(MemberRows[PolarityQuota]):
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         kwargs["queryset"] = projects_with_role(request.user, ProjectMembership.Role.OPERATOR)
+        kwargs["empty_label"] = "Choose a project"
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: PolarityQuota, form: Any, change: bool) -> None:

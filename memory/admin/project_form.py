@@ -53,6 +53,13 @@ class ProjectForm(forms.ModelForm[Project]):
             "record_budget_tokens",
             "archived_at",
         )
+        labels = {
+            "reflect_on_record": "Reflect on every recorded run",
+            "daily_call_budget": "Model calls",
+            "daily_token_budget": "Model tokens",
+            "daily_cost_budget_usd": "Model cost, US dollars",
+        }
+        help_texts = dict.fromkeys(labels, "")
         widgets = {"name": forms.TextInput(attrs={"class": "vTextField"})}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

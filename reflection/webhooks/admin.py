@@ -13,7 +13,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.cache import add_never_cache_headers
 
-from memory.admin.chosen_project import narrow_to_chosen
+from memory.admin.chosen_project import chosen_project, narrow_to_chosen
 from memory.admin.panels import Figure, add_figures
 from memory.admin.read_only import MemberRows, ReadOnlyAdmin
 from memory.egress import find_project_url_fault
@@ -102,10 +102,13 @@ class WebhookEndpointAdmin(MemberRows[WebhookEndpoint]):
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         kwargs["queryset"] = projects_with_role(request.user, _OPERATOR)
+        kwargs["empty_label"] = "Choose a project"
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         initial: dict[str, Any] = {"desk_url": request.build_absolute_uri("/").rstrip("/"), "events": EventKind.values}
+        if (project := chosen_project(request)) is not None:
+            initial["project"] = project.pk
         return initial | super().get_changeform_initial_data(request)
 
     def save_model(self, request: HttpRequest, obj: WebhookEndpoint, form: Any, change: bool) -> None:
