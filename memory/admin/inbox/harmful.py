@@ -20,7 +20,6 @@ class HarmfulKind(LessonKind):
     """A lesson in use with which runs succeed less often than without, the worst first."""
 
     name = "harmful"
-    noun = "harmful lesson"
     label = "Harmful?"
     place = 25
     subject = "lesson"
