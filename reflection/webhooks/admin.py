@@ -107,7 +107,8 @@ class WebhookEndpointAdmin(MemberRows[WebhookEndpoint]):
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         initial: dict[str, Any] = {"desk_url": request.build_absolute_uri("/").rstrip("/"), "events": EventKind.values}
-        if (project := chosen_project(request)) is not None:
+        own = list(projects_with_role(request.user, _OPERATOR)[:2])
+        if project := chosen_project(request) or (own[0] if len(own) == 1 else None):
             initial["project"] = project.pk
         return initial | super().get_changeform_initial_data(request)
 

@@ -577,7 +577,12 @@
       const button = around && around.querySelector("button[value=preview], button[value=answer]");
       return button && button.click();
     }
+    if (field && event.key === "Enter" && field.matches(".talk select")) { // or it would open the list
+      event.preventDefault();
+      return field.form.requestSubmit(field.form.querySelector("button"));
+    }
     if (field || event.ctrlKey || !on.checked || event.repeat) return;
+    if (sending.has(key()) && !"jk?".includes(event.key)) return say("Your last step is still being saved. Press the key again in a moment.");
     const number = Number.parseInt(event.key, 10);
     const reasons = [...item().querySelectorAll(".reasons input[type=radio]")];
     if (asking && number >= 1 && number <= reasons.length) {
