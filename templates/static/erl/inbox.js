@@ -195,8 +195,9 @@
     item().replaceChildren();
     item().removeAttribute("data-item");
     const empty = inbox.querySelector(".groups > .empty");
-    if (empty) empty.hidden = false;
+    if (empty) empty.hidden = Boolean(inbox.querySelector(".more")); // the next rows are on their way
     at("list");
+    fetchRows();
   };
 
   const show = async (name, { keepAlarm = false, html = "" } = {}) => {
@@ -242,32 +243,39 @@
     const place = all.findIndex((row) => row.dataset.item === key());
     return all.slice(place + 1).filter(free).slice(0, AHEAD).map((row) => row.dataset.item).filter((name) => !panes.has(name));
   };
-  const wantMore = () => { // the list has the first of each kind; more come before `j` reaches the last of them
-    const row = rowOf(key());
-    const list = row && row.closest("ol");
-    const more = list && list.querySelector(".more a");
-    const left = list ? [...list.querySelectorAll(".row")] : [];
-    if (more && left.length - left.indexOf(row) <= 2 * AHEAD) htmx.trigger(more, "click");
-  };
-  inbox.addEventListener("htmx:configRequest", (event) => { // what was decided since is no longer on the server's list
-    const list = event.target.closest(".more") && event.target.closest("ol");
-    if (list) event.detail.path = event.detail.path.replace(/offset=\d+/, `offset=${list.querySelectorAll(".row").length}`);
-  });
-  inbox.addEventListener("htmx:afterSwap", () => {
-    const seen = new Set();
-    for (const row of rows()) {
-      if (seen.has(row.dataset.item)) row.closest("li").remove();
-      seen.add(row.dataset.item);
-    }
-  });
-
   let fetching = null;
   const fetchNext = () => {
-    wantMore();
+    fetchRows();
     const names = wanted();
     // A decision that is being sent brings the next ones along.
     if (!names.length || fetching || sending.size) return;
     fetching = fetchAhead(names).finally(() => { fetching = null; });
+  };
+
+  // The rest of a list is fetched before its rows run out. What comes twice, or was decided meanwhile, is dropped.
+  const gone = new Set();
+  let taking = 0;
+  const fetchRows = () => {
+    for (const link of inbox.querySelectorAll(".more a:not(.htmx-request)")) {
+      const listed = [...link.closest("ol").querySelectorAll(".row")];
+      const place = listed.findIndex((row) => row.dataset.item === key());
+      if (listed.length - 1 - place <= AHEAD) window.htmx.trigger(link, "needed");
+    }
+  };
+  inbox.addEventListener("htmx:configRequest", (event) => {
+    const line = event.target.closest(".more");
+    if (line) event.detail.parameters.listed = line.closest("ol").querySelectorAll(".row").length;
+  });
+  const takeRows = () => {
+    taking = 0;
+    const seen = new Set(gone);
+    for (const row of rows()) {
+      if (seen.has(row.dataset.item)) row.closest("li").remove();
+      seen.add(row.dataset.item);
+    }
+    const first = rows().find(free);
+    if (!key() && first) show(first.dataset.item);
+    else fetchNext();
   };
 
   const count = (row, change) => {
@@ -301,6 +309,7 @@
     undoForm.hidden = true;
     if (!stays) {
       const following = neighbour(1) || neighbour(-1);
+      gone.add(name);
       if (row) {
         count(row, -1);
         row.closest("li").remove();
@@ -316,7 +325,6 @@
     sending.delete(name);
     if (answer.status === 200) {
       dropDraft(name, sha);
-      if (!stays && rowOf(name)) rowOf(name).closest("li").remove(); // more rows came before the server had saved it
       for (const [each, pane] of Object.entries(answer.panes || {})) panes.set(each, pane);
       decision.token = answer.undo || "";
       const isNewest = number > answered; // a late answer is not said over that of a newer decision
@@ -360,6 +368,7 @@
     if (button.value === "comment") dropDraft(name, sha);
     if (answer.leaves && row) {
       const following = neighbour(1) || neighbour(-1);
+      gone.add(name);
       count(row, -1);
       row.closest("li").remove();
       if (following) await show(following.dataset.item);
@@ -372,7 +381,8 @@
     say(answer.said);
   };
 
-  const bringBack = ({ row, home }, failed) => {
+  const bringBack = ({ name, row, home }, failed) => {
+    gone.delete(name);
     if (!row || !home || row.isConnected) return;
     const line = document.createElement("li");
     line.append(row);
@@ -557,7 +567,10 @@
     keepDraft();
     if (event.target.closest(".reading")) hold();
   });
-  inbox.addEventListener("htmx:afterSettle", () => restoreDraft()); // a tab that was fetched may have fields
+  inbox.addEventListener("htmx:afterSettle", (event) => {
+    restoreDraft(); // a tab that was fetched may have fields
+    if (!taking && event.target.closest(".groups")) taking = setTimeout(takeRows); // it is sent for every row
+  });
 
   const go = (step) => {
     const row = neighbour(step);
