@@ -76,3 +76,16 @@ def test_groups_use_the_permissions_that_django_makes() -> None:
     doubled = Permission.objects.filter(codename__in=["review_heuristic", "requeue_reflection"])
 
     assert doubled.count() == 2
+
+
+def test_reviewer_decides_about_changes_which_all_may_read() -> None:
+    import_module("agents.migrations.0003_groups").extend_groups(apps, None)
+    may = {
+        group: permissions(group) & {"view_change", "decide_change"} for group in ("Auditor", "Operator", "Reviewer")
+    }
+
+    assert may == {
+        "Auditor": {"view_change"},
+        "Operator": {"view_change"},
+        "Reviewer": {"view_change", "decide_change"},
+    }
