@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from math import ceil, exp, fsum, inf, lgamma, log, sqrt
 from statistics import NormalDist
 
+import numpy as np
+
 NORMAL = NormalDist()
 FIRST_LOOK = 30  # units per arm from which a mean counts as normal; below, only the exact e-value is used
 FIRST_GUARD = 40  # units per arm from which a guardrail may fire
@@ -230,38 +232,21 @@ def shrink_effects(effects: Sequence[Difference]) -> list[Difference]:
     """
     if len(effects) < 3:
         return list(effects)
-    estimates = [effect.estimate for effect in effects]
-    widest = max(estimates) - min(estimates) + sqrt(min(effect.variance for effect in effects))
-    grid = [widest * (step + 0.5) / SPREADS for step in range(SPREADS)]
-    parts = [_shrink(effects, spread * spread) for spread in grid]
-    most = max(likelihood for likelihood, _ in parts)
-    weights = [exp(likelihood - most) for likelihood, _ in parts]
-    whole = fsum(weights)
-    shrunk = []
-    for number in range(len(effects)):
-        found = [(weight / whole, each[number]) for weight, (_, each) in zip(weights, parts, strict=True)]
-        mean = fsum(weight * each.estimate for weight, each in found)
-        variance = fsum(weight * (each.variance + (each.estimate - mean) ** 2) for weight, each in found)
-        shrunk.append(Difference(estimate=mean, variance=variance))
-    return shrunk
-
-
-def _shrink(effects: Sequence[Difference], spread: float) -> tuple[float, list[Difference]]:
-    """Return the log likelihood of a spread (as variance) and the effects given it."""
-    marginal = [Difference(estimate=each.estimate, variance=each.variance + spread) for each in effects]
-    precision = fsum(1 / each.variance for each in marginal)
-    middle = Difference(
-        estimate=fsum(each.estimate / each.variance for each in marginal) / precision, variance=1 / precision
-    )
-    likelihood = 0.5 * log(middle.variance) - 0.5 * fsum(
-        log(each.variance) + (each.estimate - middle.estimate) ** 2 / each.variance for each in marginal
-    )
-    shrunk = []
-    for effect in effects:
-        own = spread / (spread + effect.variance)
-        estimate = own * effect.estimate + (1 - own) * middle.estimate
-        shrunk.append(Difference(estimate=estimate, variance=own * effect.variance + (1 - own) ** 2 * middle.variance))
-    return likelihood, shrunk
+    estimates = np.array([effect.estimate for effect in effects])
+    variances = np.array([effect.variance for effect in effects])
+    widest = np.ptp(estimates) + sqrt(variances.min())
+    spreads = (widest * (np.arange(SPREADS)[:, None] + 0.5) / SPREADS) ** 2  # a row for each, as a variance
+    marginal = variances + spreads
+    precision = (1 / marginal).sum(axis=1, keepdims=True)
+    middle = (estimates / marginal).sum(axis=1, keepdims=True) / precision
+    misfit = (np.log(marginal) + (estimates - middle) ** 2 / marginal).sum(axis=1) + np.log(precision[:, 0])
+    weights = np.exp((misfit.min() - misfit) / 2)
+    weights /= weights.sum()
+    own = spreads / marginal
+    shrunk = own * estimates + (1 - own) * middle
+    mean = weights @ shrunk
+    variance = weights @ (own * variances + (1 - own) ** 2 / precision + (shrunk - mean) ** 2)
+    return [Difference(estimate=e, variance=v) for e, v in zip(mean.tolist(), variance.tolist(), strict=True)]
 
 
 def _log_mixture(difference: Difference, tau: float) -> float:

@@ -44,9 +44,9 @@ class ChangeKind(Kind):
         waiting = Change.objects.open().exclude(project__archived_at__lte=timezone.now())
         return self.arrange(read_projects(narrow_to_projects(waiting, user), query), user, query)
 
-    def list_rows(self, user: Any, query: str, *, offset: int, limit: int) -> list[Row]:
+    def list_rows(self, user: Any, query: str, *, limit: int) -> list[Row]:
         found = self.queue(user, query).select_related("agent").order_by("created_at", "id")
-        return [self._write_row(change) for change in found[offset : offset + limit]]
+        return [self._write_row(change) for change in found[:limit]]
 
     def _write_row(self, change: Change) -> Row:
         return Row(

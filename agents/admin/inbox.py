@@ -40,9 +40,9 @@ class CallKind(Kind):
         waiting = Approval.objects.filter(status=ApprovalStatus.PENDING)
         return self.arrange(read_projects(narrow_to_projects(waiting, user), query), user, query)
 
-    def list_rows(self, user: Any, query: str, *, offset: int, limit: int) -> list[Row]:
+    def list_rows(self, user: Any, query: str, *, limit: int) -> list[Row]:
         found = self.queue(user, query).select_related("effect", "run__agent").order_by("requested_at", "id")
-        return [self._write_row(approval) for approval in found[offset : offset + limit]]
+        return [self._write_row(approval) for approval in found[:limit]]
 
     def _write_row(self, approval: Approval) -> Row:
         arguments = Truncator(write_arguments(approval.effect.arguments)).chars(200)

@@ -52,9 +52,9 @@ class SuggestionKind(Kind):
         except ValueError:
             return rows
 
-    def list_rows(self, user: Any, query: str, *, offset: int, limit: int) -> list[Row]:
+    def list_rows(self, user: Any, query: str, *, limit: int) -> list[Row]:
         rows = self.queue(user, query).select_related("heuristic__current_revision").order_by("created_at", "id")
-        found = list(rows[offset : offset + limit])
+        found = list(rows[:limit])
         holders = find_holders(found, user=user)
         return [self._write_row(suggestion, holders.get(suggestion.pk, "")) for suggestion in found]
 

@@ -1,5 +1,7 @@
 """What deciding in the inbox costs a browser: the time to the next item, and the requests of a page."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from playwright.sync_api import Page
@@ -22,14 +24,24 @@ READING_MS = 400
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
-    """What the browser saw: the times from key press to the next item, and the requests of a page."""
+    """What the browser saw: the times from key press to the next item, and the requests of a page.
+
+    `cpu_ms` is the processor time of the server for a decision: the request that decides and the items fetched ahead.
+    """
 
     milliseconds: list[float]
     requests: int
+    cpu_ms: float
 
 
-def measure_decisions(page: Page, root: str, *, decisions: int) -> Measured:
-    """Load the inbox with a warm cache, and decide on lessons by keyboard alone. The page is signed in."""
+def measure_decisions(
+    page: Page, root: str, *, decisions: int, read_cpu_seconds: Callable[[], float] = time.process_time
+) -> Measured:
+    """Load the inbox with a warm cache, and decide on lessons by keyboard alone. The page is signed in.
+
+    Args:
+        read_cpu_seconds: returns the processor time that the server has used so far.
+    """
     taken = []
     page.goto(f"{root}/admin/inbox/?kind=lesson")
     page.wait_for_load_state("networkidle")
@@ -37,6 +49,7 @@ def measure_decisions(page: Page, root: str, *, decisions: int) -> Measured:
     page.wait_for_load_state("networkidle")
     requests = int(page.evaluate(REQUESTS))
     page.evaluate(TIMER)
+    used = read_cpu_seconds()
     for number in range(decisions):
         before = page.get_attribute("#item", "data-item")
         page.wait_for_timeout(READING_MS)  # the next ones are fetched meanwhile, as while a person reads
@@ -51,4 +64,5 @@ def measure_decisions(page: Page, root: str, *, decisions: int) -> Measured:
         )
         taken.append(float(page.evaluate("window.__shown")))
     page.wait_for_function(SAVED, arg=decisions)
-    return Measured(milliseconds=sorted(taken), requests=requests)
+    cpu_ms = 1000 * (read_cpu_seconds() - used) / decisions
+    return Measured(milliseconds=sorted(taken), requests=requests, cpu_ms=cpu_ms)

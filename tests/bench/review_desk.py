@@ -3,11 +3,12 @@
     uv run python -m tests.bench.review_desk [--data DIR] [--decisions 30] [--lessons 10000] [--runs 50000] [--json]
     uv run python -m tests.bench.review_desk --decisions 3 --lessons 20 --runs 50 --answers 20   # the smallest
 
-Starts a throw-away database and web server, fills them, has the offline reflector propose lessons from the runs of
-DIR/*.jsonl or DIR/*_trajectories/trajectories.jsonl (the sample data without --data), and decides on them by keyboard
-alone: approve, approve, reject with a reason, over and over. What is timed is machine time, in the browser: from the
-key press that decides to the first frame of the next item in the inbox. Before each key it waits as long as the
-quickest reader would. Then it counts the requests of a page on a warm cache and the queries of each page.
+Starts a throw-away database and web server and fills them. The lessons to decide on are those that the offline
+reflector proposes from the runs in the files trajectories.jsonl below DIR (tests/data without --data), and those that
+it proposed for other agents. They are decided by keyboard alone: approve, approve, reject with a reason, over and over.
+What is timed is machine time, in the browser: from the key press that decides to the first frame of the next item in
+the inbox. Before each key it waits as long as the quickest reader would. Then it counts the requests of a page on a
+warm cache and the queries of each page.
 """
 
 import argparse
@@ -46,7 +47,10 @@ from django.test.utils import CaptureQueriesContext  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
 from erl_site.embedded import postgres  # noqa: E402
+from memory.curation.evidence import add_evidence  # noqa: E402
+from memory.curation.proposals import propose_heuristic  # noqa: E402
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review  # noqa: E402
+from memory.heuristics.text import Citation, HeuristicText  # noqa: E402
 from memory.intake.files import read_entries  # noqa: E402
 from memory.intake.recording import record_trajectory  # noqa: E402
 from memory.projects.actors import Actor  # noqa: E402
@@ -62,7 +66,8 @@ from tests.bench.serving.processes import children, read_cpu_seconds  # noqa: E4
 from tests.e2e.browser import find_chromium, open_browser  # noqa: E402
 from tests.stack import Stack  # noqa: E402
 
-SAMPLE = Path(__file__).parents[2] / "memory" / "sample_data"
+DATA = Path(__file__).parents[1] / "data"
+PROPOSALS = Path(__file__).parent / "verdicts" / "proposals-7.jsonl"
 REVIEWER, PASSWORD = "ana", "correct horse battery"
 REAL_VECTORS = 200  # the rest are mixtures of these: embedding 10,000 lessons would take the time, not deciding
 SAMPLED_RUNS = 400
@@ -94,6 +99,7 @@ def fill(options: argparse.Namespace) -> Project:
     real = _record_real_runs(project, options.data)
     while run_reflection(owner="bench").outcome is not Outcome.NOTHING:
         pass
+    _propose_real_lessons(project)
     with connection.cursor() as cursor:
         columns = [field.column for field in Trajectory._meta.local_concrete_fields if not field.generated]
         fresh = {
@@ -148,7 +154,7 @@ def _record_answers_and_reviews(project: Project, answers: int) -> None:
 
 
 def _record_real_runs(project: Project, data: Path) -> int:
-    paths = sorted([*data.glob("*.jsonl"), *data.glob("*_trajectories/trajectories.jsonl")])
+    paths = sorted(data.rglob("trajectories.jsonl"))
     entries = [entry for path in paths for entry in read_entries(path) if entry.data]
     random.Random(1).shuffle(entries)
     for number, entry in enumerate(entries[:SAMPLED_RUNS]):
@@ -157,17 +163,34 @@ def _record_real_runs(project: Project, data: Path) -> int:
     return min(len(entries), SAMPLED_RUNS)
 
 
-def decide(root: str, *, decisions: int, executable: str) -> Measured:
+def _propose_real_lessons(project: Project) -> None:
+    """Propose what the reflector wrote about the runs of other agents, each citing a step of a run that is here."""
+    runs = list(Trajectory.objects.filter(project=project).order_by("id")[:SAMPLED_RUNS])
+    for number, line in enumerate(PROPOSALS.read_text().splitlines()):
+        written = json.loads(line)
+        text = HeuristicText(
+            trigger=written["when"],
+            guideline=written["do"],
+            avoid=written["avoid"],
+            not_when=written["not_when"],
+            rationale=written["because"],
+            polarity=written["polarity"],
+            scope=written["scope"],
+        )
+        heuristic = propose_heuristic(project, text=text, by=Actor.policy("bench"))
+        add_evidence(heuristic, runs[number % len(runs)], citations=[Citation(first_step=1, last_step=1)])
+
+
+def decide(root: str, *, decisions: int, executable: str, web_pids: list[int]) -> Measured:
     """Sign in and decide in the inbox, in a browser of its own."""
     with open_browser(executable, viewport={"width": 1280, "height": 900}) as context:
         page = context.new_page()
         page.goto(f"{root}/admin/login/?next=/admin/")
-        page.keyboard.type(REVIEWER)
-        page.keyboard.press("Tab")
-        page.keyboard.type(PASSWORD)
+        page.fill("#id_username", REVIEWER)
+        page.fill("#id_password", PASSWORD)
         page.keyboard.press("Enter")
         page.wait_for_url(f"{root}/admin/")
-        return measure_decisions(page, root, decisions=decisions)
+        return measure_decisions(page, root, decisions=decisions, read_cpu_seconds=lambda: read_cpu_seconds(web_pids))
 
 
 def count_queries(project: Project) -> dict[str, dict[str, Any]]:
@@ -211,7 +234,7 @@ def count_queries(project: Project) -> dict[str, dict[str, Any]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=SAMPLE, help="folder with real runs (the sample data)")
+    parser.add_argument("--data", type=Path, default=DATA, help="folder with real runs, in files trajectories.jsonl")
     parser.add_argument("--decisions", type=int, default=30)
     parser.add_argument("--lessons", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=50_000)
@@ -231,14 +254,13 @@ def main() -> int:
         print(f"filled in {time.perf_counter() - started:.0f} s", flush=True)
         web.start_web()
         pids = children(web.processes["web"].pid)
-        used = read_cpu_seconds(pids)
-        measured = decide(web.base_url, decisions=min(options.decisions, waiting - 1), executable=executable)
+        decisions = min(options.decisions, waiting - 1)
+        measured = decide(web.base_url, decisions=decisions, executable=executable, web_pids=pids)
         taken = measured.milliseconds
         p95 = taken[min(len(taken) - 1, int(0.95 * len(taken)))]
         median = statistics.median(taken)
         print(f"{len(taken)} decisions: median {median:.0f} ms, p95 {p95:.0f} ms, max {taken[-1]:.0f} ms")
-        used = 1000 * (read_cpu_seconds(pids) - used) / len(taken)
-        print(f"processor time of the web server: {used:.0f} ms a decision (the POST and the items fetched ahead)")
+        print(f"processor time of the web server: {measured.cpu_ms:.0f} ms a decision (with the items fetched ahead)")
         print(f"requests of a page on a warm cache: {measured.requests}")
         print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
         print("| page | queries | of them in the database, ms | whole page, ms |\n| --- | --- | --- | --- |")

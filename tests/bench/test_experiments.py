@@ -42,5 +42,9 @@ def test_blocks_are_rebuilt_from_several_releases() -> None:
     assert (found["answers"], found["rebuilt byte for byte"]) == (6, 6)
 
 
-def test_cost_is_compared_in_pairs() -> None:
-    assert releases.compare([(1.0, 1.02), (2.0, 2.04), (3.0, 3.06)] * 20).startswith("+2.0%")
+def test_cost_is_compared_without_what_was_held_out() -> None:
+    taken = [releases.Timed(1.0, staged=False, new=True, arm="")] * 20
+    taken += [releases.Timed(1.02, staged=True, new=True, arm="candidate")] * 20
+    taken += [releases.Timed(0.1, staged=True, new=True, arm="holdout")] * 5
+
+    assert releases.compare(taken)["dearer"] == "+2.0% [+2.0%, +2.0%]"

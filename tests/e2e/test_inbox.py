@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from memory.admin.inbox.views import SHOWN_ROWS
 from memory.curation.proposals import revise_heuristic
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review, ReviewClaim
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from tests.bench.desk_timing import measure_decisions
-from tests.factories import make_heuristic, make_project, make_trajectory
+from tests.factories import approve_as_read, make_heuristic, make_project, make_trajectory
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -58,6 +59,25 @@ def test_keys_decide_in_place_and_save_behind(desk: Page, live_server: Any, thre
     assert HeuristicRevision.objects.get(served=True).heuristic == three[0]
     assert desk.evaluate("window.isTheSamePage")
     expect(desk.locator(".group .count")).to_have_text("1")
+
+
+def test_list_goes_on_where_its_first_rows_were_decided(desk: Page, live_server: Any, project: Project) -> None:
+    titles = [f"lesson {number}" for number in reversed(range(SHOWN_ROWS + 4))]
+    made = [make_heuristic(project=project, trigger=title) for title in reversed(titles)][::-1]
+    open_inbox(desk, live_server)
+    expect(desk.locator(".row")).to_have_count(SHOWN_ROWS)
+    approve_as_read(made[5], by=Actor(label="user:other"))
+
+    desk.evaluate("document.querySelectorAll('.row')[27].click()")
+    expect(words(desk)).to_contain_text(titles[27])
+
+    expect(desk.locator(".row")).to_have_count(SHOWN_ROWS + 4)  # none twice, and none missed
+    assert desk.locator(".row .row-title").all_inner_texts() == titles
+    for title in titles[27:]:
+        expect(words(desk)).to_contain_text(title)
+        desk.keyboard.press("r")
+        desk.keyboard.press("1")
+    expect(words(desk)).to_contain_text(titles[26])
 
 
 def test_late_answer_is_not_said_over_that_of_a_newer_decision(

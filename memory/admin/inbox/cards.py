@@ -47,9 +47,9 @@ class CardKind(Kind):
         open_now = waiting.exclude(project__archived_at__lte=timezone.now())
         return self.arrange(read_projects(narrow_to_projects(open_now, user), query), user, query)
 
-    def list_rows(self, user: Any, query: str, *, offset: int, limit: int) -> list[Row]:
+    def list_rows(self, user: Any, query: str, *, limit: int) -> list[Row]:
         found = self.queue(user, query).select_related("current_revision").order_by("-seen_count", "-id")
-        return [self._write_row(card) for card in found[offset : offset + limit]]
+        return [self._write_row(card) for card in found[:limit]]
 
     def _write_row(self, card: MistakeCard) -> Row:
         revision = card.current_revision

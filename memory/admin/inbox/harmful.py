@@ -28,9 +28,9 @@ class HarmfulKind(LessonKind):
         open_now = harmful.exclude(project__archived_at__lte=timezone.now())
         return self.arrange(read_projects(narrow_to_projects(open_now, user), query), user, query)
 
-    def list_rows(self, user: Any, query: str, *, offset: int, limit: int) -> list[Row]:
+    def list_rows(self, user: Any, query: str, *, limit: int) -> list[Row]:
         found = self.queue(user, query).select_related("current_revision").order_by("harm__difference", "pk")
-        return [self._write_harm(heuristic) for heuristic in found[offset : offset + limit]]
+        return [self._write_harm(heuristic) for heuristic in found[:limit]]
 
     def _write_harm(self, heuristic: Heuristic) -> Row:
         revision = heuristic.current_revision

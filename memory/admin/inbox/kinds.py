@@ -145,8 +145,8 @@ class Kind(ABC):
         return self.queue(user, query).count()
 
     @abstractmethod
-    def list_rows(self, user: Any, query: str, *, offset: int, limit: int) -> list[Row]:
-        """Return some of the items that wait, in their order. `query` holds the filters, as in the page's address."""
+    def list_rows(self, user: Any, query: str, *, limit: int) -> list[Row]:
+        """Return the first items that wait, in their order. `query` holds the filters, as in the page's address."""
 
     def arrange(self, rows: QuerySet[Waiting], user: Any, query: str) -> QuerySet[Waiting]:
         """Leave out what is snoozed, or keep what the address asks for: what is snoozed, or assigned to the person."""

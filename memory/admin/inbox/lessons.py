@@ -58,10 +58,10 @@ class LessonKind(Kind):
     def queue(self, user: Any, query: str) -> QuerySet[Heuristic]:
         return self.arrange(Queue(user=user, query=query).split()[0], user, query)
 
-    def list_rows(self, user: Any, query: str, *, offset: int, limit: int) -> list[Row]:
+    def list_rows(self, user: Any, query: str, *, limit: int) -> list[Row]:
         order = Queue(user=user, query=query).order
         found = self.queue(user, query).annotate(other_wordings=Count("members")).order_by(*order)
-        shown = found.select_related("current_revision", "claim__user")[offset : offset + limit]
+        shown = found.select_related("current_revision", "claim__user")[:limit]
         return [self._write_row(heuristic, user) for heuristic in shown]
 
     def _write_row(self, heuristic: Any, user: Any) -> Row:

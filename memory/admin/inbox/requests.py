@@ -23,7 +23,7 @@ def get_kind(request: HttpRequest, name: str) -> Kind:
 def read_query(request: HttpRequest) -> str:
     """Return the filters of the address, which links and forms carry on."""
     given = request.GET.copy()
-    for name in ("tab", "offset", "item", "_changelist_filters"):
+    for name in ("tab", "listed", "item", "_changelist_filters"):
         given.pop(name, None)
     return given.urlencode()
 

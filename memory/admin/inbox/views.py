@@ -34,7 +34,7 @@ from memory.curation.undo import UNDO_SECONDS
 from memory.errors import MemoryAppError
 from memory.projects.access import visible_projects
 
-SHOWN_ROWS = 30  # of each kind; more are fetched where the list is scrolled to its end
+SHOWN_ROWS = 30  # of each kind; more are fetched before the list runs out, and where it is scrolled to its end
 _ITEM = "inbox/<slug:kind_name>/<uuid:id>/"
 AHEAD = 3  # items that are fetched before they are needed
 _UNDO = "inbox_undo"  # in the session: what the next page offers to undo, without script
@@ -94,14 +94,16 @@ def tab(request: HttpRequest, kind_name: str, id: UUID, name: str) -> HttpRespon
 
 @admin_page("inbox/rows/", name="inbox_rows")
 def rows(request: HttpRequest) -> HttpResponse:
-    """Return more rows of a kind."""
+    """Return the rows of a kind that a page lists, and those that follow.
+
+    The page drops what it lists already. To leave those rows out here would miss some: others decide at the same time.
+    """
     kind = get_kind(request, request.GET.get("kind", ""))
-    offset = request.GET.get("offset", "")
-    start = int(offset) if offset.isascii() and offset.isdecimal() and len(offset) < 7 else 0
-    found = kind.list_rows(request.user, read_filters(request), offset=start, limit=SHOWN_ROWS + 1)
-    shown = discussion.add_assignees(found[:SHOWN_ROWS])
-    context = {"kind": kind, "rows": shown, "query": read_query(request), "offset": start + SHOWN_ROWS}
-    context["has_more"] = len(found) > SHOWN_ROWS
+    listed = request.GET.get("listed", "")
+    limit = SHOWN_ROWS + (int(listed) if listed.isascii() and listed.isdecimal() and len(listed) < 5 else 0)
+    found = kind.list_rows(request.user, read_filters(request), limit=limit + 1)
+    shown = discussion.add_assignees(found[:limit])
+    context = {"kind": kind, "rows": shown, "query": read_query(request), "has_more": len(found) > limit}
     return without_storing(render(request, "admin/inbox/rows.html", context))
 
 
@@ -270,7 +272,7 @@ def _draw_ahead(request: HttpRequest, keys: Iterable[str]) -> dict[str, str]:
 def _list_groups(request: HttpRequest) -> list[Group]:
     query, chosen = read_filters(request), request.GET.get("kind", "")
     kinds = [kind for kind in list_kinds(request.user) if chosen in ("", kind.name)]
-    found = {kind.name: kind.list_rows(request.user, query, offset=0, limit=SHOWN_ROWS) for kind in kinds}
+    found = {kind.name: kind.list_rows(request.user, query, limit=SHOWN_ROWS) for kind in kinds}
     rows = discussion.add_assignees([row for rows in found.values() for row in rows])
     return [
         Group(kind=kind, count=kind.count(request.user, query), rows=[row for row in rows if row.kind == kind.name])

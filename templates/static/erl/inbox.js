@@ -189,8 +189,9 @@
     item().replaceChildren();
     item().removeAttribute("data-item");
     const empty = inbox.querySelector(".groups > .empty");
-    if (empty) empty.hidden = false;
+    if (empty) empty.hidden = Boolean(inbox.querySelector(".more")); // the next rows are on their way
     at("list");
+    fetchRows();
   };
 
   const show = async (name, { keepAlarm = false, html = "" } = {}) => {
@@ -239,10 +240,37 @@
   };
   let fetching = null;
   const fetchNext = () => {
+    fetchRows();
     const names = wanted();
     // A decision that is being sent brings the next ones along.
     if (!names.length || fetching || sending.size) return;
     fetching = fetchAhead(names).finally(() => { fetching = null; });
+  };
+
+  // The rest of a list is fetched before its rows run out. What comes twice, or was decided meanwhile, is dropped.
+  const gone = new Set();
+  let taking = 0;
+  const fetchRows = () => {
+    for (const link of inbox.querySelectorAll(".more a:not(.htmx-request)")) {
+      const listed = [...link.closest("ol").querySelectorAll(".row")];
+      const place = listed.findIndex((row) => row.dataset.item === key());
+      if (listed.length - 1 - place <= AHEAD) window.htmx.trigger(link, "needed");
+    }
+  };
+  inbox.addEventListener("htmx:configRequest", (event) => {
+    const line = event.target.closest(".more");
+    if (line) event.detail.parameters.listed = line.closest("ol").querySelectorAll(".row").length;
+  });
+  const takeRows = () => {
+    taking = 0;
+    const seen = new Set(gone);
+    for (const row of rows()) {
+      if (seen.has(row.dataset.item)) row.closest("li").remove();
+      seen.add(row.dataset.item);
+    }
+    const first = rows().find(free);
+    if (!key() && first) show(first.dataset.item);
+    else fetchNext();
   };
 
   const count = (row, change) => {
@@ -276,6 +304,7 @@
     undoForm.hidden = true;
     if (!stays) {
       const following = neighbour(1) || neighbour(-1);
+      gone.add(name);
       if (row) {
         count(row, -1);
         row.closest("li").remove();
@@ -334,6 +363,7 @@
     if (button.value === "comment") dropDraft(name, sha);
     if (answer.leaves && row) {
       const following = neighbour(1) || neighbour(-1);
+      gone.add(name);
       count(row, -1);
       row.closest("li").remove();
       if (following) await show(following.dataset.item);
@@ -346,7 +376,8 @@
     say(answer.said);
   };
 
-  const bringBack = ({ row, home }, failed) => {
+  const bringBack = ({ name, row, home }, failed) => {
+    gone.delete(name);
     if (!row || !home || row.isConnected) return;
     const line = document.createElement("li");
     line.append(row);
@@ -531,7 +562,10 @@
     keepDraft();
     if (event.target.closest(".reading")) hold();
   });
-  inbox.addEventListener("htmx:afterSettle", () => restoreDraft()); // a tab that was fetched may have fields
+  inbox.addEventListener("htmx:afterSettle", (event) => {
+    restoreDraft(); // a tab that was fetched may have fields
+    if (!taking && event.target.closest(".groups")) taking = setTimeout(takeRows); // it is sent for every row
+  });
 
   const go = (step) => {
     const row = neighbour(step);
