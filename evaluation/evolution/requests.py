@@ -222,4 +222,4 @@ def _ask(chat: RememberedChat, name: str, step: int, request: ChatRequest) -> Ch
     return chat(f"{name}:{step}", request)[0]
 
 
-AGENT_EVOLUTION = JobKind(name=KIND, run=run_evolution, time_limit_seconds=TIME_LIMIT_SECONDS, command="run_agents")
+AGENT_EVOLUTION = JobKind(name=KIND, run=run_evolution, time_limit_seconds=TIME_LIMIT_SECONDS)

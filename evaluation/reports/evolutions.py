@@ -12,23 +12,24 @@ CHECKED_Y = 272  # where those stand that a check stopped before the gate
 
 
 def write_gain(evolution: Evolution, chosen: EvolutionCandidate | None) -> str:
-    """Return what was gained on the hold-out, such as "Candidate 9 takes 1,015 tokens (3.0 %) less per task …"."""
+    """Return what was gained on the hold-out, such as "Candidate 9 takes 1,015 fewer tokens per task …"."""
     if chosen is None or chosen.number == 0:
         return "Nothing was gained: no candidate passed the gate, so the agent stays as it is."
     measured = evolution.measured
     tokens, solved, success = measured["tokens"], measured["solved"], measured["success"]
-    said = f"{abs(tokens['mean']):,.0f} tokens ({_share(tokens, measured['tasks']):.1f} %)"
-    interval = f"[{tokens['low']:+,.0f}, {tokens['high']:+,.0f}]"
+    share, low, high = _share(tokens, measured["tasks"]), abs(tokens["low"]), abs(tokens["high"])
+    said = f"tokens per task ({share:.1f} %, interval {min(low, high):,.0f} to {max(low, high):,.0f})"
     tasks = f"on {measured['tasks']:,} tasks that nothing was chosen by"
     before, after = solved["before"], solved["after"]
     solves = f"solves {after:,} of them, {'as before' if before == after else f'before it was {before:,}'}"
     if success["high"] < 0:
         return f"Candidate {chosen.number} does harm: {tasks} it {solves}."
     if tokens["high"] < 0:
-        return f"Candidate {chosen.number} takes {said} less per task {interval} {tasks}, and {solves}."
+        return f"Candidate {chosen.number} takes {-tokens['mean']:,.0f} fewer {said} {tasks}, and {solves}."
     if tokens["low"] > 0:
-        return f"Candidate {chosen.number} takes {said} more per task {interval} {tasks}, and {solves}."
-    return f"No gain is certain: {tasks} candidate {chosen.number} takes {interval} tokens per task, and {solves}."
+        return f"Candidate {chosen.number} takes {tokens['mean']:,.0f} more {said} {tasks}, and {solves}."
+    interval = f"[{tokens['low']:+,.0f}, {tokens['high']:+,.0f}] tokens per task"
+    return f"No gain is certain: {tasks} candidate {chosen.number} takes {interval}, and {solves}."
 
 
 def draw_candidates(candidates: Sequence[EvolutionCandidate]) -> str:

@@ -11,6 +11,7 @@ from django.test import override_settings
 from agents.changes.ladder import check_change
 from agents.definitions.storage import save_tool
 from agents.definitions.values import ToolDefinition
+from agents.evolution.proposer import version
 from agents.models.agents import Agent
 from agents.models.changes import Change
 from agents.revisions import AgentSpec, create_agent
@@ -26,6 +27,8 @@ from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.llm.models import DailySpend
 from tests.agents.running import BY, Script, make_agent
 from tests.factories import make_project
+from tests.scripted_answers import answer
+from tests.scripted_provider import ScriptedProvider
 
 pytest.importorskip("bfcl_eval")
 pytestmark = pytest.mark.django_db
@@ -34,7 +37,7 @@ from evaluation.environments.bfcl import read_dialogues  # noqa: E402
 from evaluation.environments.bfcl_tools import read_tools  # noqa: E402
 
 CLASSES = ("VehicleControlAPI", "TwitterAPI")
-SYSTEM = "You look after a car."
+SYSTEM = "You look after a car. " * 20
 
 
 class Driver(Script):
@@ -81,8 +84,8 @@ def agent() -> Agent:
     return create_agent(project, name="driver", spec=spec, by=BY)
 
 
-def evolve(agent: Agent, driver: Driver) -> Ended:
-    plan = EvolutionPlan(agent=str(agent.pk), generations=1, most=8)
+def evolve(agent: Agent, driver: Driver, *, most: int = 8) -> Ended:
+    plan = EvolutionPlan(agent=str(agent.pk), generations=1, most=most)
     with override_settings(ERL_REFLECTION_LEASE_SECONDS=3600):  # the heartbeat does not see the test's transaction
         return evolve_now(agent, plan, by=BY, find=lambda model: driver)
 
@@ -110,6 +113,24 @@ def test_best_candidate_becomes_a_change_and_no_answer_is_paid_for_twice(agent: 
     }
     check_change(change, by=BY)
     assert change.rung == "checked", list(change.checks.values_list("name", "said"))
+
+
+def test_language_model_proposes_besides_the_miner(agent: Agent, settings: Any) -> None:
+    short = {"kind": "prompt", "reason": "Most of it is said twice.", "content": "You look after a car."}
+    unusable = {"kind": "prompt", "reason": "", "content": "Drive."}
+    with ScriptedProvider(answer({"candidates": [short, unusable]})) as provider:
+        settings.ERL_LLM_PROVIDER = "openai-compatible"
+        settings.ERL_LLM_BASE_URL = provider.openai_url
+        settings.ERL_LLM_MODEL = "scripted-1"
+        ended = evolve(agent, Driver(), most=4)
+
+    assert '"mean_tokens"' in provider.requests[0].user_text
+    assert ended.change is not None
+    assert (ended.change.kinds, ended.change.target.system) == (["prompt"], short["content"])
+    proposer = Evolution.objects.get().proposer
+    assert (proposer["usable"], len(proposer["unusable"]), proposer["prompt_version"]) == (1, 1, version())
+    chosen = Evolution.objects.get().candidates.get(is_chosen=True)
+    assert (chosen.adds, chosen.look) == ({"tools": [], "system": short["content"]}, 2)
 
 
 def test_agent_without_the_tools_of_a_suite_is_refused() -> None:
