@@ -21,6 +21,7 @@ from agents.models.agents import Agent
 from memory.errors import MemoryAppError
 from reflection.llm.base import CompletionRequest
 from reflection.llm.calls import Ask
+from reflection.llm.registry import find_provider
 from reflection.prompts import Frame, prompt_version, read_prompt
 
 log = structlog.get_logger(__name__)
@@ -32,6 +33,15 @@ class Thought:
 
     proposals: tuple[Proposal, ...] = ()
     said: str = ""
+
+
+def may_ask() -> bool:
+    """Tell whether a language model is configured, and may be asked without anyone waiting for the answer.
+
+    Raises:
+        ProviderNotConfigured: its settings are incomplete.
+    """
+    return settings.ERL_REFLECTOR != "rules" and find_provider() is not None
 
 
 def version() -> str:

@@ -18,7 +18,7 @@ from agents.changes.journal_host import read_effect
 from agents.changes.proposals import Proposal, propose_change
 from agents.changes.trials import Ask as TrialAsk
 from agents.evolution.macros import Macro, write_macro
-from agents.evolution.proposer import Thought, think
+from agents.evolution.proposer import Thought, may_ask, think
 from agents.evolution.sequences import ObservedCall, ObservedRun, find_repeated
 from agents.evolution.tuning import tune
 from agents.models.agents import Agent
@@ -40,7 +40,7 @@ from reflection.jobs.queue import claim, enqueue, finish, hold
 from reflection.llm.base import Provider, ProviderError, ProviderNotConfigured
 from reflection.llm.calls import RememberedAsk, RememberedChat, ask_provider
 from reflection.llm.chat import ChatAnswer, ChatRequest
-from reflection.llm.registry import find_provider, get_chat_provider
+from reflection.llm.registry import get_chat_provider
 
 log = structlog.get_logger(__name__)
 
@@ -144,7 +144,7 @@ def _think(job: Job, heartbeat: Heartbeat, agent: Agent, *, find: Find) -> Thoug
     """Ask the language model, if one is configured. One that cannot be asked costs the rest of the night nothing."""
     assert agent.current is not None  # by the caller
     try:
-        if find_provider() is None:
+        if not may_ask():
             return Thought()
         chat = RememberedChat(job, heartbeat, provider=find(agent.current.model))
 

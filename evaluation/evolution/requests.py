@@ -17,7 +17,7 @@ from agents.changes.proposals import Proposal, propose_change
 from agents.changes.trials import Ask
 from agents.evolution.drafts import Read
 from agents.evolution.evidence import show_agent
-from agents.evolution.proposer import ask_for_candidates, version
+from agents.evolution.proposer import ask_for_candidates, may_ask, version
 from agents.models.agents import Agent
 from agents.models.changes import Change
 from evaluation.errors import EvaluationError
@@ -40,7 +40,7 @@ from reflection.llm.base import Provider
 from reflection.llm.calls import Ask as AskModel
 from reflection.llm.calls import RememberedAsk, RememberedChat, ask_provider
 from reflection.llm.chat import ChatAnswer, ChatRequest
-from reflection.llm.registry import find_provider, get_chat_provider
+from reflection.llm.registry import get_chat_provider
 
 SUITES = {"bfcl": BfclSuite}
 KIND = "agent_evolution"
@@ -132,9 +132,7 @@ def _evolve(job: Job, heartbeat: Heartbeat, *, find: Find) -> Ended | None:
     suite = SUITES[plan.suite](OwnAgent(agent.current, ask_for), most=plan.most)
     thoughts: list[Read] = []
     think = partial(_think, agent, RememberedAsk(job, heartbeat, ask_model=ask_provider), thoughts)
-    evolved = evolve(
-        suite, generations=plan.generations, seed=plan.seed, think=think if find_provider() is not None else None
-    )
+    evolved = evolve(suite, generations=plan.generations, seed=plan.seed, think=think if may_ask() else None)
     origin = Origin(
         suite=plan.suite,
         seed=plan.seed,

@@ -186,6 +186,13 @@ def test_nothing_is_asked_where_nothing_went_wrong(shop: Service, provider: Scri
     assert (sleep(), provider.requests) == ("done", [])
 
 
+def test_nothing_is_asked_where_only_rules_may_reflect(agent: Agent, provider: ScriptedProvider, settings: Any) -> None:
+    settings.ERL_REFLECTOR = "rules"
+    send_to_sleep()
+
+    assert (sleep(), provider.requests) == ("done", [])
+
+
 def test_runs_that_failed_are_not_rehearsed(agent: Agent) -> None:
     assert {run.task for run in choose_runs(agent.pk)} == {"Refund order A1", "Look up order A1"}
 
