@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from agents.evolution.macros import Macro, write_macro
 from agents.evolution.sequences import find_repeated
+from evaluation.errors import EvaluationError
 from evaluation.evolution.archive import Archive, Candidate
 from evaluation.evolution.gates import Gate, Verdict, judge, score, work_on
 from evaluation.evolution.suite import EvolutionSuite, EvolutionTask, Outcome, Sets, Variant, split
@@ -65,8 +66,13 @@ def evolve(
 
     Args:
         think: proposes from the tasks of the mine set and what came of them; tools are mined in any case.
+
+    Raises:
+        EvaluationError: there are too few tasks for three sets.
     """
     sets = split(suite.tasks(), seed=seed)
+    if not (sets.mine and sets.gate and sets.holdout):
+        raise EvaluationError("There are too few tasks for three sets. Let more of each family be worked on.")
     gate = Gate(suite=suite, tasks=sets.gate, most_looks=most_looks)
     outcomes = gate.look(Variant(), seed=_seed(seed, "gate", 0))
     first = Candidate(

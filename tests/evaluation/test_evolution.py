@@ -4,7 +4,7 @@ from functools import cache
 from io import StringIO
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
 from agents.definitions.checks import find_example_faults, find_type_faults
 from agents.evolution.macros import Macro, read_calls, write_macro
@@ -132,6 +132,14 @@ def test_command_prints_the_same_twice_and_keeps_what_it_tried(monkeypatch: pyte
     assert [each["look"] for each in first if each["look"]] == list(range(1, Evolution.objects.all()[0].looks + 1))
     assert sum(each["is_chosen"] for each in first) == 1
     assert f"best on the gate: candidate {next(n for n, each in enumerate(first) if each['is_chosen'])} " in said[0]
+
+
+@pytest.mark.django_db
+def test_too_few_tasks_are_refused() -> None:
+    pytest.importorskip("bfcl_eval")
+
+    with pytest.raises(CommandError, match="too few tasks for three sets"):
+        run_command("demo", "--most", "1")
 
 
 def test_shuffled_tools_are_not_promoted() -> None:
