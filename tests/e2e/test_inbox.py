@@ -262,3 +262,34 @@ def test_skimming_claims_nothing_and_typing_does(desk: Page, live_server: Any, t
 
     expect(words(desk)).to_contain_text("lesson three")
     desk.evaluate("localStorage.clear()")
+
+
+def test_enter_assigns_to_the_name_that_was_typed(desk: Page, live_server: Any, three: list[Heuristic]) -> None:
+    open_inbox(desk, live_server, f"lesson/{three[0].pk}/")
+    desk.keyboard.press("s")
+    expect(desk.locator("#talk-assignee")).to_be_focused()
+
+    desk.keyboard.type("ana")
+    desk.keyboard.press("Enter")
+
+    expect(desk.locator(".arranged")).to_have_text("Assigned to ana")
+    expect(desk.locator(".row-for").first).to_have_text("· for ana")
+
+
+def test_key_waits_while_a_step_that_stays_is_being_saved(desk: Page, live_server: Any, three: list[Heuristic]) -> None:
+    """The pane is drawn again when the answer comes, which dropped the question for a reason."""
+    previews: list[Route] = []
+    desk.route(f"**/inbox/lesson/{three[0].pk}/", lambda route: previews.append(route))
+    open_inbox(desk, live_server)
+    desk.keyboard.press("e")
+    desk.keyboard.type("x")
+    desk.keyboard.press("Control+Enter")
+
+    desk.keyboard.press("Escape")
+    desk.keyboard.press("r")
+
+    expect(desk.locator(".says")).to_contain_text("still being saved")
+    expect(desk.locator(".reasons.is-open")).to_have_count(0)
+    with desk.expect_response(lambda answer: answer.request.method == "POST"):
+        previews[0].continue_()
+    desk.evaluate("localStorage.clear()")

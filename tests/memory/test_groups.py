@@ -76,3 +76,10 @@ def test_groups_use_the_permissions_that_django_makes() -> None:
     doubled = Permission.objects.filter(codename__in=["review_heuristic", "requeue_reflection"])
 
     assert doubled.count() == 2
+
+
+def test_reviewers_decide_on_agent_changes_and_the_others_see_them() -> None:
+    import_module("agents.migrations.0003_groups").extend_groups(apps, None)
+
+    assert permissions("Reviewer") >= {"view_change", "decide_change"}
+    assert permissions("Operator") & {"view_change", "decide_change"} == {"view_change"}
