@@ -23,7 +23,9 @@ class Limits(Input):
     max_tokens: Annotated[
         Annotated[int, Field(ge=1, le=10**12), WHOLE] | None, Field(description="Tokens in one run, read and written.")
     ] = None
-    max_cost_usd: Annotated[Dollars | None, Field(description="What one run may cost, in US dollars.")] = None
+    max_cost_usd: Annotated[
+        Dollars | None, Field(description="What one run may cost, in US dollars. Digits below a millionth are dropped.")
+    ] = None
     max_seconds: Annotated[
         Annotated[int, Field(ge=1, le=YEAR_SECONDS), WHOLE] | None,
         Field(description="How long one run may take. The time that it waits for a person does not count."),

@@ -6,12 +6,13 @@ effect is inserted.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from agents.conditions import InvalidCondition, check_condition, holds
-from memory.api.input import Input
+from memory.api.input import Input, write_fault
 
 MAX_RULES = 200
 Tool: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
@@ -121,6 +122,7 @@ Rule: TypeAlias = Annotated[
     Field(discriminator="type"),
 ]
 _RULE: TypeAdapter[Any] = TypeAdapter(Rule)
+_TYPES = [get_args(each.model_fields["type"].annotation)[0] for each in get_args(get_args(Rule)[0])]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,7 +153,7 @@ def find_faults(stored: Sequence[Any], *, tools: Iterable[str]) -> dict[str, lis
         try:
             rule = _RULE.validate_python(each)
         except ValidationError as error:
-            faults[place] = [fault["msg"].removesuffix(".") + "." for fault in error.errors()]
+            faults[place] = [_write_fault(fault) for fault in error.errors()]
             continue
         rules.append(rule)
         if unknown := sorted(_named(rule) - set(tools)):
@@ -166,6 +168,14 @@ def find_faults(stored: Sequence[Any], *, tools: Iterable[str]) -> dict[str, lis
     if not faults:
         faults |= _find_impossible(rules, sorted(set(tools)))
     return faults
+
+
+def _write_fault(fault: ErrorDetails) -> str:
+    """Return what is wrong with the form of a rule as a sentence, with the member that is wrong."""
+    if fault["type"] in ("union_tag_not_found", "union_tag_invalid"):
+        return f"The type of a rule is one of {', '.join(_TYPES)}."
+    member = "".join(f"{part}: " for part in fault["loc"][1:2])
+    return member + write_fault(fault["type"], fault["msg"])
 
 
 def refuse_call(rules: Sequence[Any], history: Sequence[Called], *, tool: str, step: int, by_tool: bool = False) -> str:

@@ -12,8 +12,6 @@ from rest_framework.reverse import reverse
 
 from agents.api.shapes import (
     AgentAnswer,
-    AgentInput,
-    AgentMembers,
     AgentPage,
     AgentPatch,
     AllowToolInput,
@@ -24,6 +22,7 @@ from agents.api.shapes import (
     describe_revision,
     spec_members,
 )
+from agents.definitions.values import AgentInput, AgentMembers
 from agents.models.agents import Agent, AgentRevision
 from agents.models.conversations import Conversation, Message
 from agents.revisions import AgentSpec, allow_tool, archive_agent, create_agent, revise_agent, spec_of

@@ -7,56 +7,19 @@ from uuid import UUID
 from pydantic import BaseModel, Field, model_validator
 
 from agents.approvals import Decision
-from agents.limits import Compacting, Limits
+from agents.definitions.values import AgentMembers
+from agents.limits import Limits
 from agents.models.agents import Agent, AgentRevision
 from agents.models.conversations import Message
 from agents.models.effects import Approval, Effect
 from agents.models.runs import Run, RunStatus, Step, StepStatus, StopReason
 from agents.models.tools import ToolKind
 from agents.revisions import AgentSpec
-from memory.api.input import WHOLE, ContentHash, Id, Input, Name, OneOf, Text, wrong_member
+from memory.api.input import ContentHash, Id, Input, Name, OneOf, Text, wrong_member
 from memory.limits import MAX_REASON_CHARS, MAX_TASK_CHARS, MAX_TEXT_CHARS
 from memory.retrieval.serializers import LessonPage
 
-MAX_WINDOW_TOKENS = 10_000_000
-AgentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$", description="Unique in the project.")]
-Tokens = Annotated[int, Field(ge=1, le=MAX_WINDOW_TOKENS), WHOLE]
 Reason = Annotated[str, Field(max_length=MAX_REASON_CHARS, description="Why; a rejected agent reads it.")]
-
-
-class AgentBlock(Input):
-    """A block of memory under the label by which this agent knows it."""
-
-    label: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_./-]{0,99}$")]
-    block: Annotated[Id, Field(description="The id of the block.")]
-
-
-class AgentMembers(Input):
-    """What an agent is. Each change makes a revision that stays."""
-
-    description: Annotated[str, Field(max_length=MAX_TEXT_CHARS, description="For people.")] = ""
-    system: Annotated[str, Field(max_length=MAX_TEXT_CHARS, description="The instructions.")] = ""
-    model: Annotated[Name, Field(description="Empty for the server's own.")] = ""
-    window_tokens: Annotated[Tokens, Field(description="Size of the context window.")] = 32_000
-    max_output_tokens: Annotated[Tokens, Field(description="Of one answer of the model.")] = 2_000
-    temperature: Annotated[float | None, Field(ge=0, le=2)] = None
-    blocks: Annotated[list[AgentBlock], Field(max_length=100)] = Field(default_factory=list)
-    tools: Annotated[
-        list[Name],
-        Field(max_length=200, description="Names: of ERL's own tools, and of tools of the project that are in force."),
-    ] = Field(default_factory=list)
-    rules: Annotated[
-        list[dict[str, Any]],
-        Field(max_length=200, description='Such as `{"type": "requires_approval", "tool": "refund"}`.'),
-    ] = Field(default_factory=list)
-    limits: Limits = Field(default_factory=Limits)
-    compaction: Compacting = Field(default_factory=Compacting)
-
-
-class AgentInput(AgentMembers):
-    """A new agent."""
-
-    name: AgentName
 
 
 class AgentPatch(AgentMembers):

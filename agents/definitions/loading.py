@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
-from pydantic import ValidationError
 
 from agents.definitions.export import write_file
 from agents.definitions.python_file import read_definitions
 from agents.definitions.storage import Stored, as_definition, save_tool
-from agents.definitions.values import AgentDefinition, BlockDefinition, ToolDefinition
+from agents.definitions.values import AgentDefinition, AgentInput, BlockDefinition, ToolDefinition
 from agents.errors import Fault, InvalidDefinition
 from agents.limits import Compacting, Limits
 from agents.models.agents import Agent, AgentRevision
@@ -19,9 +18,11 @@ from agents.revisions import AgentSpec, create_agent, revise_agent
 from agents.tools.catalogue import pin_tools
 from memory.blocks.edits import NewBlock, create_block
 from memory.blocks.models import Block
+from memory.blocks.serializers import BlockInput
 from memory.errors import InvalidInput, MemoryAppError
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from memory.strict_json import check_json
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,16 +78,9 @@ def save_agent(project: Project, definition: AgentDefinition, *, by: Actor) -> b
     except InvalidInput as error:
         raise InvalidDefinition(
             [
-                Fault(f"{definition.name}: {text}", _find_line(definition, at))
+                Fault(f"{definition.name}, {at.strip('/')}: {text}", _find_line(definition, at))
                 for at, said in error.fields.items()
                 for text in said
-            ]
-        ) from None
-    except ValidationError as error:
-        raise InvalidDefinition(
-            [
-                Fault(f"{definition.name}: {'/'.join(map(str, each['loc']))}: {each['msg']}.", definition.line or None)
-                for each in error.errors()
             ]
         ) from None
     except MemoryAppError as error:
@@ -95,35 +89,42 @@ def save_agent(project: Project, definition: AgentDefinition, *, by: Actor) -> b
 
 
 def _make_spec(project: Project, definition: AgentDefinition, before: AgentRevision | None, *, by: Actor) -> AgentSpec:
-    sizes = {
-        name: value
-        for name in ("window_tokens", "max_output_tokens", "temperature")
-        if (value := getattr(definition, name)) is not None
-    }
+    read = _read_agent(definition)
+    blocks = [_read_block(each) for each in definition.blocks]
     there = {each["label"]: each for each in before.blocks} if before else {}
     return AgentSpec(
-        system=definition.system,
-        model=definition.model,
+        system=read.system,
+        model=read.model,
+        window_tokens=read.window_tokens,
+        max_output_tokens=read.max_output_tokens,
+        temperature=read.temperature,
         tools=tuple(pin_tools(project, definition.tools)),
-        blocks=tuple(there.get(each.label) or _make_block(project, each, by=by) for each in definition.blocks),
-        rules=tuple(dict(each) for each in definition.rules),
-        limits=Limits.model_validate(dict(definition.limits)),
-        compaction=Compacting.model_validate(dict(definition.compaction)),
-        **sizes,
+        blocks=tuple(there.get(each.label) or _make_block(project, each, by=by) for each in blocks),
+        rules=tuple(read.rules),
+        limits=read.limits,
+        compaction=read.compaction,
     )
 
 
-def _make_block(project: Project, definition: BlockDefinition, *, by: Actor) -> dict[str, Any]:
-    sizes = {} if definition.limit is None else {"char_limit": definition.limit}
-    new = NewBlock(
-        label=definition.label,
-        value=definition.value,
-        description=definition.description,
-        read_only=definition.read_only,
-        policy=definition.policy,
-        **sizes,
-    )
-    return {"label": definition.label, "block": str(create_block(project, new, by=by).pk)}
+def _read_agent(definition: AgentDefinition) -> AgentInput:
+    """Read an agent as a request that makes one is read, so that a file may say the same and no more."""
+    names = ("name", "description", "system", "model", "window_tokens", "max_output_tokens", "temperature")
+    sent = {name: value for name in names if (value := getattr(definition, name)) is not None}
+    sent |= {"tools": list(definition.tools), "rules": [dict(each) for each in definition.rules]}
+    sent |= {"limits": definition.limits, "compaction": definition.compaction}
+    check_json(sent)
+    return AgentInput.from_body(sent)
+
+
+def _read_block(definition: BlockDefinition) -> BlockInput:
+    sent = {name: getattr(definition, name) for name in ("label", "value", "description", "policy", "read_only")}
+    sent |= {} if definition.limit is None else {"char_limit": definition.limit}
+    check_json(sent)
+    return BlockInput.from_body(sent)
+
+
+def _make_block(project: Project, read: BlockInput, *, by: Actor) -> dict[str, Any]:
+    return {"label": read.label, "block": str(create_block(project, NewBlock(**read.model_dump()), by=by).pk)}
 
 
 def _find_line(definition: AgentDefinition, place: str) -> int | None:

@@ -65,7 +65,7 @@ def read_definitions(text: str) -> Definitions:
         InvalidDefinition: with every fault that was found, and its line.
     """
     if len(text) > MAX_FILE_CHARS or "\x00" in text:
-        raise InvalidDefinition([Fault(f"The file has more than {MAX_FILE_CHARS:,} characters, or U+0000.")])
+        raise InvalidDefinition([Fault(f"A file has at most {MAX_FILE_CHARS:,} characters, and none is U+0000.")])
     try:
         module = ast.parse(text)
     except SyntaxError as error:
@@ -136,7 +136,10 @@ class _Reader:
     def _take_call(self, call: ast.Call, name: str) -> None:
         match self._called(call):
             case "agent":
-                self.agents.append(self._read_agent(call))
+                read = self._read_agent(call)
+                if read.name in {each.name for each in self.agents}:
+                    raise _fault(f"There are two agents called {read.name}.", call)
+                self.agents.append(read)
             case "http_tool":
                 self._add(tool := self._read_http_tool(call), call)
                 self.names[name] = tool.name
@@ -176,8 +179,8 @@ class _Reader:
                 uses=tuple(uses),
                 kind=_choice(members, "kind", ToolKind, ToolKind.UNSAFE, node),
                 runtime=_choice(members, "runtime", ToolRuntime, ToolRuntime.MONTY, node),
-                examples=tuple(_read_example(each, node) for each in members.get("examples", [])),
-                limits=members.get("limits", {}),
+                examples=tuple(_read_example(each, node) for each in _sequence(members, "examples", node)),
+                limits=_mapping(members, "limits", node),
                 requires_approval=members.get("requires_approval", False) is True,
                 lines=lines,
             ),
@@ -229,7 +232,7 @@ class _Reader:
             name=_text(members, "name", call),
             description=_text(members, "description", call),
             parameters=members["parameters"],
-            request=members["request"],
+            request=_mapping(members, "request", call),
             runtime=ToolRuntime.HTTP,
             kind=_choice(members, "kind", ToolKind, ToolKind.UNSAFE, call),
             requires_approval=members.get("requires_approval", False) is True,
@@ -324,9 +327,12 @@ class _Reader:
             case ast.Tuple(elts=items):
                 return tuple(self._literal(each) for each in items)
             case ast.Dict(keys=keys, values=values) if None not in keys:
-                return {
-                    self._literal(key): self._literal(value) for key, value in zip(keys, values, strict=True) if key
-                }
+                try:
+                    return {
+                        self._literal(key): self._literal(value) for key, value in zip(keys, values, strict=True) if key
+                    }
+                except TypeError:
+                    raise _fault("The keys of a dict are texts.", node) from None
         try:
             return ast.literal_eval(node)
         except (ValueError, TypeError, MemoryError, RecursionError):
@@ -361,6 +367,20 @@ def _text(members: dict[str, Any], name: str, node: ast.AST) -> str:
     if not isinstance(members[name], str):
         raise _fault(f"{name} is a text.", node)
     return str(members[name])
+
+
+def _sequence(members: dict[str, Any], name: str, node: ast.AST) -> list[Any] | tuple[Any, ...]:
+    value = members.get(name, [])
+    if not isinstance(value, list | tuple):
+        raise _fault(f"{name} is a list.", node)
+    return value
+
+
+def _mapping(members: dict[str, Any], name: str, node: ast.AST) -> dict[str, Any]:
+    value = members.get(name, {})
+    if not isinstance(value, dict):
+        raise _fault(f"{name} is a dict.", node)
+    return value
 
 
 def _fault(message: str, node: ast.AST) -> InvalidDefinition:

@@ -3,10 +3,19 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from agents.limits import Compacting, Limits
 from agents.models.tools import ToolKind, ToolRuntime
 from memory.api.canonical import canonical_json
+from memory.api.input import WHOLE, Id, Input, Name
+from memory.limits import MAX_TEXT_CHARS
+
+MAX_WINDOW_TOKENS = 10_000_000
+AgentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$", description="Unique in the project.")]
+Tokens = Annotated[int, Field(ge=1, le=MAX_WINDOW_TOKENS), WHOLE]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,3 +98,38 @@ class AgentDefinition:
     compaction: Mapping[str, Any] = field(default_factory=dict)
     line: int = field(default=0, compare=False)
     rule_lines: tuple[int, ...] = field(default=(), compare=False)
+
+
+class AgentBlock(Input):
+    """A block of memory under the label by which this agent knows it."""
+
+    label: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_./-]{0,99}$")]
+    block: Annotated[Id, Field(description="The id of the block.")]
+
+
+class AgentMembers(Input):
+    """What an agent is. Each change makes a revision that stays."""
+
+    description: Annotated[str, Field(max_length=MAX_TEXT_CHARS, description="For people.")] = ""
+    system: Annotated[str, Field(max_length=MAX_TEXT_CHARS, description="The instructions.")] = ""
+    model: Annotated[Name, Field(description="Empty for the server's own.")] = ""
+    window_tokens: Annotated[Tokens, Field(description="Size of the context window.")] = 32_000
+    max_output_tokens: Annotated[Tokens, Field(description="Of one answer of the model.")] = 2_000
+    temperature: Annotated[float | None, Field(ge=0, le=2)] = None
+    blocks: Annotated[list[AgentBlock], Field(max_length=100)] = Field(default_factory=list)
+    tools: Annotated[
+        list[Name],
+        Field(max_length=200, description="Names: of ERL's own tools, and of tools of the project that are in force."),
+    ] = Field(default_factory=list)
+    rules: Annotated[
+        list[dict[str, Any]],
+        Field(max_length=200, description='Such as `{"type": "requires_approval", "tool": "refund"}`.'),
+    ] = Field(default_factory=list)
+    limits: Limits = Field(default_factory=Limits)
+    compaction: Compacting = Field(default_factory=Compacting)
+
+
+class AgentInput(AgentMembers):
+    """A new agent."""
+
+    name: AgentName

@@ -6,13 +6,11 @@ from django import forms
 
 from evaluation.experiments.lifecycle import start_experiment
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.plan import STEPS, Method, Plan, Rule
+from evaluation.experiments.plan import LONGEST_LOOK_BACK, MOST_UNITS, STEPS, Method, Plan, Rule
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.releases.deployments import get_release
 
-MOST_UNITS = 1_000_000
-MOST_HOURS = 90 * 24
 _DEFAULT = Plan()
 
 
@@ -48,7 +46,7 @@ class ExperimentForm(forms.Form):
     )
     hours = forms.FloatField(
         min_value=0.1,
-        max_value=MOST_HOURS,
+        max_value=LONGEST_LOOK_BACK // 3600,
         initial=_DEFAULT.look_back_seconds / 3600,
         label="Outcomes wait, hours",
         help_text="Later ones do not count.",

@@ -10,6 +10,8 @@ from evaluation.experiments.analysis import State, Verdict
 from evaluation.experiments.models import Experiment, Look
 from evaluation.experiments.plan import (
     GUARDRAILS,
+    LONGEST_LOOK_BACK,
+    MOST_UNITS,
     STEPS,
     Guarded,
     Guardrail,
@@ -26,8 +28,6 @@ from evaluation.sequential import Interval
 from memory.api.input import WHOLE, Input, OneOf, ReleaseName, Share
 from memory.limits import MAX_OUTCOME_DAYS, MAX_REASON_CHARS
 
-MOST_UNITS = 1_000_000
-LONGEST_LOOK_BACK = 90 * 86_400
 _DEFAULT = Plan()
 
 Rate = Annotated[float, Field(gt=0, lt=1, json_schema_extra={"format": "double"})]

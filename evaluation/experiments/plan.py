@@ -68,6 +68,8 @@ class Guardrail:
         return {"metric": self.metric, "alpha": self.alpha, "tau": self.tau, "margin": self.margin}
 
 
+MOST_UNITS = 1_000_000
+LONGEST_LOOK_BACK = 90 * 86_400  # seconds
 GUARDRAILS = (
     Guardrail(metric=Guarded.SUCCESS),
     Guardrail(metric=Guarded.ERRORS, margin=0.02),
@@ -137,7 +139,8 @@ class Plan:
         shares = [step.share for step in self.steps]
         faults = [
             (not 0 < self.alpha < 1 or not 0 < self.tau < 1 or not 0 <= self.margin < 1, _RATES),
-            (self.max_units < 1 or self.look_back_seconds < 1, _COUNTS),
+            (not 1 <= self.max_units <= MOST_UNITS, _UNITS),
+            (not 1 <= self.look_back_seconds <= LONGEST_LOOK_BACK, _LOOK_BACK),
             (self.method == Method.EXACT and self.metric != Metric.SUCCESS, _EXACT),
             (self.method == Method.EXACT and self.rule == Rule.NOT_WORSE, _EXACT_RULE),
             (self.method == Method.EXACT and self.unit_rule == UnitRule.MEAN, _EXACT_UNITS),
@@ -162,7 +165,8 @@ def plan_units(base: float, lift: float, *, treated_share: float) -> int:
 
 
 _RATES = "Give rates as numbers between 0 and 1, such as `tau` 0.1 for 10 points; only the margin may be 0."
-_COUNTS = "Let the experiment have at least one unit, and let outcomes wait for at least a second."
+_UNITS = f"Let the experiment have from 1 to {MOST_UNITS:,} units."
+_LOOK_BACK = f"Let outcomes wait for at least a second, and at most {LONGEST_LOOK_BACK // 86_400} days."
 _EXACT = "The exact method counts successes only. Choose the metric `success`, or the method `mixture`."
 _EXACT_RULE = "The exact method has no margin. Choose the rule `better`, or the method `mixture`."
 _EXACT_UNITS = "The exact method counts one run of each unit. Choose the unit rule `first`, or the method `mixture`."

@@ -4,6 +4,7 @@ Bodies, query parameters and the runs of a file are all read by such models. JSO
 a text, `"yes"` is not true, and unknown members are refused.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -43,6 +44,7 @@ from memory.limits import (
 from memory.strict_json import InvalidJson, parse_json
 
 _CHUNK_BYTES = 65_536
+_SUBJECT = re.compile(r"^(Input|String|List|Dictionary|Value) should")
 
 
 def has_body(request: HttpRequest) -> bool:
@@ -223,16 +225,19 @@ def _faults(error: ValidationError, root: str) -> dict[str, list[str]]:
         if fault["type"] == "member":
             place.append(fault["ctx"]["member"])
         where = root + "/".join(place if root else place[:1])
-        fields.setdefault(where, []).append(_sentence(fault["type"], fault["msg"]))
+        fields.setdefault(where, []).append(write_fault(fault["type"], fault["msg"]))
     return fields
 
 
-def _sentence(kind: str, message: str) -> str:
+def write_fault(kind: str, message: str) -> str:
+    """Return what pydantic says about a value as a sentence to the sender."""
     if kind == "missing":
         return "This member is required."
     if kind == "extra_forbidden":
         return "This member is unknown. Leave it out."
     if kind in ("dict_type", "model_type", "model_attributes_type"):
         return "This should be an object."
-    message = message.removeprefix("Value error, ").replace("Input should", "This should")
+    if message.startswith("Value should have"):  # a text whose other checks come first
+        message = message.replace(" items", " characters")
+    message = _SUBJECT.sub("This should", message.removeprefix("Value error, "))
     return message.replace(" after validation", "").removesuffix(".") + "."

@@ -51,16 +51,16 @@ def quiet_logs(*, verbosity: int) -> Iterator[None]:
         root.setLevel(before)
 
 
-def number_up_to(most: int) -> Callable[[str], int]:
-    """Return a reader of whole numbers from 0, as `type` of an argparse argument."""
+def number_up_to(most: int, *, least: int = 0) -> Callable[[str], int]:
+    """Return a reader of whole numbers, as `type` of an argparse argument."""
 
     def read(text: str) -> int:
         try:
             number = int(text)
         except ValueError:
-            number = -1
-        if not 0 <= number <= most:
-            raise ArgumentTypeError(f"{text!r} is not a whole number from 0 to {most:,}")
+            number = least - 1
+        if not least <= number <= most:
+            raise ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most:,}")
         return number
 
     return read

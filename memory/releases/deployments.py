@@ -227,7 +227,10 @@ def get_release(project: Project, name: str) -> Release:
     else:
         found = []
     if len(found) != 1:
-        raise NoSuchRelease(f"There is no release {name[:64]!r} in the project {project}. GET /releases lists them.")
+        raise NoSuchRelease(
+            f"There is no release {name[:64]!r} in the project {project}. `manage.py release list` and GET /releases "
+            "list them."
+        )
     return found[0]
 
 

@@ -182,8 +182,10 @@ class Deployment(models.Model):
             said += f", release {self.candidate.number} is on trial with {self.canary_share / 10:g}% of the units"
         if self.holdout_share:
             said += f", {self.holdout_share / 10:g}% of the units get no lessons"
-        if self.candidate is not None and self.shadow_share:
-            said += f", {self.shadow_share / 10:g}% of the answers are compared in shadow"
+        if self.shadow_share:
+            answers = f"{self.shadow_share / 10:g}% of the answers"
+            once = "are compared in shadow" if self.candidate else "wait for a candidate to compare them with in shadow"
+            said += f", {answers} {once}"
         return f"{said}."
 
 

@@ -126,8 +126,40 @@ def test_faulty_file_stores_nothing_and_says_where(tmp_path: Path) -> None:
         load(project, tmp_path / "shop.py", broken)
 
     line = broken[: broken.index('"refund_orders", 3')].count("\n") + 1
-    assert f"shop.py, line {line}: support: The agent has no tool refund_orders." in str(raised.value)
+    assert f"shop.py, line {line}: support, rules/2: The agent has no tool refund_orders." in str(raised.value)
     assert not Tool.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("agent('bad name!')", "line 2: bad name!, name: "),
+        ("agent('a', system='\\x00')", "line 2: a: Leave out the character U+0000. (at /system)"),
+        ("agent('a', system='\\ud800')", "line 2: a: Leave out lone surrogates. (at /system)"),
+        ("agent('a', window_tokens='1')", "line 2: a, window_tokens: This should be a valid integer."),
+        ("agent('a', window_tokens=10**9)", "has to be written out"),
+        ("agent('a', window_tokens=1000000000)", "a, window_tokens: This should be less than or equal to"),
+        ("agent('a', temperature=1e999)", "Send finite numbers"),
+        ("agent('a', temperature=99)", "a, temperature: This should be less than or equal to 2."),
+        ("agent('a', limits=5)", "a, limits: This should be an object."),
+        ("agent('a', limits={'max_steps': 0})", "a, limits/max_steps: This should be greater than or equal to 1."),
+        ("agent('a', limits={[1]: 2})", "The keys of a dict are texts."),
+        ("agent('a')\nagent('a')", "line 3: There are two agents called a."),
+        ("agent('a', blocks=[block('bad label!')])", "a, label: "),
+        ("agent('a', blocks=[block('b', 5)])", "a, value: This should be a valid string."),
+        ("agent('a', blocks=[block('b', limit=-1)])", "a, char_limit: This should be greater than or equal to 1."),
+        ("agent('a', blocks=[block('b', policy='x')])", "a, policy: This should be 'direct'"),
+        ("@tool(limits=[1])\ndef f():\n    'Say.'", "limits is a dict."),
+        ("@tool(examples=1)\ndef f():\n    'Say.'", "examples is a list."),
+        ("", "defines no tool and no agent."),
+    ],
+)
+def test_nonsense_in_a_file_is_named_and_stores_nothing(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(CommandError) as raised:
+        load(make_project(), tmp_path / "shop.py", f"from agents.definitions import agent, block, tool\n{text}\n")
+
+    assert said in str(raised.value)
+    assert not Agent.objects.exists()
 
 
 def test_revision_never_changes() -> None:

@@ -54,7 +54,10 @@ def test_call_after_an_unfinished_conditional_one_is_refused() -> None:
     [
         ({"type": "run_first", "tool": "x"}, "no tool x"),
         ({"type": "requires_approval", "tool": "a", "when": "open('x')"}, "cannot use Call"),
-        ({"type": "max_count_per_run", "tool": "a", "count": 0}, "greater"),
+        ({"type": "max_count_per_run", "tool": "a", "count": 0}, "count: This should be greater than"),
+        ({"type": "max_count_per_run", "tool": "a"}, "count: This member is required."),
+        ({"type": "be_nice", "tool": "a"}, "The type of a rule is one of run_first, exit_loop"),
+        ({}, "The type of a rule is one of run_first, exit_loop"),
         ({"type": "constrain_child_tools", "tool": "a", "children": []}, "at least 1"),
         ({"type": "parent_last_tool", "tool": "b", "children": ["b"]}, "can never be called"),
     ],

@@ -13,7 +13,7 @@ from memory.projects.models import Project
 from memory.releases.models import Release
 from tests.api.conftest import make_client
 from tests.evaluation.experiment_rows import Traffic, make_deployed, make_experiment
-from tests.factories import make_api_key
+from tests.factories import make_api_key, make_project
 
 pytestmark = pytest.mark.django_db
 URL, UPLIFT = "/api/v1/experiments", "/api/v1/uplift"
@@ -183,6 +183,13 @@ def test_command_starts_an_experiment(deployed: tuple[Project, Release]) -> None
     assert out.getvalue().startswith("Experiment 1 runs.")
     with pytest.raises(CommandError, match="Stop it, or wait"):
         call_command("experiments", "--project", deployed[0].slug, "start", "--release", "2")
+
+
+@pytest.mark.parametrize("hours", ["nan", "inf", "0", "1e300"])
+def test_command_refuses_hours_that_cannot_be_waited(hours: str) -> None:
+    make_project()
+    with pytest.raises(CommandError, match="Give --hours as a number above 0, at most 2,160"):
+        call_command("experiments", "start", "--hours", hours)
 
 
 def test_page_draws_how_the_interval_narrowed() -> None:

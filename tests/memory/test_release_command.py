@@ -98,6 +98,7 @@ def test_hold_out_is_set_in_percent(project: Project) -> None:
 
 def test_shadow_is_set_in_percent_and_said_with_the_candidate(project: Project) -> None:
     run("mode", "releases")
+    assert "20% of the answers wait for a candidate to compare them with in shadow" in run("shadow", "20")
     make_lesson(project, SECOND)
     run("cut")
     run("canary", "2", "0")
@@ -111,6 +112,11 @@ def test_shadow_is_set_in_percent_and_said_with_the_candidate(project: Project) 
 def test_refusal_is_a_sentence(project: Project, arguments: list[str]) -> None:
     with pytest.raises(CommandError, match=r"\.$"):
         run(*arguments)
+
+
+def test_unknown_release_is_refused_with_the_command_that_lists_them(project: Project) -> None:
+    with pytest.raises(CommandError, match=r"`manage[.]py release list`"):
+        run("canary", "9", "10")
 
 
 def test_policy_cuts_after_an_approval(project: Project) -> None:

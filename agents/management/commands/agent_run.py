@@ -33,8 +33,7 @@ class Command(BaseCommand):
         self.stdout.write(f"Run {run.pk} of {run.agent.name}, revision {run.revision.number}: {run.status}")
         if run.stop_reason:
             self.stdout.write(f"  {run.get_stop_reason_display()}. {run.error}".rstrip())
-        steps = run.steps.order_by("seq")
-        for step in steps if options["at"] is None else steps.filter(seq=options["at"]):
+        for step in run.steps.order_by("seq") if options["at"] is None else [self._get_step(run, options["at"])]:
             self._print_step(step)
 
     def _print_step(self, step: Step) -> None:
@@ -46,10 +45,16 @@ class Command(BaseCommand):
             said = effect.error or effect.result
             self.stdout.write(f"     {effect.tool} {effect.arguments} ({effect.kind}): {effect.status}. {said[:200]}")
 
-    def _print_prompt(self, run: Run, at: int | None) -> None:
+    def _get_step(self, run: Run, at: int | None) -> Step:
         step = run.steps.select_related("run__revision", "compaction").filter(seq=at or 0).first()
         if step is None:
-            raise CommandError(f"Name a step from 1 to {run.steps_taken} with --at.")
+            last = run.steps.count()
+            todo = f"Name a step from 1 to {last} with --at." if last else "It has asked the model nothing yet."
+            raise CommandError(f"The run has no such step. {todo}")
+        return step
+
+    def _print_prompt(self, run: Run, at: int | None) -> None:
+        step = self._get_step(run, at)
         request = rebuild_request(step)
         sys.stdout.buffer.write(write_prompt(request))
         sys.stdout.flush()

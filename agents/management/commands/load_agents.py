@@ -24,16 +24,23 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         project = get_project(options["project"])
         try:
-            text = options["file"].read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CommandError(f"{options['file']} cannot be read: {error}.") from error
+            text = options["file"].read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
+        except OSError as error:
+            raise CommandError(f"{options['file']} cannot be read: {error.strerror}.") from error
+        except UnicodeDecodeError as error:
+            raise CommandError(f"{options['file']} is no text in UTF-8. Name a Python file.") from error
         try:
             loaded = load_file(project, text, by=BY)
         except InvalidDefinition as error:
-            said = "\n".join(f"{options['file']}, {fault}" for fault in error.faults)
+            said = "\n".join(f"{options['file']}{', ' if fault.line else ': '}{fault}" for fault in error.faults)
             raise CommandError(f"Nothing was stored.\n{said}") from error
         except SandboxError as error:
             raise CommandError(str(error)) from error
+        if not loaded.tools and not loaded.agents:
+            raise CommandError(
+                f"{options['file']} defines no tool and no agent. Write functions with @tool and calls of agent(…), "
+                "both imported from agents.definitions."
+            )
         for noun, changes in (("tool", loaded.tools), ("agent", loaded.agents)):
             for name, is_new in changes.items():
                 self.stdout.write(f"{noun} {name}: {'new revision' if is_new else 'unchanged'}")

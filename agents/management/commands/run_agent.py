@@ -6,18 +6,21 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from agents.limits import Limits
+from agents.api.shapes import RunInput
 from agents.loop.execution import run_agent
 from agents.models.agents import Agent
 from agents.models.runs import KIND, Run, RunStatus
 from agents.runs import RunRequest, resume_run, start_run
 from agents.streaming.feed import read_events
-from memory.errors import MemoryAppError
+from memory.errors import InvalidInput, MemoryAppError
+from memory.management.options import MAX_NAMED, get_project, number_up_to
 from memory.projects.actors import Actor
+from memory.strict_json import check_json
 from reflection.jobs.models import Job
 from reflection.jobs.workers import owner_name
 
 WATCH_SECONDS = 0.2
+MOST_RUNS = 1_000
 
 
 class Command(BaseCommand):
@@ -33,7 +36,7 @@ class Command(BaseCommand):
         parser.add_argument("--project", default="", metavar="SLUG", help="needed where two projects have the agent")
         parser.add_argument(
             "--max-iterations",
-            type=int,
+            type=number_up_to(MOST_RUNS, least=1),
             default=1,
             metavar="N",
             help="most runs: one that failed is resumed",
@@ -43,28 +46,37 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         agent = self._find(options["name"], options["project"])
         assert agent.current is not None  # every agent has one
-        limits = Limits.model_validate(agent.current.limits)
-        if options["max_steps"] is not None:
-            limits = limits.model_copy(update={"max_steps": options["max_steps"]})
+        steps = {} if options["max_steps"] is None else {"max_steps": options["max_steps"]}
+        sent = {"input": options["goal"], "limits": {**agent.current.limits, **steps}}
         by = Actor(label="command:run_agent")
         try:
-            run = start_run(agent, RunRequest(input=options["goal"], limits=limits, client="run_agent"), by=by)
+            check_json(sent)
+            read = RunInput.from_body(sent)
+            run = start_run(agent, RunRequest(input=read.input, limits=read.limits, client="run_agent"), by=by)
+        except InvalidInput as error:
+            names = {"/input": "--goal", "/limits/max_steps": "--max-steps"}
+            said = [f"{names.get(at, at)}: {' '.join(texts)}" for at, texts in error.fields.items()]
+            raise CommandError("\n".join(said)) from error
         except MemoryAppError as error:
             raise CommandError(str(error)) from error
         self._follow(run)
         for _ in range(options["max_iterations"] - 1):
             if run.status != RunStatus.FAILED:
                 break
-            run = resume_run(run, by=by, limits=limits)
+            run = resume_run(run, by=by, limits=read.limits)
             self._follow(run)
         if run.status != RunStatus.SUCCEEDED:
             raise SystemExit(2 if run.status == RunStatus.WAITING else 1)
 
     def _find(self, name: str, project: str) -> Agent:
         agents = Agent.objects.filter(name=name).select_related("current", "project")
-        found = list(agents.filter(project__slug=project) if project else agents[:2])
+        found = list(agents.filter(project=get_project(project)) if project else agents[:2])
         if not found:
-            raise CommandError(f"There is no agent {name}. Make one with POST /api/v1/agents or load_agents.")
+            known = ", ".join(Agent.objects.filter(archived_at=None).values_list("name", flat=True)[:MAX_NAMED])
+            raise CommandError(
+                f"There is no agent {name} (known: {known or 'none yet'}). Make one with POST /api/v1/agents or "
+                "load_agents."
+            )
         if len(found) > 1:
             raise CommandError(f"Several projects have an agent {name}. Name the project with --project.")
         return found[0]

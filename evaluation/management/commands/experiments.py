@@ -9,7 +9,7 @@ from evaluation.errors import EvaluationError
 from evaluation.experiments.lifecycle import start_experiment, stop_experiment
 from evaluation.experiments.looks import find_last_looks, take_look
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.plan import STEPS, Method, Plan, Rule
+from evaluation.experiments.plan import LONGEST_LOOK_BACK, STEPS, Method, Plan, Rule
 from evaluation.reports.experiments import describe_experiment, show_look, write_sentence
 from memory.errors import MemoryAppError
 from memory.management.options import add_project_argument, get_project, quiet_logs
@@ -74,6 +74,8 @@ class Command(BaseCommand):
 
     def _start(self, project: Project, options: dict[str, Any]) -> None:
         release = get_release(project, options["release"]) if options["release"] else None
+        if not 0 < options["hours"] * 3600 <= LONGEST_LOOK_BACK:  # also where it is not a number
+            raise CommandError(f"Give --hours as a number above 0, at most {LONGEST_LOOK_BACK // 3600:,}.")
         plan = Plan(
             method=options["method"],
             rule=Rule.NOT_WORSE if options["margin"] else Rule.BETTER,
