@@ -23,6 +23,7 @@ TEXT_COLUMNS = {
     ),
     "agents_agent": (
         Columns("name description", Fate.KEPT, _DEFINED),
+        Columns("sleep_said", Fate.KEPT, "how many candidates of a model could not be used, and why"),
         Columns("changes_by", Fate.NO_TEXT, _MACHINE),
         Columns("created_by", Fate.NO_TEXT, _BY),
     ),

@@ -6,6 +6,7 @@ class EvaluationConfig(AppConfig):
 
     def ready(self) -> None:
         from agents.changes.ladder import watch_trials
+        from evaluation.evolution.requests import AGENT_EVOLUTION
         from evaluation.evolution.trials import follow_experiment, start_experiment_of
         from evaluation.periodic import PERIODIC
         from evaluation.requests import EVALUATION
@@ -18,6 +19,7 @@ class EvaluationConfig(AppConfig):
 
         register_kind(EVALUATION)
         register_kind(SHADOW_JOBS)
+        register_kind(AGENT_EVOLUTION)
         register_periodic(*PERIODIC)
         add_text_columns(TEXT_COLUMNS)
         add_listener(follow_experiment)

@@ -5,13 +5,22 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from evaluation.evolution.models import Evolution, EvolutionCandidate
 from evaluation.experiments.models import Experiment, Look
 from evaluation.shadow.models import ShadowAnswer, ShadowMinute
 from memory.ids import uuid7
 from memory.projects.models import Project
 from reflection.jobs.models import Job
 
-__all__ = ["EvaluationRun", "Experiment", "Look", "ShadowAnswer", "ShadowMinute"]
+__all__ = [
+    "EvaluationRun",
+    "Evolution",
+    "EvolutionCandidate",
+    "Experiment",
+    "Look",
+    "ShadowAnswer",
+    "ShadowMinute",
+]
 
 
 class EvaluationRunStatus(models.TextChoices):

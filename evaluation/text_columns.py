@@ -20,5 +20,14 @@ TEXT_COLUMNS = {
     "evaluation_look": (
         Columns("guardrails outcomes verdict reason", Fate.NO_TEXT, "figures, and sentences written by ERL"),
     ),
+    "evaluation_evolution": (
+        Columns("suite sets measured controls versions", Fate.NO_TEXT, "figures, and names of suites and families"),
+        Columns("proposer", Fate.KEPT, "why candidates of a language model could not be used"),
+        Columns("started_by", Fate.NO_TEXT, "labels of accounts"),
+    ),
+    "evaluation_evolutioncandidate": (
+        Columns("adds said", Fate.KEPT, "tools and texts made of tasks of a suite, not of recorded runs"),
+        Columns("sha256 scores stopped_by", Fate.NO_TEXT, "figures, and names of families and checks"),
+    ),
     "evaluation_shadowanswer": (Columns("lessons", Fate.NO_TEXT, "ids and hashes of lessons"),),
 }

@@ -44,6 +44,7 @@ NAMES = frozenset(
         "change.rehearsed",
         "sleep.before_proposal",
         "sleep.before_end",
+        "evolution.before_end",
         "sweep.elected",
         "sweep.housekeeping",
     }

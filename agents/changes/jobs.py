@@ -36,7 +36,7 @@ def request_shadow(change: Change, *, by: Actor) -> Job:
         raise NotOnRung(
             f"The {change} is {change.get_rung_display().lower()}. Check it first: shadow comes after that."
         )
-    if not choose_runs(change, most=1):
+    if not choose_runs(change.agent_id, most=1):
         raise NotOnRung(
             f"The agent {change.agent.name} has no recorded run that went well, so there is nothing to rehearse. Let "
             "it work first."
@@ -63,7 +63,7 @@ def _rehearse(job: Job, heartbeat: Heartbeat, *, find: Callable[[str], Provider]
             heartbeat.ensure_held()
             return _name_steps(chat, f"shadow:{attempt}:{name}")
 
-        if runs := choose_runs(change):
+        if runs := choose_runs(change.agent_id):
             rehearsed = rehearse_runs(change, runs, ask_for, attempt=attempt, by=job.requested_by)
     failpoint("change.rehearsed")
     with transaction.atomic():

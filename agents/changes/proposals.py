@@ -7,6 +7,7 @@ import structlog
 from django.db import transaction
 
 from agents.changes.kinds import check_kind, check_untouched, find_kinds
+from agents.definitions.checks import find_form_faults
 from agents.definitions.storage import propose_tool
 from agents.definitions.values import ToolDefinition
 from agents.errors import AgentArchived, InvalidDefinition
@@ -73,6 +74,30 @@ def propose_change(agent: Agent, proposal: Proposal, *, by: Actor) -> Change:
     revision = store_revision(agent, target, by=by)
     known = Change.objects.filter(agent=agent, target=revision).first()
     return known or _insert(agent, revision, base, target, proposal, by=by)
+
+
+def foresee(agent: Agent, proposal: Proposal) -> AgentSpec:
+    """Return what a proposal would make of an agent, its new tools by name alone. Nothing is stored.
+
+    Raises:
+        NeverEvolves, InvalidInput: it cannot be proposed; see `propose_change`.
+        InvalidDefinition: a tool is not what can be stored.
+    """
+    assert agent.current is not None  # every agent has one
+    check_kind(proposal.kind)
+    base, current = spec_of(agent.current), _find_current(agent)
+    target = _without_tools(base, proposal)
+    check_untouched(base, target, [(each, current.get(each.name)) for each in proposal.tools])
+    if faults := [fault for each in proposal.tools for fault in find_form_faults(each)]:
+        raise InvalidDefinition(faults)
+    kept = [each for each in base.tools if each["name"] not in proposal.without_tools]
+    new = [each.name for each in proposal.tools if each.name not in {one["name"] for one in kept}]
+    target = replace(target, tools=(*kept, *({"name": name} for name in new)))
+    if target == base and not proposal.tools:
+        raise InvalidInput({"/": ["The agent is like this already, so there is nothing to change."]})
+    if unfit := find_faults(target.rules, tools=[each["name"] for each in target.tools]):
+        raise InvalidInput(unfit)
+    return target
 
 
 def new_tools(change: Change) -> list[ToolRevision]:

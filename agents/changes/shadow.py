@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from agents.changes.journal_host import JournalHost, find_kinds, read_journal
 from agents.changes.subjects import subject_of
@@ -13,6 +14,7 @@ from agents.models.changes import Change, ShadowRun
 from agents.models.conversations import Message
 from agents.models.runs import Run, RunStatus
 from agents.models.tools import ToolKind
+from memory.runs.models import Trajectory
 from reflection.llm.chat import ChatMessage
 
 MOST_RUNS = 10
@@ -37,10 +39,11 @@ class Rehearsal:
     trial: Trial
 
 
-def choose_runs(change: Change, *, most: int = MOST_RUNS) -> list[Run]:
+def choose_runs(agent_id: UUID, *, most: int = MOST_RUNS) -> list[Run]:
     """Return recorded runs of an agent that went well, the newest of each task family in turn."""
     runs = (
-        Run.objects.filter(agent=change.agent_id, status=RunStatus.SUCCEEDED, trajectory__isnull=False)
+        Run.objects.filter(agent=agent_id, status=RunStatus.SUCCEEDED, trajectory__isnull=False)
+        .exclude(trajectory__outcome=Trajectory.Outcome.FAILURE)
         .select_related("revision", "conversation", "project", "agent")
         .order_by("-created_at", "-id")[: most * 10]
     )

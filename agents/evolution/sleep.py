@@ -1,10 +1,11 @@
 """Sleep: a job that looks at what an agent did since it last slept, and proposes changes. It does nothing else.
 
 Tools are mined from calls that repeat in runs of which the environment, a test or a person said that they succeeded.
-What the agent says of itself does not count. A job that is killed is carried out again and proposes the same, which is
-the same change.
+What the agent says of itself does not count. Blocks are tidied, and a language model is asked where one is configured.
+A job that is killed is carried out again and proposes the same, which is the same change.
 """
 
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from uuid import UUID
@@ -15,7 +16,9 @@ from django.db.models import Count, F, Max, Q
 
 from agents.changes.journal_host import read_effect
 from agents.changes.proposals import Proposal, propose_change
+from agents.changes.trials import Ask as TrialAsk
 from agents.evolution.macros import Macro, write_macro
+from agents.evolution.proposer import Thought, may_ask, think
 from agents.evolution.sequences import ObservedCall, ObservedRun, find_repeated
 from agents.evolution.tuning import tune
 from agents.models.agents import Agent
@@ -24,6 +27,8 @@ from agents.models.effects import Effect
 from agents.models.runs import Run
 from agents.models.tools import ToolRevision
 from agents.tools.catalogue import core_tools
+from memory.blocks.models import Block
+from memory.blocks.tidying import propose_tidied
 from memory.database_clock import database_now
 from memory.errors import MemoryAppError
 from memory.failpoints import failpoint
@@ -32,6 +37,10 @@ from memory.runs.models import Trajectory
 from reflection.jobs.execution import Heartbeat, Outcome, carry_out
 from reflection.jobs.models import Job
 from reflection.jobs.queue import claim, enqueue, finish, hold
+from reflection.llm.base import Provider, ProviderError, ProviderNotConfigured
+from reflection.llm.calls import RememberedAsk, RememberedChat, ask_provider
+from reflection.llm.chat import ChatAnswer, ChatRequest
+from reflection.llm.registry import get_chat_provider
 
 log = structlog.get_logger(__name__)
 
@@ -41,6 +50,7 @@ READ_RUNS = 200  # the newest that went well
 MOST_CHANGES = 3  # proposed in one night
 MOST_CASES = 20
 IDLE = timedelta(hours=6)
+Find = Callable[[str], Provider]
 TRUSTED = (
     Trajectory.OutcomeSource.ENVIRONMENT,
     Trajectory.OutcomeSource.TEST,
@@ -61,12 +71,12 @@ def send_to_sleep() -> int:
     return len(tired)
 
 
-def run_sleep(job_id: UUID | None = None, *, owner: str) -> Outcome:
+def run_sleep(job_id: UUID | None = None, *, owner: str, find: Find = get_chat_provider) -> Outcome:
     """Claim the sleep of an agent, or the one that is due longest, and carry it out."""
     job = claim(KIND, job_id, owner=owner)
     if job is None:
         return Outcome.NOTHING
-    return carry_out(job, partial(_sleep, job))[0]
+    return carry_out(job, partial(_sleep, job, find=find))[0]
 
 
 def dream(agent: Agent) -> list[Proposal]:
@@ -101,21 +111,57 @@ def observe(agent: Agent) -> list[ObservedRun]:
     ]
 
 
-def _sleep(job: Job, heartbeat: Heartbeat) -> None:
+def find_blocks(agent: Agent) -> list[Block]:
+    """Return the blocks that stand in an agent's prompt."""
+    assert agent.current is not None  # by the caller
+    ids = [each["block"] for each in agent.current.blocks]
+    return list(Block.objects.filter(project=agent.project_id, pk__in=ids).order_by("pk"))
+
+
+def _sleep(job: Job, heartbeat: Heartbeat, *, find: Find) -> None:
     agent = Agent.objects.select_related("project", "current").filter(pk=UUID(job.subject)).first()
-    began = database_now()
+    began, said = database_now(), ""
     if agent is not None and agent.current is not None and agent.archived_at is None:
         for proposal in dream(agent):
+            _propose(job, heartbeat, agent, proposal)
+        for block in find_blocks(agent):
             heartbeat.ensure_held()
-            failpoint("sleep.before_proposal")
             with transaction.atomic():
                 hold(job)
-                _propose(agent, proposal)
+                propose_tidied(block, by=SLEEP)
+        thought = _think(job, heartbeat, agent, find=find)
+        for proposal in thought.proposals[:MOST_CHANGES]:
+            _propose(job, heartbeat, agent, proposal)
+        said = thought.said
     failpoint("sleep.before_end")
     with transaction.atomic():
         hold(job)
-        Agent.objects.filter(pk=job.subject).update(slept_at=began)
+        Agent.objects.filter(pk=job.subject).update(slept_at=began, sleep_said=said)
         finish(job)
+
+
+def _think(job: Job, heartbeat: Heartbeat, agent: Agent, *, find: Find) -> Thought:
+    """Ask the language model, if one is configured. One that cannot be asked costs the rest of the night nothing."""
+    assert agent.current is not None  # by the caller
+    try:
+        if not may_ask():
+            return Thought()
+        chat = RememberedChat(job, heartbeat, provider=find(agent.current.model))
+
+        def ask_for(name: str) -> TrialAsk:
+            heartbeat.ensure_held()
+            return partial(_ask, chat, name)
+
+        ask = RememberedAsk(job, heartbeat, ask_model=ask_provider)
+        return think(agent, until=job.created_at, ask=ask, ask_for=ask_for)
+    except (ProviderError, ProviderNotConfigured) as error:
+        if error.transient:
+            raise
+        return Thought(said=f"The language model was asked in vain. {error}"[:500])
+
+
+def _ask(chat: RememberedChat, name: str, step: int, request: ChatRequest) -> ChatAnswer:
+    return chat(f"rehearse:{name}:{step}", request)[0]
 
 
 def _describe(macro: Macro) -> Proposal:
@@ -132,9 +178,12 @@ def _describe(macro: Macro) -> Proposal:
     return Proposal(reason=reason, tools=(definition,), evidence={"cases": cases}, source=Change.Source.SLEEP)
 
 
-def _propose(agent: Agent, proposal: Proposal) -> None:
+def _propose(job: Job, heartbeat: Heartbeat, agent: Agent, proposal: Proposal) -> None:
+    heartbeat.ensure_held()
+    failpoint("sleep.before_proposal")
     try:
         with transaction.atomic():
+            hold(job)
             propose_change(agent, proposal, by=SLEEP)
     except MemoryAppError as refusal:
         log.info("dream_not_proposed", agent=str(agent.pk), reason=type(refusal).__name__)

@@ -44,6 +44,7 @@ class Agent(models.Model):
         null=True, blank=True, help_text="After so many runs ERL looks for changes; empty for never."
     )
     slept_at = models.DateTimeField(null=True, blank=True, editable=False)
+    sleep_said = models.TextField(blank=True, default="", editable=False, help_text="What its last sleep left out.")
     created_by = models.TextField(editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     archived_at = models.DateTimeField(null=True, blank=True, help_text="From then on it starts no more runs.")

@@ -1,12 +1,13 @@
 from agents.admin.lineage import add_worth
 from evaluation.admin.evaluation_run import EvaluationRunAdmin
+from evaluation.admin.evolution import EvolutionAdmin
 from evaluation.admin.experiment import ExperimentAdmin
 from evaluation.admin.trials import draw_worth
 from evaluation.admin.uplift import draw_lesson_effect, draw_release_uplift
 from evaluation.admin.verdicts import draw_deployment, draw_release
 from memory.admin.panels import add_deployment_panel, add_desk_panel, add_release_panel, add_release_uplift
 
-__all__ = ["EvaluationRunAdmin", "ExperimentAdmin"]
+__all__ = ["EvaluationRunAdmin", "EvolutionAdmin", "ExperimentAdmin"]
 
 add_worth(draw_worth)
 add_deployment_panel(draw_deployment)

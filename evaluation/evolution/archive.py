@@ -1,29 +1,35 @@
 """The candidates of an evolution: all are kept, with their scores and why they went no further."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from agents.definitions.values import ToolDefinition
 from agents.evolution.macros import Macro
-from evaluation.evolution.gates import Score, Verdict
-from evaluation.evolution.suite import Outcome
+from agents.evolution.pareto import Score, find_front
+from evaluation.evolution.gates import Verdict
+from evaluation.evolution.suite import Outcome, Variant
 
 
 @dataclass(kw_only=True, slots=True)
 class Candidate:
-    """An agent with some tools more. `number` 0 is the agent as it was."""
+    """An agent with some tools more, and with what a model proposed. `number` 0 is the agent as it was.
+
+    It was tried on `parent`; `parents` has all whose tools it has. `look` says which look at the gate it was.
+    """
 
     number: int
     generation: int
     macros: tuple[Macro, ...] = ()
+    draft: Variant = field(default_factory=Variant)
     parent: int | None = None
+    parents: tuple[int, ...] = ()
+    look: int | None = None
     verdict: Verdict
     scores: dict[str, Score] = field(default_factory=dict)
     outcomes: list[Outcome] = field(default_factory=list, repr=False)
 
     @property
-    def tools(self) -> list[ToolDefinition]:
-        return [each.definition for each in self.macros]
+    def variant(self) -> Variant:
+        """All that it has besides the agent as it was."""
+        return replace(self.draft, tools=(*self.draft.tools, *(each.definition for each in self.macros)))
 
     @property
     def tokens(self) -> float:
@@ -53,19 +59,17 @@ class Archive:
 
     def pareto(self) -> list[Candidate]:
         """Return the candidates that passed and that no other dominates, the best in total first."""
-        front = [one for one in self.passed if not any(_dominates(other, one) for other in self.passed)]
+        front = find_front([(each, each.scores) for each in self.passed])
         return sorted(front, key=lambda each: (each.tokens, each.number))
 
     def best(self) -> Candidate:
         """Return the candidate that passed with the fewest tokens on the gate."""
         return min(self.passed, key=lambda each: (-each.solved, each.tokens, each.number))
 
-    def has(self, macros: Sequence[Macro]) -> bool:
-        names = {each.definition.name for each in macros}
-        return any({each.definition.name for each in one.macros} == names for one in self.candidates)
-
-
-def _dominates(one: Candidate, other: Candidate) -> bool:
-    pairs = [(one.scores[family], other.scores[family]) for family in one.scores]
-    no_worse = all(a.solved >= b.solved and a.tokens <= b.tokens for a, b in pairs)
-    return no_worse and any(a.solved > b.solved or a.tokens < b.tokens for a, b in pairs)
+    def has(self, parent: Candidate, macro: Macro) -> bool:
+        """Tell whether a parent was tried with a tool, be it by way of another order."""
+        names = {each.definition.name for each in (*parent.macros, macro)}
+        return any(
+            each.draft == parent.draft and {one.definition.name for one in each.macros} == names
+            for each in self.candidates
+        )

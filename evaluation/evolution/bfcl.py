@@ -12,17 +12,15 @@ from functools import cached_property
 from typing import Any
 
 from agents.changes.trials import Subject, Trial, hold_trial
-from agents.definitions.values import ToolDefinition
 from agents.evolution.sequences import ObservedCall, ObservedRun
 from evaluation.environments.bfcl import Apis, Dialogue, read_dialogues, require_bfcl
 from evaluation.environments.bfcl_tools import read_tools
 from evaluation.environments.scripted.plan import Answer
-from evaluation.evolution.planner import plan_turn
-from evaluation.evolution.suite import EvolutionTask, Outcome
+from evaluation.evolution.suite import EvolutionTask, Outcome, Variant
+from evaluation.evolution.workers import Script, Worker
 from reflection.llm.chat import ChatMessage, ChatTool
 
 FAMILIES = ("GorillaFileSystem", "TradingBot", "TravelAPI", "VehicleControlAPI")
-SYSTEM = "You do what the user asks for with the tools that you have."
 READS = (
     *("get_", "list_", "view_", "display", "check_", "find_", "estimate_", "search", "ls", "cat", "tail", "pwd"),
     *("grep", "diff", "wc", "du", "verify_", "compute_", "contact_", "liter_", "gallon_"),
@@ -30,15 +28,25 @@ READS = (
 
 
 class BfclSuite:
-    """200 dialogues in four families by their main service, 50 in each."""
+    """200 dialogues in four families by their main service, 50 in each; of these all that the worker has the tools for.
+
+    Args:
+        most: how many dialogues of each family, 0 for all.
+    """
 
     name = "bfcl"
 
-    def __init__(self) -> None:
+    def __init__(self, worker: Worker | None = None, *, most: int = 0) -> None:
         require_bfcl()
+        self._worker, self._most = worker or Script(), most
 
     def tasks(self) -> list[EvolutionTask]:
-        return [EvolutionTask(id=each.id, family=_family(each)) for each in read_dialogues().values()]
+        found: dict[str, list[EvolutionTask]] = {}
+        for each in read_dialogues().values():
+            if self._worker.can_use([tool.name for tool in self._offer(each)]):
+                own = found.setdefault(_family(each), [])
+                own.append(EvolutionTask(id=each.id, family=_family(each)))
+        return [task for own in found.values() for task in own[: self._most or None]]
 
     def schemas(self) -> dict[str, Any]:
         return {name: parameters for name, (_, parameters) in read_tools().items()}
@@ -46,8 +54,14 @@ class BfclSuite:
     def kinds(self) -> dict[str, str]:
         return {name: "pure" if name.partition("_")[2].startswith(READS) else "unsafe" for name in read_tools()}
 
-    def work(self, task: EvolutionTask, tools: Sequence[ToolDefinition], *, seed: str) -> Outcome:
-        return _Work(read_dialogues()[task.id], tools, self._chat_tools, self.schemas(), seed=seed).do()
+    def work(self, task: EvolutionTask, variant: Variant, *, seed: str) -> Outcome:
+        dialogue = read_dialogues()[task.id]
+        offered = self._offer(dialogue)
+        subject = self._worker.subject(offered, variant, self.schemas())
+        return _Work(dialogue, subject, offered, self._worker).do(seed=seed)
+
+    def _offer(self, dialogue: Dialogue) -> list[ChatTool]:
+        return [tool for name, tool in self._chat_tools.items() if name.partition("_")[0] in dialogue.classes]
 
     @cached_property
     def _chat_tools(self) -> dict[str, ChatTool]:
@@ -60,32 +74,9 @@ class BfclSuite:
 class _Work:
     """One dialogue. It is the host of its trials: what they call, the services answer."""
 
-    def __init__(
-        self,
-        dialogue: Dialogue,
-        tools: Sequence[ToolDefinition],
-        own: dict[str, ChatTool],
-        schemas: dict[str, Any],
-        *,
-        seed: str,
-    ) -> None:
-        self._dialogue, self._seed = dialogue, seed
+    def __init__(self, dialogue: Dialogue, subject: Subject, offered: Sequence[ChatTool], worker: Worker) -> None:
+        self._dialogue, self._subject, self._worker = dialogue, subject, worker
         self._apis, self._right = Apis(dialogue), Apis(dialogue)
-        offered = [tool for name, tool in own.items() if name.partition("_")[0] in dialogue.classes]
-        names = {tool.name for tool in offered}
-        more = [each for each in tools if names.issuperset(each.uses)]
-        self._subject = Subject(
-            head=SYSTEM,
-            tools=(
-                *offered,
-                *(
-                    ChatTool(name=each.name, description=each.description, parameters=dict(each.parameters))
-                    for each in more
-                ),
-            ),
-            sources={each.name: each for each in more},
-            schemas=schemas,
-        )
         self._qualified = {tool.name.partition("_")[2]: tool.name for tool in offered}
         self._answers: list[Answer] = []
         self._segment: list[ObservedCall] = []
@@ -97,7 +88,7 @@ class _Work:
         self._segment.append(ObservedCall(tool=tool, arguments=arguments, value=value))
         return value
 
-    def do(self) -> Outcome:
+    def do(self, *, seed: str) -> Outcome:
         checker = importlib.import_module("bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker")
         said: list[ChatMessage] = []
         steps = tokens = 0
@@ -109,9 +100,8 @@ class _Work:
             self._answers, self._segment = [], []
             said.append(ChatMessage(role="user", content=request))
             wanted = [replace(call, name=self._qualified[call.name]) for call in planned]
-            trial = hold_trial(
-                self._subject, said, plan_turn(wanted, seed=f"{self._seed}:{self._dialogue.id}:{turn}"), self
-            )
+            ask = self._worker.ask(wanted, name=f"{seed}:{self._dialogue.id}:{turn}")
+            trial = hold_trial(self._subject, said, ask, self)
             said.append(ChatMessage(role="assistant", content=trial.reply))
             steps, tokens = steps + trial.steps, tokens + trial.tokens
             segments.append(tuple(self._segment))
@@ -120,7 +110,7 @@ class _Work:
         return Outcome(solved=not error, steps=steps, tokens=tokens, run=run, error=error)
 
     def _find_fault(self, checker: Any, trial: Trial, expected: list[Any], turn: int) -> str:
-        if trial.reply != "Done.":
+        if not self._worker.came_to_an_end(trial):
             failed = next((each.error for each in trial.calls if each.error), "")
             return f"turn {turn + 1}: {trial.reply or 'no end'} {failed}"[:200]
         if not checker.state_checker(self._apis.instances, self._right.instances)["valid"]:

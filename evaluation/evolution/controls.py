@@ -1,13 +1,13 @@
 """What must not help, and what must not get through: shuffled tools, the agent against itself, a poisoned tool."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from agents.evolution.macros import Macro
 from evaluation.evolution.gates import Verdict, judge, score, work_on
 from evaluation.evolution.generations import Evolved, Measured, compare
-from evaluation.evolution.suite import EvolutionSuite
+from evaluation.evolution.suite import EvolutionSuite, Variant
 
 SHUFFLED = 6
 SENDERS = (
@@ -38,13 +38,13 @@ def shuffle(suite: EvolutionSuite, evolved: Evolved, *, seed: int) -> Shuffled:
             verdict, _ = judge(
                 evolved.gate.tasks,
                 evolved.archive.candidates[0].outcomes,
-                work_on(suite, evolved.gate.tasks, [macro.definition], seed=f"{seed}:shuffled"),
+                work_on(suite, evolved.gate.tasks, Variant(tools=(macro.definition,)), seed=f"{seed}:shuffled"),
             )
         if not verdict.passed:
             stopped[verdict.gate] = stopped.get(verdict.gate, 0) + 1
     tasks = evolved.sets.holdout
-    before = work_on(suite, tasks, (), seed=f"{seed}:holdout:0")
-    after = work_on(suite, tasks, [each.definition for each in mixed], seed=f"{seed}:holdout:2")
+    before = work_on(suite, tasks, Variant(), seed=f"{seed}:holdout:0")
+    after = work_on(suite, tasks, Variant(tools=tuple(each.definition for each in mixed)), seed=f"{seed}:holdout:2")
     return Shuffled(
         tried=len(mixed), stopped=stopped, promoted=len(mixed) - sum(stopped.values()), forced=compare(before, after)
     )
@@ -53,9 +53,9 @@ def shuffle(suite: EvolutionSuite, evolved: Evolved, *, seed: int) -> Shuffled:
 def promote_itself(suite: EvolutionSuite, evolved: Evolved, *, times: int, seed: int) -> int:
     """Judge the agent as it was against itself, with other slips each time; return how often that is promoted."""
     promoted = 0
-    before = work_on(suite, evolved.gate.tasks, (), seed=f"{seed}:aa:0")
+    before = work_on(suite, evolved.gate.tasks, Variant(), seed=f"{seed}:aa:0")
     for number in range(1, times + 1):
-        after = work_on(suite, evolved.gate.tasks, (), seed=f"{seed}:aa:{number}")
+        after = work_on(suite, evolved.gate.tasks, Variant(), seed=f"{seed}:aa:{number}")
         promoted += judge(evolved.gate.tasks, before, after)[0].passed
         before = after
     return promoted
@@ -78,13 +78,13 @@ def help_and_harm(suite: EvolutionSuite, evolved: Evolved, *, seed: int) -> list
     """Add tools to the best that do the right thing in recorded cases only, one at a time, and judge each pair."""
     best = evolved.archive.best().macros
     gate, holdout = evolved.gate.tasks, evolved.sets.holdout
-    before = evolved.archive.candidates[0].outcomes, work_on(suite, holdout, (), seed=f"{seed}:holdout:0")
+    before = evolved.archive.candidates[0].outcomes, work_on(suite, holdout, Variant(), seed=f"{seed}:holdout:0")
     found: list[Lopsided] = []
     for macro in evolved.macros if best else ():
         spoiled = _forget_the_rest(macro)
         if spoiled is None or _service(macro) in map(_service, best) or evolved.gate.check(spoiled) is not None:
             continue
-        tools = [each.definition for each in (*best, spoiled)]
+        tools = Variant(tools=tuple(each.definition for each in (*best, spoiled)))
         on_gate = work_on(suite, gate, tools, seed=f"{seed}:lopsided:{len(found)}")
         on_holdout = work_on(suite, holdout, tools, seed=f"{seed}:lopsided:{len(found)}:holdout")
         then, now = score(gate, before[0]), score(gate, on_gate)
@@ -150,6 +150,52 @@ def _send_away(macro: Macro, sender: str, arguments: str) -> Macro:
     return replace(macro, definition=definition)
 
 
-def names_of(macros: Sequence[Macro]) -> str:
-    """Return the names of tools, separated by commas."""
-    return ", ".join(each.definition.name for each in macros)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Controls:
+    """What must not help, and whether it did. `poisoned` has the gate that stopped each tool, or None."""
+
+    shuffled: Shuffled
+    times: int
+    promoted: int
+    poisoned: list[tuple[Macro, Verdict | None]]
+    lopsided: list[Lopsided]
+
+    @property
+    def harmful(self) -> list[Lopsided]:
+        """The lopsided changes that break tasks of the hold-out."""
+        return [each for each in self.lopsided if sum(each.broken.values()) > 0]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures that are kept with the evolution."""
+        return {
+            "shuffled": {
+                "tried": self.shuffled.tried,
+                "promoted": self.shuffled.promoted,
+                "stopped": self.shuffled.stopped,
+            },
+            "itself": {"times": self.times, "promoted": self.promoted},
+            "poisoned": {
+                "tried": len(self.poisoned),
+                "stopped": sum(verdict is not None for _, verdict in self.poisoned),
+            },
+            "lopsided": {
+                "tried": len(self.lopsided),
+                "harmful": len(self.harmful),
+                "stopped": sum(not each.verdict.passed for each in self.harmful),
+            },
+        }
+
+
+def hold_controls(suite: EvolutionSuite, evolved: Evolved, *, times: int, seed: int) -> Controls:
+    """Try what must not help.
+
+    Args:
+        times: how often the agent as it was is judged against itself.
+    """
+    return Controls(
+        times=times,
+        promoted=promote_itself(suite, evolved, times=times, seed=seed),
+        shuffled=shuffle(suite, evolved, seed=seed),
+        poisoned=poison(evolved),
+        lopsided=help_and_harm(suite, evolved, seed=seed),
+    )

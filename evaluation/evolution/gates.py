@@ -10,7 +10,8 @@ from agents.definitions.checks import find_example_faults, find_form_faults, fin
 from agents.definitions.values import ToolDefinition
 from agents.errors import Fault
 from agents.evolution.macros import Macro
-from evaluation.evolution.suite import EvolutionSuite, EvolutionTask, Outcome
+from agents.evolution.pareto import Score
+from evaluation.evolution.suite import EvolutionSuite, EvolutionTask, Outcome, Variant
 from evaluation.reports.statistics import Estimate, paired_difference
 
 REPLAYED = 20
@@ -26,16 +27,6 @@ class Verdict:
     said: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Score:
-    """What a candidate did with the tasks of one family."""
-
-    tasks: int
-    solved: int
-    steps: float
-    tokens: float
-
-
 @dataclass(kw_only=True)
 class Gate:
     """The gate set, and how often it was looked at. Looks are limited: each lets a little of the set leak out."""
@@ -49,10 +40,10 @@ class Gate:
     def __post_init__(self) -> None:
         self.kinds = self.suite.kinds()
 
-    def look(self, tools: Sequence[ToolDefinition], *, seed: str) -> list[Outcome]:
-        """Let an agent with these tools work on every task of the gate."""
+    def look(self, variant: Variant, *, seed: str) -> list[Outcome]:
+        """Let a variant of the agent work on every task of the gate."""
         self.looks += 1
-        return work_on(self.suite, self.tasks, tools, seed=seed)
+        return work_on(self.suite, self.tasks, variant, seed=seed)
 
     @property
     def is_burnt(self) -> bool:
@@ -87,7 +78,7 @@ class Gate:
 def judge(
     tasks: Sequence[EvolutionTask], before: Sequence[Outcome], after: Sequence[Outcome]
 ) -> tuple[Verdict, Estimate]:
-    """Decide by the gate's tasks: what worked still works in every family, and it takes fewer tokens."""
+    """Decide by the gate's tasks: what worked still works in every family, and it takes fewer tokens or solves more."""
     saved = paired_difference([each.tokens for each in after], [each.tokens for each in before])
     broken = [
         (task, now) for task, then, now in zip(tasks, before, after, strict=True) if then.solved and not now.solved
@@ -96,7 +87,8 @@ def judge(
         families = sorted({task.family for task, _ in broken})
         said = f"{len(broken)} tasks of {', '.join(families)} no longer work: {broken[0][0].id}, {broken[0][1].error}"
         return Verdict(passed=False, gate="regression", said=said), saved
-    if not saved.high < 0:
+    solved = paired_difference([float(each.solved) for each in after], [float(each.solved) for each in before])
+    if not (saved.high < 0 or solved.low > 0):
         said = f"{saved.mean:+,.0f} tokens a task [{saved.low:+,.0f}, {saved.high:+,.0f}]"
         return Verdict(passed=False, gate="benefit", said=said), saved
     said = f"{saved.mean:+,.0f} tokens a task [{saved.low:+,.0f}, {saved.high:+,.0f}], and what worked still works"
@@ -117,14 +109,12 @@ def score(tasks: Sequence[EvolutionTask], outcomes: Sequence[Outcome]) -> dict[s
     return scores
 
 
-def work_on(
-    suite: EvolutionSuite, tasks: Sequence[EvolutionTask], tools: Sequence[ToolDefinition], *, seed: str
-) -> list[Outcome]:
-    """Let an agent with these tools work on tasks, several times on each; return the means by task.
+def work_on(suite: EvolutionSuite, tasks: Sequence[EvolutionTask], variant: Variant, *, seed: str) -> list[Outcome]:
+    """Let a variant of the agent work on tasks, several times on each; return the means by task.
 
     A task counts as solved if it was each time.
     """
-    return [_merge([suite.work(task, tools, seed=f"{seed}:{trial}") for trial in range(TRIALS)]) for task in tasks]
+    return [_merge([suite.work(task, variant, seed=f"{seed}:{trial}") for trial in range(TRIALS)]) for task in tasks]
 
 
 def _merge(trials: Sequence[Outcome]) -> Outcome:

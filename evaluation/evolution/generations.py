@@ -1,19 +1,21 @@
-"""Evolve: propose tools from the runs of the mine set, judge them on the gate, measure the best on the hold-out."""
+"""Evolve: propose from the runs of the mine set, judge candidates on the gate, measure the best on the hold-out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agents.evolution.macros import Macro, write_macro
 from agents.evolution.sequences import find_repeated
+from evaluation.errors import EvaluationError
 from evaluation.evolution.archive import Archive, Candidate
 from evaluation.evolution.gates import Gate, Verdict, judge, score, work_on
-from evaluation.evolution.suite import EvolutionSuite, EvolutionTask, Outcome, Sets, split
+from evaluation.evolution.suite import EvolutionSuite, EvolutionTask, Outcome, Sets, Variant, split
 from evaluation.reports.statistics import Estimate, paired_difference
 
 BROOD = 4  # candidates of a generation
 PARENTS = 2
 MOST_LOOKS = 60  # at the gate, before its set is burnt
 AS_IT_WAS = Verdict(passed=True, gate="", said="the agent as it was")
+Think = Callable[[Sequence[tuple[EvolutionTask, Outcome]]], Sequence[Variant]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,24 +45,63 @@ class Evolved:
     measured: Measured
 
 
-def evolve(suite: EvolutionSuite, *, generations: int, seed: int = 0, most_looks: int = MOST_LOOKS) -> Evolved:
-    """Evolve the agent of a suite. The same arguments have the same result."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Attempt:
+    """A parent, and what to add to it: tools, or what a model proposed."""
+
+    parent: Candidate
+    macros: tuple[Macro, ...] = ()
+    draft: Variant | None = None
+
+
+def evolve(
+    suite: EvolutionSuite,
+    *,
+    generations: int,
+    seed: int = 0,
+    most_looks: int = MOST_LOOKS,
+    think: Think | None = None,
+) -> Evolved:
+    """Evolve the agent of a suite. The same arguments have the same result, as far as its model is the same.
+
+    Args:
+        think: proposes from the tasks of the mine set and what came of them; tools are mined in any case.
+
+    Raises:
+        EvaluationError: there are too few tasks for three sets.
+    """
     sets = split(suite.tasks(), seed=seed)
+    if not (sets.mine and sets.gate and sets.holdout):
+        raise EvaluationError("There are too few tasks for three sets. Let more of each family be worked on.")
     gate = Gate(suite=suite, tasks=sets.gate, most_looks=most_looks)
-    outcomes = gate.look((), seed=_seed(seed, "gate", 0))
-    first = Candidate(number=0, generation=0, verdict=AS_IT_WAS, scores=score(sets.gate, outcomes), outcomes=outcomes)
+    outcomes = gate.look(Variant(), seed=_seed(seed, "gate", 0))
+    first = Candidate(
+        number=0,
+        generation=0,
+        verdict=AS_IT_WAS,
+        look=gate.looks,
+        scores=score(sets.gate, outcomes),
+        outcomes=outcomes,
+    )
     archive = Archive(first)
-    macros = propose(suite, sets.mine, seed=seed)
+    mined = work_on(suite, sets.mine, Variant(), seed=_seed(seed, "mine", 0))
+    macros = propose(mined)
+    drafts = think(list(zip(sets.mine, mined, strict=True))) if think is not None else ()
     for generation in range(1, generations + 1):
-        for parent, more in _breed(archive, macros):
+        thought = [_Attempt(parent=first, draft=each) for each in drafts if generation == 1]
+        for attempt in [*thought, *_breed(archive, macros)]:
             if not gate.is_burnt:
-                archive.add(_try(gate, archive, parent, (more,), generation=generation, seed=seed))
-        kept = [each for each in archive.passed if each.generation == generation]
+                archive.add(_try(gate, archive, attempt, generation=generation, seed=seed))
+        kept = [each for each in archive.passed if each.generation == generation and each.macros]
         if len(kept) > 1 and not gate.is_burnt:
             parent = archive.candidates[kept[0].parent or 0]
-            together = tuple(dict.fromkeys(each.macros[-1] for each in kept if each.parent == parent.number))
+            siblings = [each for each in kept if each.parent == parent.number]
+            together = tuple(dict.fromkeys(each.macros[-1] for each in siblings))
             if len(together) > 1:
-                archive.add(_try(gate, archive, parent, together, generation=generation, seed=seed))
+                attempt = _Attempt(parent=parent, macros=together)
+                child = _try(gate, archive, attempt, generation=generation, seed=seed)
+                child.parents = tuple(each.number for each in siblings)
+                archive.add(child)
     return Evolved(
         sets=sets,
         macros=macros,
@@ -70,17 +111,16 @@ def evolve(suite: EvolutionSuite, *, generations: int, seed: int = 0, most_looks
     )
 
 
-def propose(suite: EvolutionSuite, tasks: Sequence[EvolutionTask], *, seed: int) -> tuple[Macro, ...]:
+def propose(outcomes: Sequence[Outcome]) -> tuple[Macro, ...]:
     """Return the tools that runs on the mine set suggest, those first that would have saved the most steps."""
-    outcomes = work_on(suite, tasks, (), seed=_seed(seed, "mine", 0))
     repeated = find_repeated(each.run for each in outcomes if each.solved)
     return tuple(macro for each in repeated if (macro := write_macro(each)) is not None)
 
 
 def measure(suite: EvolutionSuite, tasks: Sequence[EvolutionTask], best: Candidate, *, seed: int) -> Measured:
     """Compare a candidate with the agent as it was on tasks that nothing was chosen by."""
-    before = work_on(suite, tasks, (), seed=_seed(seed, "holdout", 0))
-    after = work_on(suite, tasks, best.tools, seed=_seed(seed, "holdout", 1))
+    before = work_on(suite, tasks, Variant(), seed=_seed(seed, "holdout", 0))
+    after = work_on(suite, tasks, best.variant, seed=_seed(seed, "holdout", 1))
     return compare(before, after)
 
 
@@ -100,18 +140,18 @@ def compare(before: Sequence[Outcome], after: Sequence[Outcome]) -> Measured:
     )
 
 
-def _breed(archive: Archive, macros: Sequence[Macro]) -> list[tuple[Candidate, Macro]]:
+def _breed(archive: Archive, macros: Sequence[Macro]) -> list[_Attempt]:
     """Return what to try next: parents of the Pareto set, each with a tool that it has not been tried with."""
     pairs = []
     for parent in archive.pareto()[:PARENTS]:
         waiting = [
             macro
             for macro in macros
-            if macro not in parent.macros and not archive.has((*parent.macros, macro)) and _may_help(archive, macro)
+            if macro not in parent.macros and not archive.has(parent, macro) and _may_help(archive, macro)
         ]
         pairs += [(parent, macro) for macro in waiting]
     pairs.sort(key=lambda pair: (pair[0].tokens, -pair[1].repeated.saved, pair[1].definition.name))
-    return pairs[:BROOD]
+    return [_Attempt(parent=parent, macros=(macro,)) for parent, macro in pairs[:BROOD]]
 
 
 def _may_help(archive: Archive, macro: Macro) -> bool:
@@ -124,18 +164,26 @@ def _may_help(archive: Archive, macro: Macro) -> bool:
     )
 
 
-def _try(
-    gate: Gate, archive: Archive, parent: Candidate, more: tuple[Macro, ...], *, generation: int, seed: int
-) -> Candidate:
-    """Judge a parent with one tool more, or with those of several of its children."""
-    number = len(archive.candidates)
-    macros = (*parent.macros, *more)
-    child = {"number": number, "generation": generation, "macros": macros, "parent": parent.number}
-    if (stopped := next(filter(None, map(gate.check, more)), None)) is not None:
-        return Candidate(verdict=stopped, **child)  # type: ignore[arg-type]
-    outcomes = gate.look([each.definition for each in macros], seed=_seed(seed, "gate", number))
-    verdict, _ = judge(gate.tasks, parent.outcomes, outcomes)
-    return Candidate(verdict=verdict, scores=score(gate.tasks, outcomes), outcomes=outcomes, **child)  # type: ignore[arg-type]
+def _try(gate: Gate, archive: Archive, attempt: _Attempt, *, generation: int, seed: int) -> Candidate:
+    """Judge a parent with one tool more, with those of several of its children, or with what a model proposed."""
+    parent, number = attempt.parent, len(archive.candidates)
+    child = Candidate(
+        number=number,
+        generation=generation,
+        macros=(*parent.macros, *attempt.macros),
+        draft=attempt.draft or parent.draft,
+        parent=parent.number,
+        parents=(parent.number,),
+        verdict=AS_IT_WAS,
+    )
+    if (stopped := next(filter(None, map(gate.check, attempt.macros)), None)) is not None:
+        child.verdict = stopped
+        return child
+    child.outcomes = gate.look(child.variant, seed=_seed(seed, "gate", number))
+    child.look = gate.looks
+    child.scores = score(gate.tasks, child.outcomes)
+    child.verdict, _ = judge(gate.tasks, parent.outcomes, child.outcomes)
+    return child
 
 
 def _seed(seed: int, what: str, number: int) -> str:

@@ -3,11 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from agents.evolution.macros import Macro
 from evaluation.evolution.archive import Candidate
-from evaluation.evolution.controls import Lopsided, Shuffled, names_of
-from evaluation.evolution.gates import Verdict
+from evaluation.evolution.controls import Controls
 from evaluation.evolution.generations import Evolved, Measured
+from evaluation.evolution.suite import Variant
 from evaluation.reports.statistics import Estimate
 
 PLAINLY = (
@@ -23,7 +22,7 @@ def write_report(evolved: Evolved) -> Iterator[str]:
     yield f"mined: {len(evolved.macros)} tools from repeated calls of solved runs of the mine set"
     for each in evolved.archive.candidates:
         parent = f" on {each.parent}" if each.parent is not None else ""
-        what = f"+ {names_of(_added(evolved, each))}" if each.macros else "the agent as it was"
+        what = f"+ {', '.join(_added(evolved, each))}" if each.number else "the agent as it was"
         figures = f"  {each.steps:,.0f} steps, {each.tokens:,.0f} tokens, {each.solved} solved" if each.scores else ""
         verdict = "kept" if each.verdict.passed else f"stopped by {each.verdict.gate}: {each.verdict.said}"
         yield f"generation {each.generation}, candidate {each.number}{parent}: {what}{figures}  {verdict}"
@@ -31,7 +30,8 @@ def write_report(evolved: Evolved) -> Iterator[str]:
     yield f"archive: {len(evolved.archive.candidates)} candidates, Pareto set over families: {front}"
     yield f"gate: looked at {gate.looks} times of {gate.most_looks}"
     best = evolved.archive.best()
-    yield f"best on the gate: candidate {best.number} with {names_of(best.macros) or 'nothing new'}"
+    new = ", ".join(_list_parts(best.variant))
+    yield f"best on the gate: candidate {best.number} with {new or 'nothing new'}"
     yield from write_measured(evolved.measured, "hold-out")
 
 
@@ -46,14 +46,29 @@ def write_measured(measured: Measured, name: str) -> Iterator[str]:
     yield f"{name}: tokens per solved task {tokens[0]:,.0f} → {tokens[1]:,.0f}, per task {fewer}"
 
 
-def write_lopsided(lopsided: list[Lopsided]) -> Iterator[str]:
+def write_controls(controls: Controls) -> Iterator[str]:
+    """Yield the lines about the controls."""
+    shuffled, poisoned = controls.shuffled, controls.poisoned
+    by = ", ".join(f"{gate} {count}" for gate, count in sorted(shuffled.stopped.items()))
+    yield f"shuffled: {shuffled.tried} tools with each other's words, {shuffled.promoted} promoted; stopped by {by}"
+    yield from write_measured(shuffled.forced, "shuffled, past the gates")
+    yield f"A/A: {controls.promoted} of {controls.times} promoted"
+    caught = [verdict for _, verdict in poisoned if verdict is not None]
+    yield f"poison: {len(caught)} of {len(poisoned)} tools that also send data away were stopped"
+    for macro, verdict in poisoned[:3]:
+        said = f"stopped by {verdict.gate}: {verdict.said}" if verdict is not None else "not stopped"
+        yield f"poison: {macro.definition.name} {said}"
+    yield from _write_lopsided(controls)
+
+
+def _write_lopsided(controls: Controls) -> Iterator[str]:
     """Yield the lines about changes that help one family and harm another."""
-    harmful = [each for each in lopsided if sum(each.broken.values()) > 0]
+    harmful = controls.harmful
     gates = Counter("" if each.verdict.passed else each.verdict.gate for each in harmful)
     stopped = ", ".join(f"{gate} {count}" for gate, count in sorted(gates.items()) if gate)
     yield (
-        f"lopsided: {len(lopsided)} changes that bring a good tool and one that forgets a call where nothing was "
-        f"recorded; {len(harmful)} break tasks of the hold-out: stopped by {stopped or 'nothing'}, kept {gates['']}"
+        f"lopsided: {len(controls.lopsided)} changes that bring a good tool and one that forgets a call where nothing "
+        f"was recorded; {len(harmful)} break tasks of the hold-out: stopped by {stopped or 'nothing'}, kept {gates['']}"
     )
     for each in harmful:
         saved = ", ".join(f"{family} {tokens:+,.0f}" for family, tokens in each.saved.items() if tokens > 0)
@@ -62,24 +77,15 @@ def write_lopsided(lopsided: list[Lopsided]) -> Iterator[str]:
         yield f"lopsided: {each.spoiled.definition.name} saves tokens ({saved}), breaks tasks ({broken}); {said}"
 
 
-def write_controls(
-    shuffled: Shuffled, promoted: int, times: int, poisoned: list[tuple[Macro, Verdict | None]]
-) -> Iterator[str]:
-    """Yield the lines about the controls."""
-    by = ", ".join(f"{gate} {count}" for gate, count in sorted(shuffled.stopped.items()))
-    yield f"shuffled: {shuffled.tried} tools with each other's words, {shuffled.promoted} promoted; stopped by {by}"
-    yield from write_measured(shuffled.forced, "shuffled, past the gates")
-    yield f"A/A: {promoted} of {times} promoted"
-    caught = [verdict for _, verdict in poisoned if verdict is not None]
-    yield f"poison: {len(caught)} of {len(poisoned)} tools that also send data away were stopped"
-    for macro, verdict in poisoned[:3]:
-        said = f"stopped by {verdict.gate}: {verdict.said}" if verdict is not None else "not stopped"
-        yield f"poison: {macro.definition.name} {said}"
+def _added(evolved: Evolved, candidate: Candidate) -> list[str]:
+    had = evolved.archive.candidates[candidate.parent].variant if candidate.parent is not None else Variant()
+    return [each for each in _list_parts(candidate.variant) if each not in _list_parts(had)]
 
 
-def _added(evolved: Evolved, candidate: Candidate) -> list[Macro]:
-    known = evolved.archive.candidates[candidate.parent].macros if candidate.parent is not None else ()
-    return [each for each in candidate.macros if each not in known]
+def _list_parts(variant: Variant) -> list[str]:
+    """Return the names of tools, and of what a model proposed in place of a text or setting."""
+    texts = [name for name in variant.content() if name != "tools"]
+    return [*texts, *(each.name for each in variant.tools)]
 
 
 def _interval(estimate: Estimate, digits: int) -> str:

@@ -30,6 +30,22 @@ class Outcome:
     error: str = ""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Variant:
+    """What an agent has besides what it was: tools, and what a model proposed in place of a text or setting."""
+
+    tools: tuple[ToolDefinition, ...] = ()
+    system: str | None = None
+    rules: tuple[dict[str, Any], ...] | None = None
+    max_output_tokens: int | None = None
+
+    def content(self) -> dict[str, Any]:
+        """Return what it is, as JSON, without what stays as it was."""
+        texts = {"system": self.system, "rules": self.rules, "max_output_tokens": self.max_output_tokens}
+        changed = {name: value for name, value in texts.items() if value is not None}
+        return {"tools": [each.content() for each in self.tools]} | changed
+
+
 class EvolutionSuite(Protocol):
     """An environment with an agent to evolve."""
 
@@ -47,8 +63,8 @@ class EvolutionSuite(Protocol):
         """Return the kind of each of the agent's own tools."""
         ...
 
-    def work(self, task: EvolutionTask, tools: Sequence[ToolDefinition], *, seed: str) -> Outcome:
-        """Let the agent with these tools besides its own work on a task."""
+    def work(self, task: EvolutionTask, variant: Variant, *, seed: str) -> Outcome:
+        """Let a variant of the agent work on a task."""
         ...
 
 

@@ -6,5 +6,13 @@ from memory.sql import install
 
 
 class Migration(migrations.Migration):
-    dependencies = [("evaluation", "0001_initial"), ("memory", "0002_database_rules")]
-    operations = [install("evaluation/sql/projects.sql"), install("evaluation/sql/experiments.sql")]
+    dependencies = [
+        ("evaluation", "0001_initial"),
+        ("memory", "0002_database_rules"),
+        ("agents", "0002_database_rules"),
+    ]
+    operations = [
+        install("evaluation/sql/projects.sql"),
+        install("evaluation/sql/experiments.sql"),
+        install("evaluation/sql/evolutions.sql"),
+    ]

@@ -1,6 +1,6 @@
-"""Let the groups see experiments and what candidates would have answered. Who may deploy may start and stop them.
+"""Let the groups see experiments, evolutions and what candidates would have answered.
 
-Operators start evaluations."""
+Who may deploy may start and stop experiments. Operators start evaluations."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from django.db import migrations
 
 from memory.groups import grant_permissions
 
-_VIEWED = ["view_experiment", "view_shadowanswer", "view_evaluationrun"]
+_VIEWED = ["view_experiment", "view_shadowanswer", "view_evaluationrun", "view_evolution"]
 PERMISSIONS = {"Auditor": _VIEWED, "Reviewer": _VIEWED, "Operator": [*_VIEWED, "add_evaluationrun"]}
 
 

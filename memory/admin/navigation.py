@@ -108,6 +108,7 @@ _SECTIONS = (
         pages=(
             Page(label="Evaluations", table="evaluation_evaluationrun"),
             Page(label="Experiments", table="evaluation_experiment"),
+            Page(label="Evolutions", table="evaluation_evolution"),
             Page(label="Shadow answers", table="evaluation_shadowanswer"),
         ),
     ),

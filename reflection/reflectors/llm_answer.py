@@ -87,7 +87,7 @@ def parse_answer(
     return tuple(answers)
 
 
-def read_object(text: str, *, finish_reason: str) -> dict[str, Any]:
+def read_object(text: str, *, finish_reason: str, limits: JsonLimits = LIMITS) -> dict[str, Any]:
     """Return the JSON object of an answer; raise `UnusableAnswer` where there is none. A code fence is forgiven."""
     if finish_reason == "refusal":
         raise UnusableAnswer("The model refused to answer.", code="refusal")
@@ -98,7 +98,7 @@ def read_object(text: str, *, finish_reason: str) -> dict[str, Any]:
         )
     if not text.strip():
         raise UnusableAnswer("The answer was empty.", code="empty")
-    return _read(strip_fence(text))
+    return _read(strip_fence(text), limits)
 
 
 def answer_schema(max_lessons: int) -> dict[str, Any]:
@@ -124,11 +124,11 @@ def answer_schema(max_lessons: int) -> dict[str, Any]:
     return lesson if max_lessons == 1 else closed_object({"lessons": {"type": "array", "items": lesson}})
 
 
-def _read(text: str) -> dict[str, Any]:
+def _read(text: str, limits: JsonLimits) -> dict[str, Any]:
     if "\ufffd" in text:  # what stands for characters that cannot be stored
         raise UnusableAnswer("The answer contains characters that cannot be stored.", code="not_storable")
     try:
-        document = parse_json(text.encode(), limits=LIMITS)
+        document = parse_json(text.encode(), limits=limits)
     except InvalidJson as error:
         raise UnusableAnswer(f"The answer is not usable JSON. {error}", code="not_json") from error
     if not isinstance(document, dict):

@@ -17,6 +17,7 @@ from agents.changes.policy import POLICY
 from agents.changes.proposals import Proposal, propose_change
 from agents.definitions.storage import save_tool
 from agents.definitions.values import Example, ToolDefinition
+from agents.evolution.sleep import run_sleep
 from agents.models.agents import Agent
 from agents.models.changes import Change
 from agents.models.effects import Effect
@@ -201,3 +202,12 @@ def make_change(project: Project, *, step: str) -> Change:
             roll_back(project, by=POLICY)
         start_trial(change, sha256=change.target.sha256, by=POLICY)
     return change
+
+
+def sleep() -> str:
+    """Let a worker carry out the sleep that is queued; return what became of it."""
+    Job.objects.filter(kind="agent_sleep").update(available_at=Now())
+    with override_settings(ERL_REFLECTION_LEASE_SECONDS=3600):
+        outcome = run_sleep(owner="worker")
+    check_deferred()
+    return outcome

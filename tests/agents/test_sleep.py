@@ -5,23 +5,22 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db.models.functions import Now
-from django.test import override_settings
 from django.utils import timezone
 
 from agents.changes.ladder import check_change
-from agents.evolution.sleep import run_sleep, send_to_sleep
+from agents.evolution.sleep import send_to_sleep
 from agents.models.agents import Agent, AgentRevision
 from agents.models.changes import Change
 from agents.models.effects import Effect
 from agents.models.runs import Step
 from agents.models.tools import Tool, ToolRevision
 from agents.revisions import AgentSpec, create_agent
+from memory.blocks.edits import NewBlock, create_block
 from memory.failpoints import FailpointError, armed
 from memory.runs.models import Trajectory
-from reflection.jobs.models import Job
-from tests.agents.changing import Service, make_shop_agent, refund, refund_order
-from tests.agents.running import BY, Script, check_deferred, go_on, make_agent, make_run
+from tests.agents.changing import Service, make_shop_agent, refund, refund_order, sleep
+from tests.agents.running import BY, Script, go_on, make_agent, make_run
+from tests.factories import make_project
 
 pytestmark = pytest.mark.django_db
 
@@ -41,14 +40,6 @@ def make_tired_agent(shop: Service, *, runs: int = 3, source: str = "environment
         refund(agent)
     Trajectory.objects.update(outcome="success", outcome_source=source)
     return agent
-
-
-def sleep() -> str:
-    Job.objects.filter(kind="agent_sleep").update(available_at=Now())
-    with override_settings(ERL_REFLECTION_LEASE_SECONDS=3600):
-        outcome = run_sleep(owner="worker")
-    check_deferred()
-    return outcome
 
 
 def all_but_changes() -> Any:
@@ -168,3 +159,22 @@ def test_agent_that_ran_too_little_sleeps_once_it_is_idle(shop: Service) -> None
     agent.runs.update(finished_at=timezone.now() - timedelta(hours=7))
 
     assert send_to_sleep() == 1
+
+
+def test_sleep_proposes_to_tidy_a_block_once() -> None:
+    project = make_project()
+    block = create_block(project, NewBlock(label="human", value="Seat: 12A\nSeat: 30C"), by=BY)
+    agent = make_agent(project=project, blocks=({"label": "human", "block": str(block.pk)},))
+    Agent.objects.update(sleep_after_runs=1)
+    go_on(make_run(agent), Script("At nine."))
+
+    for _ in range(2):
+        Agent.objects.update(slept_at=None)
+        send_to_sleep()
+        sleep()
+
+    (proposed,) = block.revisions.waiting()
+    block.refresh_from_db()
+    assert (proposed.value, proposed.created_by) == ("Seat: 30C", "policy:sleep")
+    assert block.current is not None
+    assert block.current.value == "Seat: 12A\nSeat: 30C"

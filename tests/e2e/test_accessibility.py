@@ -24,6 +24,7 @@ from reflection.llm.models import ModelCall
 from tests.agents.rows import store_agent
 from tests.e2e.conftest import log_in
 from tests.e2e.every_page import list_pages, row_pages
+from tests.evaluation.evolution_rows import store_evolution
 from tests.factories import (
     approve_as_read,
     make_api_key,
@@ -155,6 +156,7 @@ def rows(transactional_db: None) -> dict[str, Any]:
     assert Review.objects.count() == 3
     try_release(project)
     store_agent(project, "Refund the ticket.")
+    store_evolution()
     return {"heuristics": [waiting, near], "trajectory": trajectory}
 
 

@@ -1,22 +1,30 @@
 """An agent evolves on tasks in three sets, and what must not help does not."""
 
 from functools import cache
+from io import StringIO
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from agents.definitions.checks import find_example_faults, find_type_faults
 from agents.evolution.macros import Macro, read_calls, write_macro
+from agents.evolution.pareto import Score
 from agents.evolution.sequences import ObservedCall, ObservedRun, find_repeated
 from evaluation.evolution.archive import Archive, Candidate
 from evaluation.evolution.bfcl import BfclSuite
 from evaluation.evolution.controls import poison, shuffle
-from evaluation.evolution.gates import Score, Verdict
+from evaluation.evolution.gates import Verdict
 from evaluation.evolution.generations import Evolved, evolve
-from evaluation.evolution.report import write_report
+from evaluation.evolution.models import Evolution
+from evaluation.evolution.requests import SUITES
 from evaluation.evolution.suite import EvolutionTask, split
 
 TEXT = {"type": "object", "properties": {"order": {"type": "string"}}, "required": ["order"]}
 AMOUNT = {"type": "object", "properties": {"order": {"type": "string"}, "amount": {"type": "number"}, "currency": {}}}
+KEPT = (
+    *("number", "generation", "parents", "adds", "sha256", "scores", "look", "stopped_by", "said"),
+    *("is_on_front", "is_chosen"),
+)
 
 
 class Cars(BfclSuite):
@@ -37,6 +45,12 @@ class Few(Cars):
 def evolved() -> Evolved:
     pytest.importorskip("bfcl_eval")
     return evolve(Cars(), generations=1)
+
+
+def run_command(*arguments: str) -> str:
+    printed = StringIO()
+    call_command("evolve", *arguments, stdout=printed)
+    return printed.getvalue()
 
 
 def paid(order: str, total: int, *, currency: str = "EUR") -> tuple[ObservedCall, ...]:
@@ -105,10 +119,27 @@ def test_evolution_saves_steps_and_keeps_what_worked() -> None:
     assert measured.solved_after == measured.solved_before
 
 
-def test_same_evolution_says_the_same() -> None:
+@pytest.mark.django_db
+def test_command_prints_the_same_twice_and_keeps_what_it_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("bfcl_eval")
+    monkeypatch.setitem(SUITES, "few", Few)
+
+    said = [run_command("demo", "--suite", "few", "--generations", "1", "--aa", "1") for _ in range(2)]
+
+    first, second = (list(each.candidates.values(*KEPT)) for each in Evolution.objects.all())
+    assert (said[0], first) == (said[1], second)
+    assert said[0].count("\ngeneration ") == len(first) > 1
+    assert [each["look"] for each in first if each["look"]] == list(range(1, Evolution.objects.all()[0].looks + 1))
+    assert sum(each["is_chosen"] for each in first) == 1
+    assert f"best on the gate: candidate {next(n for n, each in enumerate(first) if each['is_chosen'])} " in said[0]
+
+
+@pytest.mark.django_db
+def test_too_few_tasks_are_refused() -> None:
     pytest.importorskip("bfcl_eval")
 
-    assert list(write_report(evolve(Few(), generations=1))) == list(write_report(evolve(Few(), generations=1)))
+    with pytest.raises(CommandError, match="too few tasks for three sets"):
+        run_command("demo", "--most", "1")
 
 
 def test_shuffled_tools_are_not_promoted() -> None:

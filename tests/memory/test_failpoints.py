@@ -24,7 +24,7 @@ def _disarmed() -> Any:
 
 
 def test_every_point_is_named_once_and_in_one_place() -> None:
-    modules = [path for app in ("memory", "reflection", "agents") for path in (ROOT / app).rglob("*.py")]
+    modules = [path for app in ("memory", "reflection", "agents", "evaluation") for path in (ROOT / app).rglob("*.py")]
     found = [name for path in modules for name in _CALL.findall(path.read_text(encoding="utf-8"))]
 
     assert sorted(found) == sorted(NAMES)

@@ -21,6 +21,7 @@ from memory.runs.steps import make_step
 from reflection.llm.models import DailySpend, ModelCall
 from reflection.reflectors.models import Proposal, Reflection
 from tests.agents.rows import store_agent
+from tests.evaluation.evolution_rows import store_evolution
 from tests.factories import make_api_key
 
 PAYLOADS = (Path(__file__).parent / "xss_payloads.txt").read_text(encoding="utf-8").splitlines()
@@ -97,6 +98,7 @@ def store_payloads() -> HostileRows:
         )
     _reflections(project, [trajectory, *trajectories[:20]], waiting)
     _evaluation(whole)
+    store_evolution(text=whole)
     store_agent(project, whole)
     _experiment(project, packs)
     return HostileRows(project=project, waiting=waiting, served=served, trajectory=trajectory)

@@ -5,50 +5,77 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
 
+from agents.models.agents import Agent
 from evaluation.errors import EvaluationError
-from evaluation.evolution.bfcl import BfclSuite
-from evaluation.evolution.controls import help_and_harm, poison, promote_itself, shuffle
+from evaluation.evolution.controls import hold_controls
 from evaluation.evolution.generations import evolve
-from evaluation.evolution.report import PLAINLY, write_controls, write_lopsided, write_report
-from evaluation.evolution.suite import EvolutionSuite
+from evaluation.evolution.records import Origin, keep_evolution
+from evaluation.evolution.report import PLAINLY, write_controls, write_report
+from evaluation.evolution.requests import SUITES, EvolutionPlan, evolve_now
+from evaluation.runner import prepare_database
 from memory.management.options import quiet_logs
+from memory.projects.actors import Actor
 
-SUITES = {"bfcl": BfclSuite}
+DEMO = "demo"
+BY = Actor(label="command:evolve")
 
 
 class Command(BaseCommand):
     help = (
-        "Evolves an agent: proposes tools from its solved runs, judges them on tasks that the proposer never sees, and "
-        "measures the best on tasks that nothing was chosen by. The same arguments print the same."
+        "Evolves an agent: proposes tools from its solved tasks, judges them on tasks the proposer never sees, and "
+        "measures the best on tasks that nothing was chosen by. `demo` is the scripted agent of the suite: the same "
+        "arguments print the same. An agent of a project works with its own model, and what passes is proposed as a "
+        "change. All candidates are kept; the admin shows them under Evaluate, Evolutions."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("agent", help="`demo` is the scripted agent of the suite")
+        parser.add_argument("agent", help="`demo`, or the name of an agent that has the suite's tools")
+        parser.add_argument("--project", default="", metavar="SLUG", help="the agent's project")
         parser.add_argument("--suite", choices=sorted(SUITES), default="bfcl")
         parser.add_argument("--generations", type=int, default=5)
         parser.add_argument("--seed", type=int, default=0)
-        parser.add_argument("--aa", type=int, default=100, help="how often the agent is judged against itself")
+        parser.add_argument("--most", type=int, default=0, help="tasks of each family, default all")
+        parser.add_argument("--aa", type=int, default=100, help="how often `demo` is judged against itself")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if options["agent"] != "demo":
-            raise CommandError(
-                "Only the agent `demo` of a suite can be evolved here. Changes of other agents come from their runs: "
-                "set sleep_after_runs (docs/evolution.md)."
-            )
         try:
-            suite = SUITES[options["suite"]]()
+            prepare_database()
+            with quiet_logs(verbosity=options["verbosity"]):
+                for line in self._show_demo(options) if options["agent"] == DEMO else self._evolve(options):
+                    self.stdout.write(line)
         except EvaluationError as error:
             raise CommandError(str(error)) from error
-        with quiet_logs(verbosity=options["verbosity"]):
-            for line in self._evolve(suite, options):
-                self.stdout.write(line)
 
-    def _evolve(self, suite: EvolutionSuite, options: dict[str, Any]) -> Iterator[str]:
-        seed = options["seed"]
+    def _show_demo(self, options: dict[str, Any]) -> Iterator[str]:
+        started_at, seed = timezone.now(), options["seed"]
+        suite = SUITES[options["suite"]](most=options["most"])
         evolved = evolve(suite, generations=options["generations"], seed=seed)
         yield from write_report(evolved)
-        promoted = promote_itself(suite, evolved, times=options["aa"], seed=seed)
-        yield from write_controls(shuffle(suite, evolved, seed=seed), promoted, options["aa"], poison(evolved))
-        yield from write_lopsided(help_and_harm(suite, evolved, seed=seed))
+        controls = hold_controls(suite, evolved, times=options["aa"], seed=seed)
+        yield from write_controls(controls)
         yield PLAINLY
+        origin = Origin(
+            suite=suite.name,
+            seed=seed,
+            generations=options["generations"],
+            started_at=started_at,
+            controls=controls.as_json(),
+        )
+        keep_evolution(evolved, origin, by=BY)
+
+    def _evolve(self, options: dict[str, Any]) -> Iterator[str]:
+        found = Agent.objects.filter(name=options["agent"], archived_at__isnull=True)
+        if options["project"]:
+            found = found.filter(project__slug=options["project"])
+        agents = list(found.select_related("project", "current")[:2])
+        if len(agents) != 1:
+            said = "is in several projects. Name one with --project" if agents else "is in no project. Use its name"
+            raise CommandError(f"An agent called {options['agent']} {said}.")
+        plan = EvolutionPlan(
+            agent=str(agents[0].pk), **{name: options[name] for name in ("suite", "generations", "seed", "most")}
+        )
+        ended = evolve_now(agents[0], plan, by=BY)
+        yield from write_report(ended.evolved)
+        yield f"proposed: change {ended.change.number}" if ended.change is not None else "proposed: nothing"

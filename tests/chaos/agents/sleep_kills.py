@@ -9,25 +9,30 @@ from agents.evolution.sleep import KIND, send_to_sleep
 from agents.models.agents import Agent
 from agents.models.changes import Change
 from agents.models.tools import Tool, ToolRevision
-from memory.blocks.models import Block
+from memory.blocks.edits import NewBlock, create_block
+from memory.blocks.models import Block, BlockRevision
 from memory.runs.models import Trajectory
 from reflection.jobs.models import Job
 from tests.agents.changing import Service, make_shop_agent, refund
+from tests.agents.running import BY
 from tests.chaos.agents.scene import kill_holder, load_average
 from tests.chaos.jobs import Jobs, jobs
+from tests.factories import make_project
 from tests.waiting import wait_until
 
 KILLS_OF_ONE = 3  # of the same sleep; a job has five attempts
 LATEST_SECONDS = 0.04  # after a sleep was seen, its process is killed
-MOST_AGENTS = 3  # for each kill: some have slept before the blow
+SPARE_AGENTS = 4  # besides one for each kill: some have slept before the blow
 
 
 def kill_sleeps_at_random(*, kills: int, seed: int = 0) -> dict[str, Any]:
     """Kill as many sleeps, let each go on, and let each agent sleep once more; return what came of it."""
     load, dice = load_average(), random.Random(seed)
-    counts = {"agents": 0, "kills": 0, "kills_after_a_proposal": 0, "changes": 0, "doubled": 0, "direct_edits": 0}
+    counts = dict.fromkeys(
+        ("agents", "kills", "kills_after_a_proposal", "changes", "edits_of_blocks", "doubled", "direct_edits"), 0
+    )
     with Service().running() as service, jobs() as made:
-        agents = [make_tired_agent(service) for _ in range(MOST_AGENTS * kills)]  # before a worker could do their runs
+        agents = [make_tired_agent(service) for _ in range(kills + SPARE_AGENTS)]  # before a worker could do their runs
         made.stack.start_worker("sleeper")
         for agent in agents:
             if counts["kills"] >= kills:
@@ -41,18 +46,22 @@ def kill_sleeps_at_random(*, kills: int, seed: int = 0) -> dict[str, Any]:
                 _wait_until_awake(made, agent)
             changes = Change.objects.filter(agent=agent).count()
             tools = ToolRevision.objects.filter(project=agent.project, status="proposed").count()
+            edits = BlockRevision.objects.waiting().filter(project=agent.project).count()
             counts["agents"] += 1
             counts["changes"] += changes
-            counts["doubled"] += max(changes - 1, 0) + max(tools - 1, 0)
+            counts["edits_of_blocks"] += edits
+            counts["doubled"] += sum(max(each - 1, 0) for each in (changes, tools, edits))
             counts["direct_edits"] += untouchable(agent) != before
-    right = counts["changes"] == counts["agents"] and not counts["doubled"] and not counts["direct_edits"]
-    passed = right and counts["kills"] == kills
+    right = counts["changes"] == counts["edits_of_blocks"] == counts["agents"]
+    passed = right and not counts["doubled"] and not counts["direct_edits"] and counts["kills"] == kills
     return {"part": "sleep", "passed": passed, **counts, "load": [load, load_average()]}
 
 
 def make_tired_agent(service: Service) -> Agent:
-    """Make an agent whose sleep would propose one tool."""
-    agent = make_shop_agent(service)
+    """Make an agent whose sleep would propose one tool, and one edit of its block."""
+    project = make_project()
+    block = create_block(project, NewBlock(label="human", value="Seat: 12A\nSeat: 30C"), by=BY)
+    agent = make_shop_agent(service, project=project, blocks=({"label": "human", "block": str(block.pk)},))
     for _ in range(3):
         refund(agent)
     Trajectory.objects.filter(project=agent.project).update(outcome="success", outcome_source="environment")
@@ -80,7 +89,7 @@ def _strike(agent: Agent, dice: random.Random) -> bool | None:
     None where it woke up before, or was killed often enough.
     """
     jobs_of = Job.objects.filter(kind=KIND, subject=str(agent.pk))
-    wait_until(lambda: jobs_of.exclude(status="queued").exists(), seconds=60, every_seconds=0.002)
+    wait_until(lambda: jobs_of.exclude(status="queued").exists(), seconds=300, every_seconds=0.002)  # a worker starts
     job = jobs_of.order_by("-created_at").first()
     while job is not None and job.attempts <= KILLS_OF_ONE and jobs_of.live().exists():
         job.refresh_from_db()

@@ -1,0 +1,112 @@
+"""Keep an evolution that has ended: a row for it and one for each candidate, which are never changed."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from agents.models.agents import Agent
+from agents.models.changes import Change
+from evaluation.evolution.archive import Archive, Candidate
+from evaluation.evolution.generations import Evolved, Measured
+from evaluation.evolution.models import Evolution, EvolutionCandidate
+from evaluation.evolution.suite import EvolutionTask
+from evaluation.reports.statistics import Estimate
+from evaluation.reports.versions import find_revision
+from memory.api.canonical import canonical_json
+from memory.projects.actors import Actor
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """What an evolution was started with. `agent` is None for the agent of a suite's demonstration."""
+
+    suite: str
+    seed: int
+    generations: int
+    started_at: datetime
+    agent: Agent | None = None
+    controls: Mapping[str, Any] = field(default_factory=dict)
+    proposer: Mapping[str, Any] = field(default_factory=dict)
+
+
+@transaction.atomic
+def keep_evolution(
+    evolved: Evolved, origin: Origin, *, by: Actor, changes: Mapping[int, Change] | None = None
+) -> Evolution:
+    """Store an evolution and its candidates.
+
+    Args:
+        changes: what was proposed, by the numbers of candidates.
+    """
+    project_id = origin.agent.project_id if origin.agent is not None else None
+    sets = {name: _count(getattr(evolved.sets, name)) for name in ("mine", "gate", "holdout")}
+    evolution = Evolution.objects.create(
+        project_id=project_id,
+        agent=origin.agent,
+        suite=origin.suite,
+        seed=origin.seed,
+        generations=origin.generations,
+        sets=sets,
+        looks=evolved.gate.looks,
+        most_looks=evolved.gate.most_looks,
+        measured=as_json(evolved.measured),
+        controls=dict(origin.controls),
+        proposer=dict(origin.proposer),
+        versions={"git_revision": find_revision()},
+        started_by=by.label,
+        started_at=origin.started_at,
+    )
+    archive = evolved.archive
+    front, best = {each.number for each in archive.pareto()}, archive.best().number
+    EvolutionCandidate.objects.bulk_create(
+        EvolutionCandidate(
+            project_id=project_id,
+            evolution=evolution,
+            number=each.number,
+            generation=each.generation,
+            parents=list(each.parents),
+            adds=_find_added(archive, each),
+            sha256=hashlib.sha256(canonical_json(each.variant.content())).hexdigest(),
+            scores={family: asdict(score) for family, score in each.scores.items()},
+            look=each.look,
+            stopped_by="" if each.verdict.passed else each.verdict.gate,
+            said=each.verdict.said,
+            is_on_front=each.number in front,
+            is_chosen=each.number == best,
+            change=(changes or {}).get(each.number),
+        )
+        for each in archive.candidates
+    )
+    return evolution
+
+
+def as_json(measured: Measured) -> dict[str, Any]:
+    """Return a comparison of two arms as JSON. Differences are per task."""
+    return {
+        "tasks": measured.tasks,
+        "solved": {"before": measured.solved_before, "after": measured.solved_after},
+        "steps": {"before": measured.steps_before, "after": measured.steps_after} | _interval(measured.steps),
+        "tokens": {"before": measured.tokens_before, "after": measured.tokens_after} | _interval(measured.tokens),
+        "success": _interval(measured.success),
+    }
+
+
+def _interval(estimate: Estimate) -> dict[str, float]:
+    return {"mean": estimate.mean, "low": estimate.low, "high": estimate.high}
+
+
+def _count(tasks: Sequence[EvolutionTask]) -> dict[str, int]:
+    return dict(sorted(Counter(each.family for each in tasks).items()))
+
+
+def _find_added(archive: Archive, candidate: Candidate) -> dict[str, Any]:
+    """Return what a candidate has that its parent has not."""
+    has = candidate.variant.content()
+    had = archive.candidates[candidate.parent].variant.content() if candidate.parent is not None else {}
+    tools = [each for each in has.pop("tools") if each not in had.get("tools", [])]
+    return {name: value for name, value in has.items() if value != had.get(name)} | {"tools": tools}

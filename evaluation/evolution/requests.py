@@ -1,0 +1,223 @@
+"""Evolve agents of projects: durable jobs that ask the agent's model within the budget, and end in a proposal.
+
+A job that is killed is carried out again: answers that were paid for are in the ledger, and the same proposal is the
+same change.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from agents.changes.proposals import Proposal, propose_change
+from agents.changes.trials import Ask
+from agents.evolution.drafts import Read
+from agents.evolution.evidence import show_agent
+from agents.evolution.proposer import ask_for_candidates, may_ask, version
+from agents.models.agents import Agent
+from agents.models.changes import Change
+from evaluation.errors import EvaluationError
+from evaluation.evolution.bfcl import BfclSuite
+from evaluation.evolution.generations import Evolved, evolve
+from evaluation.evolution.models import Evolution
+from evaluation.evolution.records import Origin, keep_evolution
+from evaluation.evolution.suite import EvolutionTask, Variant, split
+from evaluation.evolution.suite import Outcome as TaskOutcome
+from evaluation.evolution.workers import OwnAgent
+from memory.database_clock import database_now
+from memory.failpoints import failpoint
+from memory.projects.actors import Actor
+from memory.redaction import redact_text
+from reflection.jobs.execution import Heartbeat, Outcome, carry_out
+from reflection.jobs.kinds import JobKind
+from reflection.jobs.models import Job
+from reflection.jobs.queue import claim, enqueue, finish, hold
+from reflection.llm.base import Provider
+from reflection.llm.calls import Ask as AskModel
+from reflection.llm.calls import RememberedAsk, RememberedChat, ask_provider
+from reflection.llm.chat import ChatAnswer, ChatRequest
+from reflection.llm.registry import get_chat_provider
+
+SUITES = {"bfcl": BfclSuite}
+KIND = "agent_evolution"
+TIME_LIMIT_SECONDS = 24 * 3600
+SHOWN_FAILURES = 12
+Find = Callable[[str], Provider]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvolutionPlan:
+    """What an evolution of an agent is started with. `most` limits the tasks of each family, 0 for all."""
+
+    agent: str
+    suite: str = "bfcl"
+    generations: int = 5
+    seed: int = 0
+    most: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ended:
+    """An evolution that has ended, its row, and what was proposed; None where nothing passed the gate."""
+
+    evolved: Evolved
+    evolution: Evolution
+    change: Change | None
+
+
+def evolve_now(agent: Agent, plan: EvolutionPlan, *, by: Actor, find: Find = get_chat_provider) -> Ended:
+    """Queue an evolution and carry it out in this process.
+
+    Raises:
+        EvaluationError: it did not come to its end. Where it can be tried again, a worker does that.
+    """
+    check_tasks(agent, plan)
+    subject = json.dumps(asdict(plan), sort_keys=True)
+    with transaction.atomic():  # no worker is told before it is taken here
+        queued = enqueue(Job(kind=KIND, project_id=agent.project_id, subject=subject, requested_by=by.label))
+        job = claim(KIND, queued.pk, owner=by.label)
+    if job is None:
+        raise EvaluationError(
+            f"{agent.name} evolves with the same arguments already, or will in a moment. Wait for it."
+        )
+    _, ended = carry_out(job, partial(_evolve, job, find=find))
+    if ended is None:
+        job.refresh_from_db()
+        raise EvaluationError(job.last_error or "Another worker goes on with it.")
+    return ended
+
+
+def check_tasks(agent: Agent, plan: EvolutionPlan) -> None:
+    """Raise EvaluationError where an agent has not the tools for enough tasks of a suite."""
+    assert agent.current is not None  # every agent has one
+    suite = SUITES[plan.suite](OwnAgent(agent.current, _ask_nothing), most=plan.most)
+    tasks = suite.tasks()
+    sets = split(tasks, seed=plan.seed)
+    if not (sets.mine and sets.gate and sets.holdout):
+        raise EvaluationError(
+            f"The agent {agent.name} can work on {len(tasks)} tasks of the suite {plan.suite}, too few for three sets. "
+            f"Give it the tools of the suite, for example {next(iter(suite.schemas()))}."
+        )
+
+
+def _ask_nothing(name: str) -> Ask:
+    raise AssertionError(f"No model is asked here, but {name} was.")
+
+
+def run_evolution(job_id: UUID | None = None, *, owner: str, find: Find = get_chat_provider) -> Outcome:
+    """Claim an evolution, or the one that is due longest, and carry it out."""
+    job = claim(KIND, job_id, owner=owner)
+    if job is None:
+        return Outcome.NOTHING
+    return carry_out(job, partial(_evolve, job, find=find))[0]
+
+
+def _evolve(job: Job, heartbeat: Heartbeat, *, find: Find) -> Ended | None:
+    plan = EvolutionPlan(**json.loads(job.subject))
+    started_at = database_now()
+    agent = Agent.objects.select_related("project", "current").filter(pk=UUID(plan.agent)).first()
+    if agent is None or agent.current is None:
+        finish(job)
+        return None
+    chat = RememberedChat(job, heartbeat, provider=find(agent.current.model))
+
+    def ask_for(name: str) -> Ask:
+        heartbeat.ensure_held()
+        return partial(_ask, chat, name)
+
+    suite = SUITES[plan.suite](OwnAgent(agent.current, ask_for), most=plan.most)
+    thoughts: list[Read] = []
+    think = partial(_think, agent, RememberedAsk(job, heartbeat, ask_model=ask_provider), thoughts)
+    evolved = evolve(suite, generations=plan.generations, seed=plan.seed, think=think if may_ask() else None)
+    origin = Origin(
+        suite=plan.suite,
+        seed=plan.seed,
+        generations=plan.generations,
+        started_at=started_at,
+        agent=agent,
+        proposer=_describe(thoughts),
+    )
+    failpoint("evolution.before_end")
+    with transaction.atomic():
+        hold(job)
+        change = _propose(agent, evolved, plan.suite)
+        changes = {evolved.archive.best().number: change} if change is not None else {}
+        evolution = keep_evolution(evolved, origin, by=Actor(label=job.requested_by), changes=changes)
+        finish(job)
+    return Ended(evolved=evolved, evolution=evolution, change=change)
+
+
+def _think(
+    agent: Agent, ask: AskModel, thoughts: list[Read], mined: Sequence[tuple[EvolutionTask, TaskOutcome]]
+) -> list[Variant]:
+    """Ask the configured model what to change, by what came of the mine set."""
+    families = sorted({task.family for task, _ in mined})
+    own = {family: [outcome for task, outcome in mined if task.family == family] for family in families}
+    sections: dict[str, list[Any]] = {
+        "THE AGENT": [show_agent(agent)],
+        "FAILED RUNS": [_show_failure(task, outcome) for task, outcome in mined if not outcome.solved][:SHOWN_FAILURES],
+        "COSTS BY FAMILY": [
+            {
+                "family": family,
+                "runs": len(outcomes),
+                "succeeded": sum(each.solved for each in outcomes),
+                "mean_steps": round(sum(each.steps for each in outcomes) / len(outcomes), 1),
+                "mean_tokens": round(sum(each.tokens for each in outcomes) / len(outcomes)),
+            }
+            for family, outcomes in own.items()
+        ],
+    }
+    read = ask_for_candidates(agent, sections, ask=ask)
+    thoughts.append(read)
+    return [
+        Variant(tools=each.tools, system=each.system, rules=each.rules, max_output_tokens=each.max_output_tokens)
+        for each in read.proposals
+    ]
+
+
+def _show_failure(task: EvolutionTask, outcome: TaskOutcome) -> dict[str, Any]:
+    calls = [[call.tool for call in segment] for segment in outcome.run.segments]
+    return {"family": task.family, "error": redact_text(outcome.error), "calls_by_turn": calls}
+
+
+def _describe(thoughts: Sequence[Read]) -> dict[str, Any]:
+    """Return what is kept of the model's proposals besides the candidates themselves."""
+    if not thoughts:
+        return {}
+    unusable = [said for each in thoughts for said in each.unusable]
+    usable = sum(len(each.proposals) for each in thoughts)
+    return {"prompt_version": version(), "usable": usable, "unusable": unusable}
+
+
+def _propose(agent: Agent, evolved: Evolved, suite: str) -> Change | None:
+    """Propose the best candidate as a change, if it is another agent and does no harm on the hold-out."""
+    best, measured = evolved.archive.best(), evolved.measured
+    if best.number == 0 or measured.success.high < 0:
+        return None
+    tokens, variant = measured.tokens, best.variant
+    reason = (
+        f"On {measured.tasks} tasks of the suite {suite} that nothing was chosen by it takes {tokens.mean:+,.0f} "
+        f"tokens per task [{tokens.low:+,.0f}, {tokens.high:+,.0f}]. It solves {measured.solved_after} of them, the "
+        f"agent as it is {measured.solved_before}."
+    )
+    proposal = Proposal(
+        reason=reason,
+        tools=variant.tools,
+        system=variant.system,
+        rules=variant.rules,
+        max_output_tokens=variant.max_output_tokens,
+        evidence={"suite": suite, "candidate": best.number, "looks": evolved.gate.looks},
+        source=Change.Source.EVOLUTION,
+    )
+    return propose_change(agent, proposal, by=Actor.policy("evolution"))
+
+
+def _ask(chat: RememberedChat, name: str, step: int, request: ChatRequest) -> ChatAnswer:
+    return chat(f"{name}:{step}", request)[0]
+
+
+AGENT_EVOLUTION = JobKind(name=KIND, run=run_evolution, time_limit_seconds=TIME_LIMIT_SECONDS)

@@ -1,0 +1,110 @@
+"""Who works on the tasks of a suite: the script of the demonstration, or an agent of a project with its own model."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol
+
+from agents.changes.subjects import tools_of_revision
+from agents.changes.trials import Ask, Subject, Trial
+from agents.definitions.values import ToolDefinition
+from agents.models.agents import AgentRevision
+from agents.models.tools import ToolRuntime
+from evaluation.environments.scripted.plan import PlannedCall
+from evaluation.evolution.planner import plan_turn
+from evaluation.evolution.suite import Variant
+from reflection.llm.chat import ChatTool
+
+SYSTEM = "You do what the user asks for with the tools that you have."
+AskFor = Callable[[str], Ask]
+
+
+class Worker(Protocol):
+    """An agent on the tasks of a suite."""
+
+    def can_use(self, tools: Collection[str]) -> bool:
+        """Tell whether it has all of these tools of the suite."""
+        ...
+
+    def subject(self, offered: Sequence[ChatTool], variant: Variant, schemas: dict[str, Any]) -> Subject:
+        """Return a variant of it with the suite's tools of a task."""
+        ...
+
+    def ask(self, planned: Sequence[PlannedCall], *, name: str) -> Ask:
+        """Return what asks its model in one turn of a task. `planned` are the right calls; a script may read them."""
+        ...
+
+    def came_to_an_end(self, trial: Trial) -> bool:
+        """Tell whether it says that it has done what it was asked for."""
+        ...
+
+
+class Script:
+    """The agent of the demonstration. Its model knows the right calls, and slips now and then."""
+
+    def can_use(self, tools: Collection[str]) -> bool:
+        return True
+
+    def subject(self, offered: Sequence[ChatTool], variant: Variant, schemas: dict[str, Any]) -> Subject:
+        return put_together(SYSTEM, offered, _usable(variant.tools, offered), schemas)
+
+    def ask(self, planned: Sequence[PlannedCall], *, name: str) -> Ask:
+        return plan_turn(planned, seed=name)
+
+    def came_to_an_end(self, trial: Trial) -> bool:
+        return trial.reply == "Done."
+
+
+class OwnAgent:
+    """A revision of an agent, with its own tools of the names that the suite answers, and those of the sandbox.
+
+    Args:
+        ask_for: returns what asks the agent's model, for the name of a turn.
+    """
+
+    def __init__(self, revision: AgentRevision, ask_for: AskFor) -> None:
+        self._revision, self._ask_for = revision, ask_for
+        self._tools = {tool.name: (tool, definition) for tool, definition in tools_of_revision(revision)}
+
+    def can_use(self, tools: Collection[str]) -> bool:
+        return self._tools.keys() >= set(tools)
+
+    def subject(self, offered: Sequence[ChatTool], variant: Variant, schemas: dict[str, Any]) -> Subject:
+        current = self._revision
+        new = {each.name: each for each in variant.tools}
+        own = [
+            definition
+            for name, (_, definition) in self._tools.items()
+            if definition is not None and definition.runtime == ToolRuntime.MONTY and name not in new
+        ]
+        return put_together(
+            current.system if variant.system is None else variant.system,
+            [self._tools[tool.name][0] for tool in offered],
+            _usable([*own, *new.values()], offered),
+            schemas,
+            rules=tuple(current.rules) if variant.rules is None else variant.rules,
+            max_output_tokens=variant.max_output_tokens or current.max_output_tokens,
+            temperature=current.temperature,
+        )
+
+    def ask(self, planned: Sequence[PlannedCall], *, name: str) -> Ask:
+        return self._ask_for(name)
+
+    def came_to_an_end(self, trial: Trial) -> bool:
+        return trial.ended
+
+
+def put_together(
+    head: str, offered: Sequence[ChatTool], more: Sequence[ToolDefinition], schemas: dict[str, Any], **settings: Any
+) -> Subject:
+    """Return the subject of a trial whose host answers what is offered, with tools that run in the sandbox besides."""
+    besides = (
+        ChatTool(name=each.name, description=each.description, parameters=dict(each.parameters)) for each in more
+    )
+    return Subject(
+        head=head, tools=(*offered, *besides), sources={each.name: each for each in more}, schemas=schemas, **settings
+    )
+
+
+def _usable(tools: Sequence[ToolDefinition], offered: Sequence[ChatTool]) -> list[ToolDefinition]:
+    """Return the tools that call nothing but what is offered."""
+    names = {tool.name for tool in offered}
+    return [each for each in tools if names.issuperset(each.uses)]

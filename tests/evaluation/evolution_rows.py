@@ -1,0 +1,71 @@
+"""Rows of an evolution, with a text wherever a proposer or a check can write one."""
+
+from typing import Any
+
+from django.utils import timezone
+
+from agents.models.agents import Agent
+from agents.models.changes import Change
+from evaluation.evolution.models import Evolution, EvolutionCandidate
+
+MEASURED = {
+    "tasks": 60,
+    "solved": {"before": 60, "after": 60},
+    "steps": {"before": 602, "after": 577, "mean": -0.42, "low": -0.67, "high": -0.19},
+    "tokens": {"before": 2_040_300, "after": 1_979_400, "mean": -1_015, "low": -1_712, "high": -338},
+    "success": {"mean": 0.0, "low": 0.0, "high": 0.0},
+}
+CONTROLS = {
+    "shuffled": {"tried": 6, "promoted": 0, "stopped": {"replay": 6}},
+    "itself": {"times": 100, "promoted": 4},
+    "poisoned": {"tried": 3, "stopped": 3},
+    "lopsided": {"tried": 8, "harmful": 7, "stopped": 5},
+}
+
+
+def store_evolution(
+    *,
+    agent: Agent | None = None,
+    text: str = "read_then_pay",
+    measured: dict[str, Any] = MEASURED,
+    gains: bool = True,
+    change: Change | None = None,
+) -> Evolution:
+    """Store an evolution with a candidate of each kind; with `gains` the second one was chosen, else none."""
+    project_id = agent.project_id if agent is not None else None
+    sets = {"mine": {text: 3, "seats": 3}, "gate": {text: 2, "seats": 2}, "holdout": {text: 2, "seats": 2}}
+    evolution = Evolution.objects.create(
+        project_id=project_id,
+        agent=agent,
+        suite=text,
+        seed=0,
+        generations=2,
+        sets=sets,
+        looks=3,
+        most_looks=60,
+        measured=measured,
+        controls={} if agent is not None else CONTROLS,
+        started_by=text,
+        started_at=timezone.now(),
+    )
+    tool = {"name": text, "description": text, "source": f"def tool():\n    {text}"}
+    more: list[dict[str, Any]] = [
+        {"scores": _score(text, 900), "look": 1, "said": "the agent as it was", "is_on_front": not gains},
+        {"scores": _score(text, 850), "look": 2, "said": text, "is_on_front": gains, "generation": 1, "parents": [0]},
+        {"stopped_by": text, "said": text, "generation": 1, "parents": [0], "adds": {"tools": [tool], "system": text}},
+        {"scores": _score(text, 870), "look": 3, "stopped_by": "regression", "said": text, "parents": [1]},
+    ]
+    EvolutionCandidate.objects.bulk_create(
+        EvolutionCandidate(
+            **{"project_id": project_id, "evolution": evolution, "number": number, "generation": 2, "sha256": "0" * 64}
+            | {"adds": {"tools": [tool]} if number else {}, "is_on_front": False, "is_chosen": number == int(gains)}
+            | {"generation": min(number, 2), "change": change if number == 1 else None}
+            | each
+        )
+        for number, each in enumerate(more)
+    )
+    return evolution
+
+
+def _score(family: str, tokens: float) -> dict[str, Any]:
+    return {name: {"tasks": 2, "solved": 2, "steps": 10, "tokens": tokens} for name in (family, "seats")}
