@@ -41,8 +41,7 @@ class Actor:
 
 def describe_actor(label: str) -> str:
     """Return a label as people read it: a person's name, or "key ci" and "policy quickstart"."""
-    kind, colon, name = label.partition(":")
-    return name if kind == "user" else f"{kind} {name}" if colon and kind in ("key", "policy") else label
+    return label.removeprefix("user:").replace(":", " ", 1)
 
 
 def name_actor(by: Actor | None) -> None:

@@ -51,11 +51,14 @@ def main() -> int:
     stack = json.loads((options.home / "quickstart.json").read_text())
     root = stack["admin_url"].removesuffix("/admin/")
     options.out.mkdir(parents=True, exist_ok=True)
+    record_runs(stack["base_url"], stack["api_key"])
+    consolidate = [sys.executable, "manage.py", "consolidate", "--project", stack["project"]]
+    subprocess.run(consolidate, env=os.environ | {"ERL_HOME": str(options.home)}, check=True)
     for look, settings in LOOKS.items():
         with open_browser(executable, **settings) as context:
             page = context.new_page()
             sign_in(page, root, stack)
-            page.goto(f"{root}/admin/memory/heuristic/?status__exact=proposed")
+            page.goto(f"{root}/admin/memory/heuristic/?status__exact=proposed&order=oldest")
             desk = first_link(page, "th.field-trigger_line a")
             page.goto(f"{root}/admin/memory/trajectory/")
             trajectory = first_link(page, "th.field-task_line a")
@@ -63,18 +66,21 @@ def main() -> int:
             history = first_link(page, "th.field-trigger_line a")
             page.goto(f"{root}/admin/memory/retrieval/?q=")
             answer = first_link(page, "th.field-task_line a")
+            page.goto(f"{root}/admin/agents/approval/")
+            call = first_link(page, "#result_list tbody th a")
             pages = {
                 "home": "/admin/",
-                "queue": "/admin/inbox/",
+                "queue": "/admin/inbox/?kind=lesson&order=oldest",
                 "desk": desk,
                 "trajectory": trajectory,
                 "statistics": "/admin/memory/review/statistics/",
                 "reflections": "/admin/reflection/reflection/",
             }
             if look == "light":
-                pages["answer"] = answer
+                pages |= {"answer": answer, "agent-call": call}
             for name, path in pages.items():
                 page.goto(root + path)
+                page.wait_for_load_state("networkidle")  # the number beside the inbox
                 page.screenshot(path=options.out / f"{name}-{look}.png")
                 print(options.out / f"{name}-{look}.png")
             page.goto(root + desk)
@@ -89,9 +95,6 @@ def main() -> int:
             page.goto(root + desk)
             page.keyboard.press("?")
             page.screenshot(path=options.out / f"keyboard-{look}.png")
-    record_runs(stack["base_url"], stack["api_key"])
-    consolidate = [sys.executable, "manage.py", "consolidate", "--project", stack["project"]]
-    subprocess.run(consolidate, env=os.environ | {"ERL_HOME": str(options.home)}, check=True)
     with open_browser(executable, **LOOKS["light"]) as context:
         page = context.new_page()
         sign_in(page, root, stack)
