@@ -146,6 +146,7 @@ AUTH_PASSWORD_VALIDATORS = [
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
 LANGUAGE_CODE = "en-us"
+FORMAT_MODULE_PATH = "erl_site.formats"
 TIME_ZONE = "UTC"
 USE_TZ = True
 STATICFILES_DIRS = [BASE_DIR / "templates" / "static"]

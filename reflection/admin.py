@@ -7,6 +7,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.text import Truncator
 
+from memory.admin.insights import add_spending
 from memory.admin.panels import add_desk_panel, add_figures
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.heuristics.extensions import add_flags, add_reflection_request, add_tallies
@@ -14,7 +15,6 @@ from memory.projects.access import has_role
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
 from memory.redaction.visible_text import show_hidden
-from reflection import home_page
 from reflection.consolidation import admin as pages
 from reflection.desk_panel import count_reflections, draw_checks, find_flags, reflect_on_run_again
 from reflection.errors import StillQueued
@@ -22,6 +22,7 @@ from reflection.llm.models import DailySpend, ModelCall
 from reflection.reflectors.models import Proposal, Reflection
 from reflection.reflectors.requests import requeue_reflection
 from reflection.reflectors.tallies import find_tallies
+from reflection.spending import count_spending
 from reflection.webhooks import admin as webhooks
 
 add_desk_panel(draw_checks)
@@ -31,7 +32,7 @@ add_reflection_request(reflect_on_run_again)
 add_figures(count_reflections)
 pages.register()
 webhooks.register()
-home_page.register()
+add_spending(count_spending)
 
 
 class ProposalInline(admin.TabularInline[Proposal, Reflection]):

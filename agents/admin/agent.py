@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from agents.admin.lineage import draw_lineage, may_decide
-from agents.admin.revision_text import compare, number_tools, write_rule
+from agents.admin.revision_text import compare, describe_limit, number_tools, write_rule
 from agents.admin.talking import may_allow, may_talk, read_message
 from agents.models.agents import Agent, AgentRevision
 from agents.models.effects import Approval, ApprovalStatus
@@ -124,10 +124,11 @@ def agent_context(agent: Agent) -> dict[str, Any]:
         "agent": agent,
         "current": current,
         "model": current.model or "the server's own",
+        "window": f"{current.window_tokens:,}",
         "blocks": [(each["label"], by_id.get(each["block"])) for each in current.blocks],
         "tools": describe_tools(current),
         "rules": [write_rule(each) for each in current.rules],
-        "limits": [(name.replace("_", " "), value) for name, value in current.limits.items() if value is not None],
+        "limits": [describe_limit(name, value) for name, value in current.limits.items() if value is not None],
         "revisions": [(one, older, compare(older, one, numbers)) for one, older in pairs][:SHOWN_REVISIONS],
         "runs": list(agent.runs.order_by("-created_at", "-id")[:SHOWN_RUNS]),
         "lineage": draw_lineage(agent),

@@ -31,8 +31,8 @@ from memory.redaction.visible_text import show_hidden
 LADDER = (ChangeRung.PROPOSED, ChangeRung.CHECKED, ChangeRung.SHADOWED, ChangeRung.CANARY, ChangeRung.STABLE)
 SAYS = {
     "check": "The checks were run; each left a row below.",
-    "shadow": "A worker rehearses it now. Load the page again in a moment.",
-    "try": "It is on trial: 10 % of the units get it.",
+    "shadow": "A worker is rehearsing it. Come back to it in a moment.",
+    "try": "It is on trial: 10% of the units get it.",
     "promote": "It is stable.",
     "rollback": "It was rolled back. The agent is what it was before.",
     "reject": "It was rejected.",

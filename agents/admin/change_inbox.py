@@ -1,4 +1,4 @@
-"""Changes of agents in the inbox: each waits for its next step."""
+"""Agent changes in the inbox: each waits for its next step."""
 
 from typing import Any
 from uuid import UUID
@@ -26,7 +26,7 @@ NOT_ALLOWED = (
 _STEPS = {
     ChangeRung.PROPOSED: ("check", "Check it"),
     ChangeRung.CHECKED: ("shadow", "Rehearse it"),
-    ChangeRung.SHADOWED: ("try", "Try it on 10 %"),
+    ChangeRung.SHADOWED: ("try", "Try it on 10%"),
 }
 _STAYING = ("check", "shadow")
 
@@ -36,7 +36,7 @@ class ChangeKind(Kind):
 
     name = "change"
     noun = "change"
-    label = "Changes of agents"
+    label = "Agent changes"
     permission = "agents.view_change"
     place = 15
 
@@ -70,7 +70,7 @@ class ChangeKind(Kind):
         decides = may_decide(user, change.project_id)
         no = "" if decides else "You may only read this change."
         over = no or ("" if change.can_climb else "This change is not waiting for a decision.")
-        decision, label = _STEPS.get(ChangeRung(change.rung), ("try", "Try it on 10 %"))
+        decision, label = _STEPS.get(ChangeRung(change.rung), ("try", "Try it on 10%"))
         return Pane(
             kind=self,
             id=change.pk,

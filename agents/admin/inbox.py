@@ -1,4 +1,4 @@
-"""Calls of agents in the inbox: what waits for a person before it happens, or of which nobody knows whether it did."""
+"""Agent calls in the inbox: those that wait for a person before they happen, and those that may have happened."""
 
 from typing import Any
 from uuid import UUID
@@ -32,9 +32,10 @@ class CallKind(Kind):
 
     name = "call"
     noun = "call"
-    label = "Calls of agents"
+    label = "Agent calls"
     permission = "agents.view_approval"
     place = 10
+    since = "requested_at"
 
     def queue(self, user: Any, query: str) -> QuerySet[Approval]:
         waiting = Approval.objects.filter(status=ApprovalStatus.PENDING)
@@ -45,12 +46,12 @@ class CallKind(Kind):
         return [self._write_row(approval) for approval in found[:limit]]
 
     def _write_row(self, approval: Approval) -> Row:
-        arguments = Truncator(write_arguments(approval.effect.arguments)).chars(200)
+        arguments = ", ".join(f"{name}: {_write(value)}" for name, value in approval.effect.arguments.items())
         return Row(
             kind=self.name,
             id=approval.pk,
             title=f"{approval.run.agent.name}: {approval.effect.tool}",
-            then=" ".join(arguments.split()),
+            then=Truncator(" ".join(arguments.split())).chars(200),
             flags=["did it happen?"] if approval.about_unknown else [],
             since=approval.requested_at,
         )
@@ -68,7 +69,7 @@ class CallKind(Kind):
             kind=self,
             id=approval.pk,
             sha256=approval.arguments_sha256,
-            heading="Did this call happen?" if approval.about_unknown else "Call of an agent",
+            heading="Did this call happen?" if approval.about_unknown else "Agent call",
             template=f"{_FOLDER}/words.html",
             context={**context, "form": form, "may_decide": may_decide},
             page=reverse("admin:agents_approval_change", args=[approval.pk]),

@@ -44,6 +44,16 @@ def write_rule(rule: Mapping[str, Any]) -> str:
     return ", ".join([f"{rule['type'].replace('_', ' ')} {rule['tool']}", *more])
 
 
+def describe_limit(name: str, value: Any) -> str:
+    """Return a limit of an agent's runs in words."""
+    if name == "approval_seconds":
+        hours = value / 3600
+        return f"waits {f'{hours / 24:g} days' if hours >= 48 else f'{hours:g} hours'} for a person's decision"
+    amount = f"{value:,}" if isinstance(value, int) else str(value)
+    noun = name.removeprefix("max_").replace("_", " ")
+    return f"at most ${amount}" if noun == "cost usd" else f"at most {amount} {noun}"
+
+
 def compare(older: AgentRevision | None, newer: AgentRevision, numbers: Mapping[str, int]) -> list[DiffPart]:
     """Return what the newer one changed, with what is the same only around the changes."""
     if older is None:

@@ -53,11 +53,11 @@ class ToolAdmin(ReadOnlyAdmin[Tool]):
 
     @admin.display(description="kind", ordering="current__kind")
     def kind(self, tool: Tool) -> str:
-        return tool.current.kind if tool.current else ""
+        return str(tool.current.get_kind_display()) if tool.current else ""
 
     @admin.display(description="runs in", ordering="current__runtime")
     def runtime(self, tool: Tool) -> str:
-        return tool.current.runtime if tool.current else ""
+        return str(tool.current.get_runtime_display()) if tool.current else ""
 
     def has_review_permission(self, request: HttpRequest, tool: Tool) -> bool:
         return request.user.has_perm("agents.review_tool") and has_role(

@@ -1,4 +1,4 @@
-"""Let the groups see agents and what they do. Reviewers decide about calls, changes and tools, and talk to agents."""
+"""Let the groups see agents and what they do, reviewers decide on calls, changes and tools, and both talk to agents."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from django.db import migrations
 
 from memory.groups import grant_permissions
 
-VIEW = ["view_agent", "view_run", "view_approval", "view_change", "view_tool"]
+VIEW = ["view_agent", "view_run", "view_approval", "view_tool", "view_change"]
 PERMISSIONS = {
     "Auditor": VIEW,
     "Reviewer": [*VIEW, "decide_approval", "decide_change", "review_tool", "talk_to_agent"],

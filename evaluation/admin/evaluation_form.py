@@ -20,10 +20,18 @@ class EvaluationForm(forms.Form):
         widget=forms.CheckboxSelectMultiple,
         label="What to measure",
     )
-    limit = forms.IntegerField(min_value=1, max_value=2000, initial=120, label="Most new tasks")
-    experience = forms.IntegerField(min_value=1, max_value=800, initial=100, label="Most earlier tasks to learn from")
-    k = forms.IntegerField(min_value=1, max_value=50, initial=5, label="Lessons a task")
-    seeds = forms.IntegerField(min_value=1, max_value=5, initial=1, help_text="More make the intervals narrower.")
+    limit = forms.IntegerField(min_value=1, max_value=2000, initial=120, label="New tasks, at most")
+    experience = forms.IntegerField(
+        min_value=1, max_value=800, initial=100, label="Earlier tasks to learn from, at most"
+    )
+    k = forms.IntegerField(min_value=1, max_value=50, initial=5, label="Lessons per task")
+    seeds = forms.IntegerField(
+        min_value=1,
+        max_value=5,
+        initial=1,
+        label="Repetitions",
+        help_text="More repetitions make the intervals narrower.",
+    )
 
     def __init__(self, *args: Any, projects: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -35,6 +35,7 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
     change_form_template = "admin/evaluation/evaluation.html"
     list_display = ["created_at", "suites", "status", "progress", "uplift", "git_revision", "requested_by", "project"]
     actions = ["compare_selected"]
+    add_label = "Start an evaluation"
     nothing_yet = "No evaluation has been run yet. Start one to see on known tasks whether lessons help."
     list_filter = ["status", "project", "created_at"]
     list_select_related = ["project"]
@@ -100,8 +101,8 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
                 return HttpResponseRedirect(reverse("admin:evaluation_evaluationrun_change", args=[run.pk]))
         shown = {
             "title": "Start an evaluation",
-            "intro": "It runs in a database of its own, so nothing that is served changes. A project has one at a "
-            "time: if one is running, you are led to that one.",
+            "intro": "It runs in a database of its own, so what agents get does not change. A project runs one at a "
+            "time: if one is running, you are taken to it.",
             "opts": self.opts,
             "form": form,
             "button": "Start",

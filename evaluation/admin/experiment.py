@@ -146,7 +146,7 @@ def experiment_context(experiment: Experiment) -> dict[str, Any]:
     last, outcomes = shown["last"], shown["outcomes"]
     labels = [("units", "Exposed"), *((state.value, _OUTCOMES[state]) for state in State)]
     lines = [(label, [row[name] for row in outcomes]) for name, label in labels]
-    shares = ("Without an outcome that counts", [f"{100 * row['lost_share']:.1f} %" for row in outcomes])
+    shares = ("Without an outcome that counts", [f"{100 * row['lost_share']:.1f}%" for row in outcomes])
     return shown | {
         "experiment": experiment,
         "guardrails": [row | {"e_shown": show_e_value(row["e_value"])} for row in shown["guardrails"]],

@@ -101,7 +101,7 @@ def _act(experiment: Experiment, look: Look, exposures: Exposures, deployment: D
             release=experiment.treated_release,
             share=share,
             by=POLICY,
-            reason=f"{experiment}: enough units at {deployment.canary_share / 10:g} %.",
+            reason=f"{experiment}: enough units at {deployment.canary_share / 10:g}%.",
         )
 
 

@@ -77,7 +77,7 @@ def name_treated(experiment: Experiment) -> str:
 
 def list_plan(experiment: Experiment) -> list[tuple[str, str]]:
     """Return the plan as names and values."""
-    steps = ", then ".join(f"{each['share'] / 10:g} % until {each['units']:,} units" for each in experiment.steps)
+    steps = ", then ".join(f"{each['share'] / 10:g}% until {each['units']:,} units" for each in experiment.steps)
     against = f"release {experiment.control_release.number}" if experiment.control_release else "no lessons (hold-out)"
     return [
         ("Compared", f"{name_treated(experiment)} with {against}"),
@@ -86,7 +86,7 @@ def list_plan(experiment: Experiment) -> list[tuple[str, str]]:
         ("Method", experiment.get_method_display()),
         ("Decides", experiment.get_rule_display()),
         ("Margin", f"{100 * experiment.margin:.1f} points"),
-        ("False alarms", f"at most {100 * experiment.alpha:g} % over all looks (τ = {experiment.tau:g})"),
+        ("False alarms", f"at most {100 * experiment.alpha:g}% over all looks (τ = {experiment.tau:g})"),
         ("At most", show_most(experiment)),
         ("Outcomes wait", f"{experiment.look_back_seconds / 3600:g} hours"),
         ("Steps", steps or "set by hand"),
@@ -96,7 +96,7 @@ def list_plan(experiment: Experiment) -> list[tuple[str, str]]:
 
 def show_most(experiment: Experiment) -> str:
     """Return after how many units the experiment ends, as part of a sentence."""
-    last = f" at {experiment.steps[-1]['share'] / 10:g} %" if experiment.steps else ""
+    last = f" at {experiment.steps[-1]['share'] / 10:g}%" if experiment.steps else ""
     return f"{experiment.max_units:,} units with a known outcome{last}"
 
 
@@ -109,8 +109,8 @@ def write_planned(experiment: Experiment, look: Look | None) -> str:
         return said
     wanted = plan_units(base, experiment.tau, treated_share=share / THOUSANDTHS)
     return (
-        f"{said} To find {100 * experiment.tau:+.1f} points from {100 * base:.0f} % with 80 % power takes about "
-        f"{wanted:,}, at {share / 10:g} % in the treated arm."
+        f"{said} To find {100 * experiment.tau:+.1f} points from {100 * base:.0f}% with 80% power takes about "
+        f"{wanted:,}, at {share / 10:g}% in the treated arm."
     )
 
 
@@ -123,7 +123,7 @@ def list_guardrails(look: Look) -> list[dict[str, Any]]:
         difference = found["difference"]
         shown = "not known" if difference is None else f"{100 * difference:+.1f} points"
         if difference is not None and name in RATIOS:
-            shown = f"{100 * expm1(difference):+.1f} %"
+            shown = f"{100 * expm1(difference):+.1f}%"
         label = Guarded(name).label
         rows.append(
             {"name": name, "label": label, "shown": shown, "e_value": found["e_value"], "fired": found["fired"]}
@@ -148,10 +148,10 @@ def list_alarms(look: Look) -> list[str]:
     if look.ratio_e_value >= RATIO_ALARM:
         alarms.append(f"The arms do not have the planned shares (e = {show_e_value(look.ratio_e_value)}).")
     if look.missing_e_value >= MISSING_ALARM:
-        shares = {row["arm"]: f"{100 * row['lost_share']:.1f} %" for row in list_outcomes(look)}
+        shares = {row["arm"]: f"{100 * row['lost_share']:.1f}%" for row in list_outcomes(look)}
         alarms.append(
-            f"Outcomes are missing in {shares.get('treated', '0 %')} of the treated units and "
-            f"{shares.get('control', '0 %')} of the others (e = {show_e_value(look.missing_e_value)}). That alone can "
+            f"Outcomes are missing in {shares.get('treated', '0%')} of the treated units and "
+            f"{shares.get('control', '0%')} of the others (e = {show_e_value(look.missing_e_value)}). That alone can "
             "make an arm look better."
         )
     return alarms
@@ -168,7 +168,7 @@ def describe_unwatched(experiment: Experiment) -> str:
     """Say that the canary of an ended experiment goes on, and what to do."""
     share = experiment.deployment.canary_share / 10
     return (
-        f"{name_treated(experiment)} still runs as a canary of {share:g} %, and nothing watches it since {experiment} "
+        f"{name_treated(experiment)} still runs as a canary of {share:g}%, and nothing watches it since {experiment} "
         "ended. Promote it or roll it back."
     )
 

@@ -200,9 +200,9 @@ def summarise_stages(about: About, units: dict[str, UnitResult], stages: dict[st
         "notes": [
             APPROVED_UNREAD,
             (
-                f"The canary goes from {PLAN.steps[0].share / 10:g} % to {PLAN.steps[1].share / 10:g} %. Each "
+                f"The canary goes from {PLAN.steps[0].share / 10:g}% to {PLAN.steps[1].share / 10:g}%. Each "
                 f"experiment is looked at every {LOOK_EVERY} units and ends after {PLAN.max_units:,} outcomes at "
-                f"{PLAN.steps[1].share / 10:g} %."
+                f"{PLAN.steps[1].share / 10:g}%."
             ),
             "The useless release adds lessons about other work. It and the poisoned one have to beat the good one.",
         ],

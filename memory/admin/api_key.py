@@ -45,11 +45,11 @@ _SCOPES = (
     ("memory:read", "memory:read – read blocks and passages"),
     ("memory:write", "memory:write – write blocks and passages"),
     ("evaluate", "evaluate – start evaluations"),
-    ("run", "run – start runs of agents, which may cost money"),
+    ("run", "run – start agent runs, which may cost money"),
     ("agents", "agents – define agents and tools"),
-    ("review", "review – decide about lessons"),
+    ("review", "review – decide on lessons"),
     ("release", "release – cut and deploy releases"),
-    ("approve", "approve – decide about calls of agents"),
+    ("approve", "approve – decide on agent calls"),
 )
 
 
@@ -60,21 +60,21 @@ class KeyForm(forms.Form):
     client = forms.CharField(
         max_length=MAX_NAME_CHARS,
         label="Agent or tool",
-        help_text="Who will use the key, for example airline-agent. Keys of one name share their idempotency.",
+        help_text="Who will use the key, for example airline-agent. Keys with the same name share idempotency keys.",
     )
     scopes = forms.MultipleChoiceField(
         choices=_SCOPES,
         initial=AGENT_SCOPES,
         widget=forms.CheckboxSelectMultiple,
         label="What it may do",
-        help_text="The ticked ones are what an agent needs.",
+        help_text="An agent needs the ticked ones.",
     )
     expires_days = forms.IntegerField(
         required=False,
         min_value=1,
         max_value=36_500,
         label="Days until it expires",
-        help_text="Leave empty for a key without an end.",
+        help_text="Leave empty for a key that does not expire.",
     )
 
     def __init__(self, *args: Any, user: Any, **kwargs: Any) -> None:
@@ -94,6 +94,7 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
     exclude = ["secret_sha256"]
     actions = ["revoke", "quarantine_day", "quarantine_all"]
     change_form_template = "admin/memory/apikey/page.html"
+    add_label = "Create a key"
     nothing_yet = "No key has been made yet. An agent needs one to send runs and to ask for lessons."
 
     @admin.action(description="Revoke the selected keys", permissions=["revoke"])

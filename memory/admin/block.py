@@ -165,10 +165,17 @@ def shorten(old: str, new: str) -> Iterator[DiffPart]:
     for place, part in enumerate(parts):
         text = part.text
         if part.kind == "same" and len(text) > 2 * AROUND_CHARACTERS:
-            before = text[:AROUND_CHARACTERS] if place else ""
-            after = text[-AROUND_CHARACTERS:] if place < len(parts) - 1 else ""
-            text = f"{before} … {after}"
+            before = _cut(text, AROUND_CHARACTERS) if place else ""
+            after = _cut(text[::-1], AROUND_CHARACTERS)[::-1] if place < len(parts) - 1 else ""
+            text = f"{before}…{after}"
         yield DiffPart(kind=part.kind, text=text)
+
+
+def _cut(text: str, most: int) -> str:
+    """Return the beginning of a text up to the last space within `most` characters, the space included."""
+    kept = text[:most]
+    spaces = [place for place, each in enumerate(kept) if each.isspace()]
+    return kept[: spaces[-1] + 1] if spaces else kept
 
 
 def _read_number(text: str | None) -> int | None:

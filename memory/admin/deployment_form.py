@@ -61,7 +61,7 @@ class SettingsForm(_DeploymentForm):
     holdout_percent = _percent_field("Hold-out, %", "Share of the units that get no lessons: the control group.")
     shadow_percent = _percent_field("Shadow, %", "Share of the answers that are worked out for the candidate too.")
     shadow_per_minute = forms.IntegerField(
-        min_value=1, max_value=MOST_SHADOWED, label="Shadow, a minute", help_text="At most so many of them."
+        min_value=1, max_value=MOST_SHADOWED, label="Compared answers per minute, at most"
     )
     unit = forms.ChoiceField(choices=Deployment.Unit.choices, help_text="What stays in one arm.")
     cut_policy = forms.ChoiceField(choices=Deployment.CutPolicy.choices, label="Cut releases")

@@ -11,12 +11,14 @@ from django.shortcuts import get_object_or_404
 from django.template.defaultfilters import pluralize
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
+from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.timesince import timesince
 
 from memory.admin.inbox.kinds import Done
 from memory.admin.inbox.lessons import LESSONS, NOT_A_REVIEWER
 from memory.admin.inbox.views import draw_own_page, remember_undo
+from memory.admin.markdown import write_inline_code
 from memory.admin.queue import BY_EFFECT, ORDERS, QUEUE_FILTERS, explain_priority
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.admin.release_facts import find_roll_backs
@@ -76,11 +78,11 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
         return ("-created_at", "-id")
 
     @admin.display(description="when", ordering="current_revision__trigger")
-    def trigger_line(self, heuristic: Heuristic) -> str:
+    def trigger_line(self, heuristic: Heuristic) -> SafeString:
         trigger = heuristic.current_revision.trigger if heuristic.current_revision else ""
         others: int = getattr(heuristic, "other_wordings", 0)
         more = f" (and {others} more wording{pluralize(others)})" if others else ""
-        return f"{show_hidden(Truncator(trigger).chars(160))}{more}"
+        return write_inline_code(f"{show_hidden(Truncator(trigger).chars(160))}{more}")
 
     @admin.display(description="priority", ordering="-review_priority")
     def why_here(self, heuristic: Heuristic) -> str:

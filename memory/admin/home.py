@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.http import HttpRequest
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils import timezone
 
 from memory.admin.chosen_project import chosen_project, narrow_to_chosen, offered_projects
@@ -58,7 +58,7 @@ def home_context(request: HttpRequest) -> dict[str, Any]:
         "waiting_count": sum(kind.count for kind in waiting),
         "oldest": _find_oldest(waiting),
         "is_late": (_find_oldest(waiting) or timezone.now()) < timezone.now() - _LONG_WAIT,
-        "start": _find_start(),
+        "start": reverse("admin:inbox"),
         "tiles": _tiles(request),
         "figures": [*collect_figures(request), *judge_searches(request)],
         "decided": _find_own_decisions(request),
@@ -68,13 +68,6 @@ def home_context(request: HttpRequest) -> dict[str, Any]:
 
 def _find_oldest(waiting: list[Waiting]) -> Any:
     return min((kind.oldest for kind in waiting if kind.oldest), default=None)
-
-
-def _find_start() -> str:
-    try:
-        return reverse("admin:inbox")
-    except NoReverseMatch:
-        return f"{reverse('admin:memory_heuristic_changelist')}?status__exact=proposed"
 
 
 def _tiles(request: HttpRequest) -> list[Tile]:
@@ -87,8 +80,8 @@ def _tiles(request: HttpRequest) -> list[Tile]:
         given, without = sum(counted.given, Ended()), sum(counted.without, Ended())
         tiles = [
             _tile("Runs", counted.runs, reverse("admin:memory_trajectory_changelist")),
-            Tile(label="Success with lessons", value=_percent(given), note=str(given.share), link=insights),
-            Tile(label="Success without", value=_percent(without), note=str(without.share), link=insights),
+            Tile(label="Success with lessons", value=_percent(given), note=_write_share(given), link=insights),
+            Tile(label="Success without", value=_percent(without), note=_write_share(without), link=insights),
         ]
     if user.has_perm("memory.view_review"):
         tiles.append(
@@ -100,6 +93,10 @@ def _tiles(request: HttpRequest) -> list[Tile]:
 def _tile(label: str, days: list[int], link: str) -> Tile:
     note = f"in {_SHOWN_DAYS} days, {days[-1]:,} today"
     return Tile(label=label, value=f"{sum(days):,}", note=note, link=link, points=draw_sparkline(days))
+
+
+def _write_share(ended: Ended) -> str:
+    return "no run has ended yet" if ended.share.rate is None else str(ended.share)
 
 
 def _percent(ended: Ended) -> str:
@@ -137,7 +134,7 @@ def _first_steps(request: HttpRequest) -> Any:
     yield FirstStep(
         label="Approve a lesson",
         hint="Lessons are proposed from runs; agents get those you approve.",
-        link=_find_start(),
+        link=reverse("admin:inbox"),
         is_done=narrow_to_chosen(approvals, request).exists(),
     )
     yield FirstStep(
@@ -147,7 +144,7 @@ def _first_steps(request: HttpRequest) -> Any:
         is_done=narrow_to_chosen(Retrieval.objects.order_by(), request).exists(),
     )
     yield FirstStep(
-        label="Tell how it ended",
+        label="Report the outcome",
         hint="Send retrieval_id and the outcome with the run, so that the effect can be measured.",
         link=docs,
         is_done=runs.filter(retrieval__isnull=False).exclude(outcome=Trajectory.Outcome.UNKNOWN).exists(),

@@ -139,7 +139,7 @@ def _plot_runs(runs: RunDays, period: Period) -> Plot:
     ]
     total = sum(runs.runs)
     said = f"{total:,} run{pluralize(total)} in {len(period.days)} days."
-    return draw_plot("Runs a day", series, days=period.days, scale=Scale.count(series), said=said)
+    return draw_plot("Runs per day", series, days=period.days, scale=Scale.count(series), said=said)
 
 
 def _plot_success(runs: RunDays, period: Period, shares: dict[str, Share]) -> Plot:
@@ -148,7 +148,7 @@ def _plot_success(runs: RunDays, period: Period, shares: dict[str, Share]) -> Pl
         _moving("given none", "quiet", runs.without, has_band=False),
     ]
     said = f"With lessons {shares['with']}; without {shares['without']}."
-    return draw_plot("Success, mean of 7 days", series, days=period.days, scale=Scale.percent(), said=said)
+    return draw_plot("Success, 7-day average", series, days=period.days, scale=Scale.percent(), said=said)
 
 
 def _moving(label: str, style: str, days: list[Ended], *, has_band: bool) -> Series:
@@ -170,7 +170,7 @@ def _plot_decisions(request: HttpRequest, period: Period) -> Plot:
     ]
     total = sum(counted.all)
     said = f"{total:,} decision{pluralize(total)}, {sum(counted.approved):,} approved."
-    return draw_plot("Decisions a day", series, days=period.days, scale=Scale.count(series), said=said)
+    return draw_plot("Decisions per day", series, days=period.days, scale=Scale.count(series), said=said)
 
 
 def _plot_waiting(request: HttpRequest, period: Period) -> Plot:
@@ -186,4 +186,4 @@ def _plot_cost(costs: Mapping[date, float], period: Period) -> Plot | None:
     series = [Series(label="US dollars", style="first", values=[costs.get(day, 0.0) for day in period.days])]
     said = f"${sum(costs.values()):,.2f} in {len(period.days)} days."
     scale = Scale.count(series, unit="${:,.2f}")
-    return draw_plot("Cost of models a day", series, days=period.days, scale=scale, said=said)
+    return draw_plot("Model cost per day", series, days=period.days, scale=scale, said=said)

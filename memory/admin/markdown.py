@@ -12,9 +12,16 @@ from django.utils.safestring import SafeString
 
 MAX_JSON_CHARS = 60_000
 _INLINE = re.compile(r"`([^`\n]+)`|\*\*([^*\n]+)\*\*")
+_CODE = re.compile(r"`([^`\n]+?)(?:`|(?<=…)\Z)")  # a cut text may have lost the second backtick
 _HEADING = re.compile(r"#{1,6} +(\S.*)")
 _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)]) +(\S.*)")
 _LOOKS_MARKED = re.compile(r"^#{1,6} +\S|^```|^\s*[-*+] +\S|\*\*[^*\n]+\*\*|`[^`\n]+`", re.MULTILINE)
+
+
+def write_inline_code(text: str) -> SafeString:
+    """Write what stands between backticks as code, and escape all of it."""
+    parts = enumerate(_CODE.split(text))  # every second one stood between backticks
+    return format_html_join("", "{}", ((format_html("<code>{}</code>", part) if n % 2 else part,) for n, part in parts))
 
 
 def looks_marked(text: str) -> bool:

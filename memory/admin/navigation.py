@@ -54,8 +54,8 @@ _SECTIONS = (
         counter="admin:inbox_count",
         pages=(
             Page(label="To decide", name="inbox"),
-            Page(label="Calls of agents", table="agents_approval"),
-            Page(label="Changes of rules", table="memory_rulechange"),
+            Page(label="Agent calls", table="agents_approval"),
+            Page(label="Rule changes", table="memory_rulechange"),
             Page(label="Decisions", table="memory_review"),
         ),
     ),

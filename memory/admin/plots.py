@@ -107,7 +107,7 @@ def _parts(xs: Sequence[float], ys: Sequence[float | None]) -> list[str]:
 
 
 def _dash(x: float, y: float) -> list[tuple[float, float]]:
-    return [(x - 1.5, y), (x + 1.5, y)]
+    return [(x - 4, y), (x + 4, y)]
 
 
 def _band(xs: Sequence[float], series: Series, height: Callable[[float], float]) -> str:

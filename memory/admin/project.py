@@ -25,9 +25,7 @@ class ProjectAdmin(admin.ModelAdmin[Project]):
     list_display = [
         "name",
         "slug",
-        "reflect_on_record",
         "four_eyes",
-        "daily_cost_budget_usd",
         "archived_at",
         "created_at",
     ]
@@ -35,17 +33,17 @@ class ProjectAdmin(admin.ModelAdmin[Project]):
     fieldsets = [
         (None, {"fields": ["name", "slug", "reflect_on_record"]}),
         (
-            "Budgets of a day",
+            "Daily budgets",
             {
-                "description": "Once one is used up, reflections wait until the next day (UTC). Empty means no limit.",
+                "description": "When one is used up, reflections wait until the next UTC day. Empty means no limit.",
                 "fields": ["daily_call_budget", "daily_token_budget", "daily_cost_budget_usd"],
             },
         ),
         ("Who decides", {"fields": ["four_eyes", "mistake_card_policy", "mistake_card_retention_days"]}),
         (
-            "Retrieval: the record before the lessons",
+            "Retrieval: the record of earlier runs",
             {
-                "description": "Agents get what is known of earlier runs before their lessons. Empty keeps a default.",
+                "description": "Before their lessons, agents get a record of earlier runs. Empty keeps the default.",
                 "fields": ["record_budget_tokens", *(f"{SIZE}{name}" for name in RECORD_SIZES)],
             },
         ),
@@ -102,6 +100,7 @@ class ProjectMembershipAdmin(admin.ModelAdmin[ProjectMembership]):
     """Who works where. It gives rights, so no group has it: superusers, and whom they gave the permission."""
 
     form = MembershipForm
+    add_label = "Add a member"
     list_display = ["user", "project", "role", "created_at"]
     list_filter = ["role", "project"]
     list_select_related = ["user", "project"]
@@ -169,6 +168,8 @@ class PolarityQuotaForm(forms.ModelForm[PolarityQuota]):
 @admin.register(PolarityQuota)
 class PolarityQuotaAdmin(MemberRows[PolarityQuota]):
     form = PolarityQuotaForm
+    add_label = "Add a quota"
+    nothing_yet = "No quota has been set, so answers may have any mix of lessons about what works and what to avoid."
     fieldsets = [
         (
             None,
@@ -193,6 +194,7 @@ class PolarityQuotaAdmin(MemberRows[PolarityQuota]):
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         kwargs["queryset"] = projects_with_role(request.user, ProjectMembership.Role.OPERATOR)
+        kwargs["empty_label"] = "Choose a project"
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: PolarityQuota, form: Any, change: bool) -> None:

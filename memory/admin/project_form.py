@@ -16,7 +16,7 @@ def _size_field(name: str, label: str) -> forms.IntegerField:
         min_value=0,
         max_value=MAX_RECORD_SIZE,
         label=label,
-        help_text=f"Most lines; 0 leaves it out. The default is {RECORD_SIZES[name]}.",
+        help_text=f"At most this many lines; 0 leaves it out. Default: {RECORD_SIZES[name]}.",
     )
 
 
@@ -53,6 +53,13 @@ class ProjectForm(forms.ModelForm[Project]):
             "record_budget_tokens",
             "archived_at",
         )
+        labels = {
+            "reflect_on_record": "Reflect on every recorded run",
+            "daily_call_budget": "Model calls",
+            "daily_token_budget": "Model tokens",
+            "daily_cost_budget_usd": "Model cost, US dollars",
+        }
+        help_texts = dict.fromkeys(labels, "")
         widgets = {"name": forms.TextInput(attrs={"class": "vTextField"})}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -85,11 +92,11 @@ class MembershipForm(forms.ModelForm[ProjectMembership]):
     project = forms.ModelChoiceField(
         queryset=Project.objects.order_by("name", "slug"),
         required=False,
-        empty_label="Every project, also future ones",
+        empty_label="Every project, including future ones",
     )
     role = forms.ChoiceField(
         choices=[
-            (ProjectMembership.Role.REVIEWER, "Reviewer: decides on lessons, cards, suggestions and calls of agents"),
+            (ProjectMembership.Role.REVIEWER, "Reviewer: decides on lessons, cards, suggestions and agent calls"),
             (ProjectMembership.Role.OPERATOR, "Operator: manages keys, settings and reflections, withdraws lessons"),
             (ProjectMembership.Role.AUDITOR, "Auditor: only reads"),
         ],

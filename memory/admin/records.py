@@ -10,8 +10,10 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
+from django.utils.safestring import SafeString
 
 from memory.admin.charts import draw_weeks, first_week, midnight
+from memory.admin.markdown import write_inline_code
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.curation.review_statistics import (
     count_reviewers,
@@ -22,6 +24,8 @@ from memory.curation.review_statistics import (
     regretted,
 )
 from memory.heuristics.models import Review
+from memory.projects.actors import describe_actor
+from memory.redaction.visible_text import show_hidden
 from memory.trust.models import AuditEntry, Erasure
 
 PERIODS_DAYS = (7, 30, 90, 365)
@@ -43,11 +47,19 @@ class RegretFilter(admin.SimpleListFilter):
 @admin.register(Review)
 class ReviewAdmin(ReadOnlyAdmin[Review]):
     change_list_template = "admin/memory/review/change_list.html"
-    list_display = ["created_at", "decision", "heuristic", "reviewer", "reason", "project"]
+    list_display = ["created_at", "decision", "lesson", "by", "reason", "project"]
     list_filter = ["decision", RegretFilter, "project", "created_at"]
     list_select_related = ["heuristic__current_revision", "project"]
     search_fields = ["reviewer", "reason", "content_sha256"]
     date_hierarchy = "created_at"
+
+    @admin.display(description="lesson", ordering="heuristic")
+    def lesson(self, review: Review) -> SafeString:
+        return write_inline_code(show_hidden(str(review.heuristic)))
+
+    @admin.display(description="reviewer", ordering="reviewer")
+    def by(self, review: Review) -> str:
+        return show_hidden(describe_actor(review.reviewer))
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.statistics_view)

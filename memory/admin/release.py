@@ -161,7 +161,7 @@ def find_state(release: Release) -> str:
     if deployment is not None and deployment.stable_id == release.pk:
         return "stable"
     if deployment is not None and deployment.candidate_id == release.pk:
-        return f"candidate, {deployment.canary_share / 10:g} %"
+        return f"candidate, {deployment.canary_share / 10:g}%"
     return "former" if getattr(release, "was_stable", False) else "not deployed"
 
 

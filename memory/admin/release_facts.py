@@ -22,7 +22,7 @@ def describe_releases(heuristic: Heuristic) -> dict[str, Any]:
         return {"serves_releases": False}
     places = {
         deployment.previous_id: "stable before",
-        deployment.candidate_id: f"candidate, {deployment.canary_share / 10:g} %",
+        deployment.candidate_id: f"candidate, {deployment.canary_share / 10:g}%",
         deployment.stable_id: "stable",
     }
     members = ReleaseMember.objects.filter(revision__heuristic=heuristic).select_related("release", "revision")

@@ -1,14 +1,11 @@
 """Requests to change who decides, where two people are required: another reviewer confirms or refuses them here."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
 
-from memory.admin.chosen_project import narrow_to_chosen
-from memory.admin.panels import Figure, add_figures
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.errors import MemoryAppError
 from memory.projects.actors import Actor
@@ -56,16 +53,3 @@ class RuleChangeAdmin(ReadOnlyAdmin[RuleChange]):
                 messages.error(request, f"{name}: {refusal}")
             else:
                 messages.success(request, said.format(name))
-
-
-def count_requested_changes(request: HttpRequest) -> Iterable[Figure]:
-    """Return how many changes wait to be confirmed, if any do."""
-    if not request.user.has_perm("memory.view_rulechange"):
-        return
-    waiting = narrow_to_chosen(RuleChange.objects.filter(status=RuleChange.Status.REQUESTED), request).count()
-    if waiting:
-        link = f"{reverse('admin:memory_rulechange_changelist')}?status__exact=requested"
-        yield Figure(label="rule changes to confirm", value=str(waiting), link=link, alarming=True)
-
-
-add_figures(count_requested_changes)

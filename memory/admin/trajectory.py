@@ -70,9 +70,9 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
         given = Retrieval.objects.filter(pk=OuterRef("retrieval")).exclude(injected_ids=[])
         return rows.defer(*_LONG_FIELDS).annotate(given=Exists(given))
 
-    @admin.display(description="lessons", boolean=True)
-    def was_given(self, trajectory: Trajectory) -> bool:
-        return bool(trajectory.given)  # type: ignore[attr-defined]
+    @admin.display(description="lessons")
+    def was_given(self, trajectory: Trajectory) -> str:
+        return "given" if trajectory.given else ""  # type: ignore[attr-defined]
 
     @admin.display(description="task", ordering="task")
     def task_line(self, trajectory: Trajectory) -> str:

@@ -129,7 +129,7 @@ def cite_runs(heuristic: Heuristic, evidence: Sequence[CitedRun], *, project: Pr
     heuristic = lock_item(heuristic)
     if heuristic.status not in (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED):
         raise NotServable(
-            f"This heuristic is {heuristic.status}. Only one that is proposed or approved takes more runs; if this one "
+            f"This lesson is {heuristic.status}. Only one that is proposed or approved takes more runs; if this one "
             "was merged, superseded_by_id names the one that stays."
         )
     return _link_runs(heuristic, evidence, runs)

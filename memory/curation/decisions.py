@@ -139,7 +139,7 @@ def confirm_evidence(
     check_decider(heuristic, by=by)
     revision = get_current_revision(heuristic, content_sha256=content_sha256)
     if heuristic.status != _Status.APPROVED:
-        raise NotServable(f"This heuristic is {heuristic.status}. Its evidence counts once it is approved.")
+        raise NotServable(f"This lesson is {heuristic.status}. Its evidence counts once it is approved.")
     if not _approve_evidence(heuristic, by=by, read_at=read_at):
         raise NothingChanged("All evidence that was on the page counts already.")
     after_commit(embed_heuristics, [heuristic.pk])  # the tasks of its runs
@@ -204,7 +204,7 @@ def keep_heuristic(
     check_decider(heuristic, by=by)
     revision = get_current_revision(heuristic, content_sha256=content_sha256)
     if heuristic.status != _Status.APPROVED:
-        raise NotServable(f"This heuristic is {heuristic.status}, so there is nothing to keep in use.")
+        raise NotServable(f"This lesson is {heuristic.status}, so there is nothing to keep in use.")
     heuristic.harm = None
     heuristic.save(update_fields=["harm"])
     record_review(revision, _Decision.KEEP, item=heuristic, by=by, **note)
@@ -344,7 +344,7 @@ def _lock_proposed(heuristic: Heuristic) -> Heuristic:
         latest = Review.objects.filter(heuristic=heuristic).first()
         who = f" by {latest.reviewer.partition(':')[2]} at {latest.created_at:%H:%M} UTC" if latest else ""
         raise AlreadyDecided(
-            f"This heuristic is {heuristic.status}, not proposed: it was already decided{who}, and your decision "
+            f"This lesson is {heuristic.status}, not proposed: it was already decided{who}, and your decision "
             "changed nothing."
         )
     return heuristic

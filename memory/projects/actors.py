@@ -39,6 +39,12 @@ class Actor:
         return cls(label=f"policy:{name}")
 
 
+def describe_actor(label: str) -> str:
+    """Return a label as people read it: a person's name, or "key ci" and "policy quickstart"."""
+    kind, colon, name = label.partition(":")
+    return name if kind == "user" else f"{kind} {name}" if colon and kind in ("key", "policy") else label
+
+
 def name_actor(by: Actor | None) -> None:
     """Tell the database who acts, for the audit entries that its triggers write, until the transaction ends."""
     with connection.cursor() as cursor:

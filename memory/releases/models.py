@@ -177,14 +177,13 @@ class Deployment(models.Model):
 
     def in_words(self) -> str:
         """Return what agents are given as a sentence. Runs no query if the releases are loaded."""
-        everything = self.mode == DeploymentMode.CONTINUOUS
-        said = "Every approval is live at once" if everything else f"{self.stable} is stable"
+        said = "Every approval is live at once" if self.stable is None else f"Release {self.stable.number} is stable"
         if self.candidate is not None:
-            said += f", {self.candidate} is on trial with {self.canary_share / 10:g} % of the units"
+            said += f", release {self.candidate.number} is on trial with {self.canary_share / 10:g}% of the units"
         if self.holdout_share:
-            said += f", {self.holdout_share / 10:g} % of the units get no lessons"
+            said += f", {self.holdout_share / 10:g}% of the units get no lessons"
         if self.candidate is not None and self.shadow_share:
-            said += f", {self.shadow_share / 10:g} % of the answers are compared in shadow"
+            said += f", {self.shadow_share / 10:g}% of the answers are compared in shadow"
         return f"{said}."
 
 

@@ -1,17 +1,18 @@
 """Filters for text written by machines."""
 
 import json
-import re
+from datetime import datetime
 from typing import Any
 
 from django import template
-from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.timesince import timesince
 
+from memory.admin.markdown import write_inline_code
+from memory.projects.actors import describe_actor
 from memory.redaction.visible_text import show_hidden
 
 register = template.Library()
-_CODE = re.compile(r"`([^`\n]+)`")
 
 
 @register.filter
@@ -23,8 +24,7 @@ def visible(value: Any) -> str:
 @register.filter
 def inline_code(text: str) -> SafeString:
     """Write what stands between backticks as code, and escape all of it."""
-    parts = enumerate(_CODE.split(text))  # every second one stood between backticks
-    return format_html_join("", "{}", ((format_html("<code>{}</code>", part) if n % 2 else part,) for n, part in parts))
+    return write_inline_code(text)
 
 
 @register.filter
@@ -45,3 +45,22 @@ def arguments(value: dict[str, Any]) -> str:
 def folded(value: str, length: int) -> bool:
     """Tell whether a text is long enough to be folded."""
     return len(value) > length
+
+
+@register.filter
+def ago(at: datetime) -> str:
+    """Say how long ago something was, in the largest unit."""
+    said = timesince(at, depth=1)
+    return "just now" if said.startswith("0") else f"{said} ago"
+
+
+@register.filter
+def actor(label: Any) -> str:
+    """Name who acted, from what the records hold."""
+    return show_hidden(describe_actor(str(label)))
+
+
+@register.filter
+def spaced(code: Any) -> str:
+    """Write a code such as unknown_tools as words."""
+    return show_hidden(str(code)).replace("_", " ")

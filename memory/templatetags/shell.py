@@ -29,6 +29,13 @@ def shell(context: template.Context) -> dict[str, Any]:
     }
 
 
+@register.simple_tag(takes_context=True)
+def list_heading(context: template.Context) -> str:
+    """Return what the navigation calls the present list; "" if it is not there."""
+    sections = build_navigation(context["request"], context.get("available_apps"))
+    return next((page.label for section in sections for page in section.pages if page.current), "")
+
+
 @register.filter
 def active_filters(changelist: Any) -> list[str]:
     """Return what each filter in use is set to."""

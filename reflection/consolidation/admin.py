@@ -6,17 +6,16 @@ from uuid import UUID
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path, reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.text import Truncator
 
-from memory.admin.chosen_project import narrow_to_chosen
 from memory.admin.inbox.kinds import add_kind
 from memory.admin.inbox.views import draw_own_page
-from memory.admin.panels import Figure, Panel, add_desk_panel, add_figures
+from memory.admin.panels import Panel, add_desk_panel
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.errors import MemoryAppError
 from memory.heuristics.models import Heuristic
@@ -49,15 +48,6 @@ def _show(rows: Iterable[Suggestion], *, user: Any) -> list[dict[str, Any]]:
     rows = list(rows)
     holders = find_holders(rows, user=user)
     return [show_suggestion(row, held_by=holders.get(row.pk, "")) for row in rows]
-
-
-def count_suggestions(request: HttpRequest) -> Iterable[Figure]:
-    """Return how many suggestions wait."""
-    if request.user.has_perm("reflection.view_suggestion"):
-        rows = narrow_to_chosen(Suggestion.objects.filter(status=Suggestion.Status.OPEN), request)
-        waiting = rows.exclude(kind=Suggestion.Kind.NEW).aggregate(count=Count("id"))["count"]
-        link = reverse("admin:reflection_suggestion_changelist")
-        yield Figure(label="suggestions waiting", value=str(waiting), link=f"{link}?status__exact=open")
 
 
 class ConsolidationRunAdmin(ReadOnlyAdmin[ConsolidationRun]):
@@ -188,9 +178,8 @@ class SuggestionAdmin(ReadOnlyAdmin[Suggestion]):
 
 
 def register() -> None:
-    """Show consolidations in the admin, on the review desk and on the home page."""
+    """Show consolidations in the admin and on the pages of lessons."""
     admin.site.register(ConsolidationRun, ConsolidationRunAdmin)
     admin.site.register(Suggestion, SuggestionAdmin)
     add_desk_panel(draw_suggestions, tab="similar")
-    add_figures(count_suggestions)
     add_kind(SUGGESTIONS)

@@ -13,7 +13,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.cache import add_never_cache_headers
 
-from memory.admin.chosen_project import narrow_to_chosen
+from memory.admin.chosen_project import chosen_project, narrow_to_chosen
 from memory.admin.panels import Figure, add_figures
 from memory.admin.read_only import MemberRows, ReadOnlyAdmin
 from memory.egress import find_project_url_fault
@@ -61,6 +61,7 @@ class WebhookEndpointAdmin(MemberRows[WebhookEndpoint]):
 
     form = WebhookForm
     change_form_template = "admin/reflection/webhook.html"
+    nothing_yet = "No webhook has been added. A webhook tells another service, such as a chat, what happens here."
     list_display = ["host", "project", "style", "state", "failing_since", "created_at"]
     list_filter = ["project", "style"]
     list_select_related = ["project"]
@@ -101,10 +102,14 @@ class WebhookEndpointAdmin(MemberRows[WebhookEndpoint]):
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         kwargs["queryset"] = projects_with_role(request.user, _OPERATOR)
+        kwargs["empty_label"] = "Choose a project"
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         initial: dict[str, Any] = {"desk_url": request.build_absolute_uri("/").rstrip("/"), "events": EventKind.values}
+        own = list(projects_with_role(request.user, _OPERATOR)[:2])
+        if project := chosen_project(request) or (own[0] if len(own) == 1 else None):
+            initial["project"] = project.pk
         return initial | super().get_changeform_initial_data(request)
 
     def save_model(self, request: HttpRequest, obj: WebhookEndpoint, form: Any, change: bool) -> None:

@@ -272,7 +272,7 @@ def test_texts_of_strangers_are_shown_as_text_and_unknown_calls_say_what_can_be_
 
     assert [page.count("&lt;script&gt;") > 0 for page in pages] == [True] * 5
     assert [page for page in pages if "<script>x" in page or "\u202e" in page] == []
-    assert "it is not known whether it happened" in pages[0]
+    assert "it may or may not have happened" in pages[0]
     assert "It did not happen" in pages[0]
     assert "Carry out again" not in pages[0]  # its run has ended
 

@@ -262,3 +262,54 @@ def test_skimming_claims_nothing_and_typing_does(desk: Page, live_server: Any, t
 
     expect(words(desk)).to_contain_text("lesson three")
     desk.evaluate("localStorage.clear()")
+
+
+def test_list_goes_on_to_its_end_whatever_was_decided_on_the_way(
+    desk: Page, live_server: Any, project: Project
+) -> None:
+    """The page has the first 30 of a kind; more are fetched from where the list ends by then."""
+    for number in range(36, 0, -1):
+        make_heuristic(project=project, trigger=f"lesson {number:02}")
+    open_inbox(desk, live_server)
+    for number in (2, 3, 4):
+        desk.keyboard.press("r")
+        desk.keyboard.press("3")
+        expect(words(desk)).to_contain_text(f"lesson {number:02}")
+
+    for number in range(5, 37):
+        desk.keyboard.press("j")
+        expect(words(desk)).to_contain_text(f"lesson {number:02}")
+
+    expect(desk.locator(".row-title")).to_have_text([f"lesson {number:02}" for number in range(4, 37)])
+    assert Review.objects.filter(decision="reject").count() == 3
+
+
+def test_enter_assigns_to_the_name_that_was_typed(desk: Page, live_server: Any, three: list[Heuristic]) -> None:
+    open_inbox(desk, live_server, f"lesson/{three[0].pk}/")
+    desk.keyboard.press("s")
+    expect(desk.locator("#talk-assignee")).to_be_focused()
+
+    desk.keyboard.type("ana")
+    desk.keyboard.press("Enter")
+
+    expect(desk.locator(".arranged")).to_have_text("Assigned to ana")
+    expect(desk.locator(".row-for").first).to_have_text("· for ana")
+
+
+def test_key_waits_while_a_step_that_stays_is_being_saved(desk: Page, live_server: Any, three: list[Heuristic]) -> None:
+    """The pane is drawn again when the answer comes, which dropped the question for a reason."""
+    previews: list[Route] = []
+    desk.route(f"**/inbox/lesson/{three[0].pk}/", lambda route: previews.append(route))
+    open_inbox(desk, live_server)
+    desk.keyboard.press("e")
+    desk.keyboard.type("x")
+    desk.keyboard.press("Control+Enter")
+
+    desk.keyboard.press("Escape")
+    desk.keyboard.press("r")
+
+    expect(desk.locator(".says")).to_contain_text("still being saved")
+    expect(desk.locator(".reasons.is-open")).to_have_count(0)
+    with desk.expect_response(lambda answer: answer.request.method == "POST"):
+        previews[0].continue_()
+    desk.evaluate("localStorage.clear()")

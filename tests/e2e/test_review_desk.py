@@ -13,6 +13,7 @@ from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from tests.factories import make_heuristic, make_member, make_project, make_trajectory
+from tests.reflection.test_consolidation_pages import suggest
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -167,6 +168,17 @@ def test_keys_reject_with_a_reason(desk: Page, live_server: Any, project: Projec
     review = Review.objects.get(heuristic=heuristic)
     assert (review.decision, review.reason) == ("reject", "Wrong")
     assert review.seconds_on_screen is not None
+
+
+def test_key_does_not_wait_for_words_in_a_closed_tab(desk: Page, live_server: Any, project: Project) -> None:
+    kept = make_heuristic(project=project, status="approved")
+    heuristic = make_heuristic(project=project, trigger="a bag is lost")
+    suggest(heuristic, "merge", other=kept)
+    open_heuristic(desk, live_server, heuristic)
+
+    press(desk, "a")
+
+    expect(desk.locator(".says")).to_contain_text("Agents get this lesson from now on")
 
 
 def test_keys_approve_and_undo(desk: Page, live_server: Any, project: Project) -> None:

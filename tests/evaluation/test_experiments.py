@@ -545,7 +545,7 @@ def test_canary_that_goes_on_after_its_experiment_is_an_alarm() -> None:
 
     assert find_unwatched_canaries() == [experiment]
     (alarm,) = describe_experiment(experiment)["alarms"]
-    assert alarm.startswith("Release 2 still runs as a canary of 50 %")
+    assert alarm.startswith("Release 2 still runs as a canary of 50%")
 
 
 def test_canary_that_was_rolled_back_or_is_watched_again_is_no_alarm() -> None:

@@ -168,7 +168,7 @@ def test_command_shows_a_sentence_plan_looks_and_what_is_not_known() -> None:
     assert "Not known yet whether Release 2 helps" in run(experiment, "look", "1")
     shown = run(experiment, "show", "1")
     assert shown.startswith("Not known yet whether Release 2 helps")
-    assert "at most 5 % over all looks" in shown
+    assert "at most 5% over all looks" in shown
     assert "treated units:" in shown
     assert "without an outcome yet" in shown
     assert "Not known yet whether" in run(experiment, "list")

@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.utils.html import escape
 
 from memory.curation.decisions import reject_heuristic
+from memory.discussion.models import ItemState
 from memory.heuristics.models import Heuristic
 from memory.projects.actors import Actor
 from tests.factories import (
@@ -49,9 +50,30 @@ def test_home_says_what_waits_and_leads_to_it(admin: Client) -> None:
     shown = admin.get("/admin/").context
     kinds = {kind.label: kind for kind in shown["waiting"]}
 
-    assert (kinds["Lessons"].count, kinds["Suggestions"].count, kinds["Calls of agents"].count) == (1, 0, 0)
+    assert (kinds["Lessons"].count, kinds["Suggestions"].count, kinds["Agent calls"].count) == (1, 0, 0)
     assert "Start reviewing" in home(admin)
     assert {admin.get(kind.link).status_code for kind in kinds.values()} == {200}
+
+
+def test_home_counts_what_the_inbox_shows(admin: Client) -> None:
+    project = make_project()
+    _, asleep = (make_heuristic(project=project) for _ in range(2))
+    tomorrow = timezone.now() + timedelta(days=1)
+    ItemState.objects.create(project=project, kind="lesson", object_id=asleep.pk, snoozed_until=tomorrow)
+
+    kinds = {kind.label: kind for kind in admin.get("/admin/").context["waiting"]}
+
+    assert (kinds["Lessons"].count, kinds["Lessons"].link) == (1, "/admin/inbox/?kind=lesson")
+
+
+def test_harmful_lesson_waits_since_its_harm_was_found(admin: Client) -> None:
+    since = timezone.now() - timedelta(days=9)
+    harmful = make_heuristic(status="approved")
+    Heuristic.objects.filter(pk=harmful.pk).update(harm={"since": since.isoformat()})
+
+    kinds = {kind.label: kind for kind in admin.get("/admin/").context["waiting"]}
+
+    assert (kinds["Harmful?"].count, kinds["Harmful?"].oldest) == (1, since)
 
 
 def test_home_marks_a_proposal_that_waits_for_long(admin: Client) -> None:
@@ -103,7 +125,7 @@ def test_state_is_that_of_the_chosen_project(admin: Client) -> None:
 def test_tiles_without_runs_show_no_division_by_nothing(admin: Client) -> None:
     make_project()
 
-    assert tiles(admin)["Success with lessons"] == ("–", "–")
+    assert tiles(admin)["Success with lessons"] == ("–", "no run has ended yet")
 
 
 def test_home_lists_own_decisions_and_no_others(admin: Client) -> None:
@@ -135,7 +157,7 @@ def test_first_steps_are_ticked_and_disappear_when_all_are_done(admin: Client) -
     given = make_retrieval(project=project, heuristic_ids=[heuristic.pk])
     assert [step.label for step in admin.get("/admin/").context["steps"] if not step.is_done] == [
         "Record a run",
-        "Tell how it ended",
+        "Report the outcome",
     ]
 
     make_trajectory(project=project, retrieval=given, outcome="success", score=1)

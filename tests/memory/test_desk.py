@@ -147,8 +147,8 @@ def test_timeline_tells_the_whole_life(reviewer: Client) -> None:
 
     html = page(reviewer, heuristic)
 
-    assert "<strong>Approved</strong> by user:ana after 6 s: sound" in html
-    assert "<strong>Revision 2 written</strong> by user:ben" in html
+    assert "<strong>Approved</strong> by ana after 6 s: sound" in html
+    assert "<strong>Revision 2 written</strong> by ben" in html
     assert "<del>first</del><ins>second</ins> words" in html
 
 

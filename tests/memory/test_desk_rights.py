@@ -51,7 +51,7 @@ def test_decision_on_changed_text_shows_both_versions_and_decides_nothing() -> N
     html = decide(ana, heuristic)
 
     assert "Nothing was decided: the lesson changed after you read it" in html
-    assert "You read revision 1. user:ben has since written revision 2" in html
+    assert "You read revision 1. ben has since written revision 2" in html
     assert "Check the <del>fare</del><ins>cabin</ins> class first." in html
     assert not Review.objects.exists()
 

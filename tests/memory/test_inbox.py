@@ -68,6 +68,16 @@ def test_one_row_stands_for_all_wordings_of_the_same_advice(reviewer: Client) ->
     assert "2 wordings, 2 runs" in html
 
 
+def test_other_kinds_can_be_chosen_while_one_is_shown(client: Client, card: MistakeCard) -> None:
+    client.force_login(get_user_model().objects.create_superuser("ana"))
+    make_heuristic(project=card.project)
+
+    html = read(client, f"{INBOX}?kind=card")
+
+    assert titles(html) == ["Cancelled it."]
+    assert 'href="/admin/inbox/?kind=lesson"' in html
+
+
 def test_decision_leads_to_the_next_item_with_the_filters_kept(reviewer: Client) -> None:
     project = make_project()
     last, other, first = (make_heuristic(project=project, task_id=each) for each in ("retail", "airline", "retail"))

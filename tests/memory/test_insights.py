@@ -79,10 +79,10 @@ def test_insights_tell_runs_decisions_and_what_waits(admin_client: Client) -> No
 
     shown, week = said(admin_client), said(admin_client, days=7)
 
-    assert shown["Runs a day"] == "2 runs in 30 days."
-    assert week["Runs a day"] == "1 run in 7 days."
-    assert shown["Success, mean of 7 days"] == "With lessons 100% (21–100%, 1 run); without 0% (0–79%, 1 run)."
-    assert shown["Decisions a day"] == "2 decisions, 1 approved."
+    assert shown["Runs per day"] == "2 runs in 30 days."
+    assert week["Runs per day"] == "1 run in 7 days."
+    assert shown["Success, 7-day average"] == "With lessons 100% (21–100%, 1 run); without 0% (0–79%, 1 run)."
+    assert shown["Decisions per day"] == "2 decisions, 1 approved."
     assert shown["Waiting for a first decision"] == "Now 1; 29 days ago 0."
 
 
@@ -101,7 +101,7 @@ def test_insights_of_the_chosen_project_leave_others_out(admin_client: Client) -
 
     admin_client.post(reverse("admin:choose_project"), {"project": project.pk})
 
-    assert said(admin_client)["Runs a day"] == "1 run in 30 days."
+    assert said(admin_client)["Runs per day"] == "1 run in 30 days."
 
 
 # ── Gaps ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -168,7 +168,7 @@ def test_insights_show_nothing_of_other_projects(client: Client) -> None:
 
     assert [page.status_code for page in pages] == [200, 200, 200]
     assert [page for page in pages if b"secret" in page.content] == []
-    assert said(client)["Runs a day"] == "0 runs in 30 days."
+    assert said(client)["Runs per day"] == "0 runs in 30 days."
 
 
 @pytest.mark.parametrize("name", ["coverage", "lessons"])

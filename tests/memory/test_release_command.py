@@ -42,7 +42,7 @@ def test_release_goes_from_cut_to_roll_back(project: Project) -> None:
     make_lesson(project, SECOND)
 
     assert "Release 2" in run("cut", "--note", "later flights")
-    assert "100 % of the units" in run("canary", "2", "100")
+    assert "100% of the units" in run("canary", "2", "100")
     assert get_guidelines(project) == [FIRST, SECOND]
     assert "Release 2" in run("promote", "--reason", "it helps")
     assert "Release 1" in run("rollback")
@@ -92,7 +92,7 @@ def test_retrieve_shows_what_a_release_gives(project: Project) -> None:
 
 
 def test_hold_out_is_set_in_percent(project: Project) -> None:
-    assert "2.5 % of the units get no lessons" in run("holdout", "2.5")
+    assert "2.5% of the units get no lessons" in run("holdout", "2.5")
     assert get_deployment(project).holdout_share == 25
 
 
@@ -102,7 +102,7 @@ def test_shadow_is_set_in_percent_and_said_with_the_candidate(project: Project) 
     run("cut")
     run("canary", "2", "0")
 
-    assert "12.5 % of the answers are compared in shadow" in run("shadow", "12.5", "--per-minute", "30")
+    assert "12.5% of the answers are compared in shadow" in run("shadow", "12.5", "--per-minute", "30")
     deployment = get_deployment(project)
     assert (deployment.shadow_share, deployment.shadow_per_minute) == (125, 30)
 

@@ -156,7 +156,7 @@ def test_settings_are_one_form(project: Project, deployer: Client) -> None:
     assert (deployment.unit, deployment.cut_policy) == ("task", "nightly")
     assert (deployment.shadow_share, deployment.shadow_per_minute) == (125, 30)
     assert 'name="settings-shadow_percent" value="12.5"' in shown
-    assert "2.5 % of the units get no lessons" in shown
+    assert "2.5% of the units get no lessons" in shown
 
 
 def test_wrong_share_is_said_beside_its_field(served: Project, deployer: Client) -> None:
@@ -174,7 +174,7 @@ def test_page_says_which_keys_do_what(served: Project, deployer: Client) -> None
     shown = read(deployer, address(served))
 
     assert [f'aria-keyshortcuts="{key}"' in shown for key in "npb"] == [True] * 3
-    assert "Widen to 10 %" in shown
+    assert "Widen to 10%" in shown
 
 
 def test_history_shows_every_change(served: Project, deployer: Client) -> None:

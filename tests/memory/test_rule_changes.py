@@ -125,7 +125,7 @@ def test_where_two_are_required_the_admin_makes_a_request_that_another_confirms(
     assert "another reviewer has to confirm it" in html
     assert Project.objects.get(pk=project.pk).four_eyes
 
-    assert "rule changes to confirm" in signed_in(ben).get("/admin/").content.decode()
+    assert "<span>Rule changes</span> <strong>1</strong>" in signed_in(ben).get("/admin/").content.decode()
     html = signed_in(ben).post(reverse(LIST), action, follow=True).content.decode()
     assert "Confirmed, and in force now" in html
     assert not Project.objects.get(pk=project.pk).four_eyes

@@ -191,6 +191,6 @@ def test_health_is_for_superusers() -> None:
 def test_member_is_added_by_plain_fields(admin_client: Client) -> None:
     html = admin_client.get(reverse("admin:memory_projectmembership_add")).content.decode()
 
-    assert "Every project, also future ones" in html
+    assert "Every project, including future ones" in html
     assert "Auditor: only reads" in html
     assert "admin-autocomplete" not in html

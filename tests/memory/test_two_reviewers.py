@@ -45,7 +45,7 @@ def test_second_approval_by_another_person_serves_it() -> None:
     heuristic = make_heuristic(project=make_project(four_eyes=True))
     decide(ana, heuristic)
 
-    assert "user:ana approved this wording</strong>" in page(ben, heuristic)
+    assert "ana approved this wording</strong>" in page(ben, heuristic)
     html = decide(ben, heuristic)
 
     assert "Approved. Agents get this lesson from now on." in html

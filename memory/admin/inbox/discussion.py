@@ -137,7 +137,7 @@ def _carry_out(request: HttpRequest, kind: Kind, row: Any) -> tuple[str, bool]:
     match given.get("do"):
         case "comment":
             write_comment(replace(item, kind=kind.subject or kind.name), text=given.get("text", ""), by=by)
-            return "Your comment is there.", False
+            return "Comment added.", False
         case "assign":
             wanted = given.get("assignee", "")
             state = assign_item(item, to=int(wanted) if wanted.isascii() and wanted.isdecimal() else None, by=by)

@@ -3,7 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import DateTimeField, QuerySet
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast
 from django.utils import timezone
 
 from memory.admin.inbox.kinds import Action, Pane, Row, add_kind
@@ -18,10 +20,10 @@ class HarmfulKind(LessonKind):
     """A lesson in use with which runs succeed less often than without, the worst first."""
 
     name = "harmful"
-    noun = "harmful lesson"
     label = "Harmful?"
     place = 25
     subject = "lesson"
+    since = Cast(KeyTextTransform("since", "harm"), DateTimeField())
 
     def queue(self, user: Any, query: str) -> QuerySet[Heuristic]:
         harmful = Heuristic.objects.filter(status=Heuristic.Status.APPROVED, harm__isnull=False)

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, TypeVar
 from urllib.parse import parse_qsl
 from uuid import UUID
 
-from django.db.models import Exists, Model, OuterRef, QuerySet
+from django.db.models import Count, Exists, Min, Model, OuterRef, QuerySet
 from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils.text import capfirst
@@ -131,6 +131,7 @@ class Kind(ABC):
     permission: ClassVar[str]  # to see it
     place: ClassVar[int] = 50  # of its group in the list, the lowest first
     subject: ClassVar[str] = ""  # what comments are kept under, where that is another kind's name
+    since: ClassVar[Any] = "created_at"  # since when an item waits, as a column or an expression
 
     @property
     def title(self) -> str:
@@ -143,6 +144,12 @@ class Kind(ABC):
     def count(self, user: Any, query: str) -> int:
         """Return how many wait for this person."""
         return self.queue(user, query).count()
+
+    def measure(self, user: Any, query: str) -> tuple[int, datetime | None]:
+        """Return how many wait for this person, and since when the oldest does. One query."""
+        waiting = self.queue(user, query).order_by()
+        found = waiting.aggregate(count=Count("pk"), oldest=Min(self.since))
+        return found["count"], found["oldest"]
 
     @abstractmethod
     def list_rows(self, user: Any, query: str, *, limit: int) -> list[Row]:

@@ -207,10 +207,13 @@ class SecondApprovalKind(LessonKind):
     """A proposal that another person approved as the first of two."""
 
     name = "second"
-    noun = "second approval"
     label = "Second approvals"
     place = 20
     subject = "lesson"
+
+    @property
+    def title(self) -> str:
+        return "Second approval"
 
     def queue(self, user: Any, query: str) -> QuerySet[Heuristic]:
         return self.arrange(Queue(user=user, query=query).split()[1], user, query)

@@ -37,6 +37,12 @@ def read_filters(request: HttpRequest) -> str:
     return urlencode([*given, (_PROJECT, str(project.pk))])
 
 
+def read_project(request: HttpRequest) -> str:
+    """Return the chosen project as the only filter."""
+    project = chosen_project(request)
+    return "" if project is None else urlencode({_PROJECT: project.pk})
+
+
 def get_actor(request: HttpRequest) -> Actor:
     """Return the person who is signed in."""
     assert request.user.is_authenticated

@@ -24,6 +24,7 @@ from memory.admin.inbox.requests import (
     get_kind,
     is_fragment,
     read_filters,
+    read_project,
     read_query,
     wants_json,
     without_storing,
@@ -219,7 +220,9 @@ def _draw_page(request: HttpRequest, groups: list[Group], pane: Pane | None, *, 
         **admin.site.each_context(request),
         "title": "Inbox",
         "groups": groups,
-        "chosen": request.GET.get("kind", ""),
+        "kinds": _list_kinds(request, groups),
+        "chosen": (chosen := request.GET.get("kind", "")),
+        "chosen_kind": find_kind(chosen, request.user),
         "show": request.GET.get("show", ""),
         "undo_action": f"{reverse('admin:inbox_undo')}?{query}" if query else reverse("admin:inbox_undo"),
         "query": query,
@@ -278,6 +281,15 @@ def _list_groups(request: HttpRequest) -> list[Group]:
         Group(kind=kind, count=kind.count(request.user, query), rows=[row for row in rows if row.kind == kind.name])
         for kind in kinds
     ]
+
+
+def _list_kinds(request: HttpRequest, groups: list[Group]) -> list[Kind]:
+    """Return the kinds to choose from: those of which something waits, whatever the filters, and the chosen one."""
+    if not read_query(request):
+        return [group.kind for group in groups if group.count]
+    chosen, project = request.GET.get("kind"), read_project(request)
+    kinds = list_kinds(request.user)
+    return [kind for kind in kinds if kind.name == chosen or kind.queue(request.user, project).exists()]
 
 
 def _find_address(key: str, request: HttpRequest) -> str:

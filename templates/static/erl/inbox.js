@@ -113,7 +113,7 @@
   const watch = () => {
     watcher.disconnect();
     unseen = new Set();
-    for (const words of item().querySelectorAll("[data-deciding]")) {
+    for (const words of item().querySelectorAll(".words [data-deciding]")) {
       for (const place of ["afterbegin", "beforeend"]) {
         const edge = document.createElement("span");
         edge.className = "edge";
@@ -140,7 +140,7 @@
     if (now === version && answer.by && !answer.mine) {
       held = false;
       panes.delete(key());
-      warn(`${answer.by} has claimed this ${noun()} until ${answer.until}. Go on with j, or take it over.`);
+      warn(`${answer.by} has claimed this ${noun()} until ${answer.until}. Press j for the next one, or c to take it over.`);
       show(key(), { keepAlarm: true });
     }
   };
@@ -175,6 +175,12 @@
   const at = (pane) => {
     inbox.classList.remove("at-list", "at-words", "at-beside");
     inbox.classList.add(`at-${pane}`);
+  };
+
+  const focusWords = () => {
+    const words = item().querySelector(".words");
+    if (words) words.focus({ preventScroll: true });
+    else document.activeElement.blur();
   };
 
   const mark = (name) => {
@@ -213,8 +219,7 @@
     settle();
     at(inbox.classList.contains("at-beside") ? "beside" : "words");
     history.replaceState(null, "", `${item().dataset.address}${query}`);
-    const words = item().querySelector(".words");
-    if (words) words.focus({ preventScroll: true });
+    focusWords();
     fetchNext();
   };
 
@@ -320,6 +325,7 @@
     sending.delete(name);
     if (answer.status === 200) {
       dropDraft(name, sha);
+      if (!stays && rowOf(name)) rowOf(name).closest("li").remove(); // more rows came before the server had saved it
       for (const [each, pane] of Object.entries(answer.panes || {})) panes.set(each, pane);
       decision.token = answer.undo || "";
       const isNewest = number > answered; // a late answer is not said over that of a newer decision
@@ -442,7 +448,7 @@
     const box = item().querySelector(".reasons");
     if (box) box.classList.remove("is-open");
     asking = null;
-    document.activeElement.blur();
+    focusWords(); // so that the arrow keys scroll them
   };
 
   const hasReason = (form) => {
@@ -549,7 +555,7 @@
         const [first] = unseen;
         first.parentElement.scrollIntoView({ block: "nearest" });
         first.scrollIntoView({ block: "center" });
-        say("You had not seen all of it. Read to the end, then approve.");
+        say("You had not seen all of it. Read to the end, then press a again.");
       });
     }
     if (inbox.classList.contains("alone")) return;
@@ -585,7 +591,12 @@
       const button = around && around.querySelector("button[value=preview], button[value=answer]");
       return button && button.click();
     }
+    if (field && event.key === "Enter" && field.matches(".talk select")) { // or it would open the list
+      event.preventDefault();
+      return field.form.requestSubmit(field.form.querySelector("button"));
+    }
     if (field || event.ctrlKey || !on.checked || event.repeat) return;
+    if (sending.has(key()) && !"jk?".includes(event.key)) return say("Your last step is still being saved. Press the key again in a moment.");
     const number = Number.parseInt(event.key, 10);
     const reasons = [...item().querySelectorAll(".reasons input[type=radio]")];
     if (asking && number >= 1 && number <= reasons.length) {

@@ -1,8 +1,12 @@
 // The search of the frame: its keys, and the list that opens below it. Without script, Enter opens the page of results.
 (() => {
-  for (const current of document.querySelectorAll(".shell-sections [aria-current], .shell-pages [aria-current]")) {
-    current.parentElement.scrollLeft = current.offsetLeft - current.parentElement.offsetLeft - 40; // on a phone, the rows scroll
-  }
+  const showCurrent = () => { // on a phone, the rows scroll
+    for (const current of document.querySelectorAll(".shell-sections [aria-current], .shell-pages [aria-current]")) {
+      current.parentElement.scrollLeft = current.offsetLeft - current.parentElement.offsetLeft - 40;
+    }
+  };
+  showCurrent();
+  document.querySelector(".waiting-count")?.addEventListener("htmx:afterSettle", showCurrent, { once: true }); // it takes room
   const field = document.getElementById("shell-q");
   const found = document.getElementById("shell-found");
   if (!field || !found) return;

@@ -1,6 +1,6 @@
 """What agents on ERL do and cost.
 
-    uv run python -m tests.bench.agents bfcl [--set base | long_context] [--limit 200] [--only ID] [--places 2]
+    uv run python -m tests.bench.agents bfcl [--set base | long_context] [--limit 200] [--only ID] [--windows 8192]
     uv run python -m tests.bench.agents dojo [--suites banking workspace] [--limit 20]
     uv run python -m tests.bench.agents prompts [--runs 1000] [--places 2]
     uv run python -m tests.bench.agents figures [--runs 200]
@@ -29,7 +29,7 @@ from tests.bench.retrieval_quality import scratch_database  # noqa: E402
 
 
 def run_bfcl(options: argparse.Namespace) -> None:
-    windows = [bfcl.WIDE] if options.set == "base" else [bfcl.WIDE, bfcl.NARROW]
+    windows = options.windows or ([bfcl.WIDE] if options.set == "base" else [bfcl.WIDE, bfcl.NARROW])
     found = read_dialogues(options.set)
     dialogues = [found[options.only]] if options.only else [*found.values()][: options.limit]
     with scratch_database(), Loopback() as loopback, started(loopback) as stack:
@@ -42,7 +42,7 @@ def run_bfcl(options: argparse.Namespace) -> None:
         for window in windows:
             began = time.monotonic()
             held = bfcl.hold_all(places, dialogues, window=window)
-            print(bfcl.report(held, name=options.set, window=window), f"{time.monotonic() - began:.0f} s")
+            print(bfcl.report(held, name=options.set, window=window), f"{time.monotonic() - began:.0f} s", flush=True)
     print(describe_load())
 
 
@@ -92,7 +92,8 @@ def main() -> None:
     command.add_argument("--set", choices=("base", "long_context"), default="base")
     command.add_argument("--limit", type=int, help="Only the first dialogues.")
     command.add_argument("--only", metavar="ID", help="Only this dialogue.")
-    command.add_argument("--places", type=int, default=2, help="How many dialogues are held at a time.")
+    command.add_argument("--windows", type=int, nargs="+", help="Tokens of the context windows to try.")
+    command.add_argument("--places", type=int, default=2, help="How many dialogues go on at a time.")
     command.set_defaults(run=run_bfcl)
     command = commands.add_parser("prompts")
     command.add_argument("--runs", type=int, default=1000)

@@ -1,4 +1,4 @@
-"""What the home page and the search show of agents."""
+"""What the search finds of agents."""
 
 from collections.abc import Iterable
 
@@ -6,12 +6,9 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from agents.models.agents import Agent
-from agents.models.changes import Change
-from agents.models.effects import Approval, ApprovalStatus
 from agents.models.runs import Run
 from memory.admin.chosen_project import narrow_to_chosen
 from memory.admin.search import Hit, Source, add_source, contains, shorten
-from memory.admin.waiting import Kind, add_kind
 
 
 def find_agents(request: HttpRequest, words: str, limit: int) -> Iterable[Hit]:
@@ -31,22 +28,3 @@ def find_conversations(request: HttpRequest, words: str, limit: int) -> Iterable
 
 add_source(Source(label="Agents", permission="agents.view_agent", find=find_agents))
 add_source(Source(label="Conversations", permission="agents.view_run", find=find_conversations))
-add_kind(
-    Kind(
-        label="Calls of agents",
-        table="agents_approval",
-        permission="agents.view_approval",
-        rows=lambda: Approval.objects.filter(status=ApprovalStatus.PENDING),
-        since="requested_at",
-        query="status__exact=pending",
-    )
-)
-add_kind(
-    Kind(
-        label="Changes of agents",
-        table="agents_change",
-        permission="agents.view_change",
-        rows=lambda: Change.objects.open(),
-        query="rung__exact=proposed",
-    )
-)
