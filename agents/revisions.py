@@ -129,11 +129,18 @@ def allow_tool(agent: Agent, name: str, *, by: Actor, sha256: str = "") -> Agent
 
 @transaction.atomic
 def ask_again(agent: Agent, name: str, *, by: Actor) -> Agent:
-    """Let people be asked about a tool again that was allowed for always."""
+    """Let people be asked about a tool again that was allowed for always.
+
+    Raises:
+        InvalidInput: it is not.
+    """
     agent = Agent.objects.select_for_update(of=("self",)).select_related("project", "current").get(pk=agent.pk)
     assert agent.current is not None  # every agent has one
     spec = spec_of(agent.current)
-    return revise_agent(agent, spec=replace(spec, rules=tuple(_ask_about(spec.rules, name))), by=by)
+    rules = tuple(_ask_about(spec.rules, name))
+    if len(rules) == len(spec.rules):
+        raise InvalidInput({"/tool": ["The agent has no such tool that is always allowed. Load its page again."]})
+    return revise_agent(agent, spec=replace(spec, rules=rules), by=by)
 
 
 def _ask_about(rules: Iterable[dict[str, Any]], name: str) -> list[dict[str, Any]]:

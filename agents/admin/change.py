@@ -94,7 +94,7 @@ def take_step(change: Change, step: str, *, data: Mapping[str, str], by: Actor) 
     Raises:
         MemoryAppError, SandboxError: it was refused.
     """
-    reason = data.get("reason", "")[:4_000]
+    reason = data.get("reason", "").replace("\x00", "")[:4_000]
     sha256 = data.get("sha256", "")[:64]
     steps: dict[str, Callable[[], object]] = {
         "check": lambda: check_change(change, by=by),

@@ -13,6 +13,7 @@ from memory.admin.word_diff import DiffPart, diff_words
 from memory.errors import InvalidInput
 from memory.limits import MAX_REASON_CHARS, MAX_TEXT_CHARS
 from memory.projects.actors import Actor
+from memory.strict_json import InvalidJson, parse_json
 
 # In the order of the keys 1 to 5.
 REASONS = [
@@ -92,14 +93,12 @@ class DecisionForm(forms.Form):
 
     def _read_arguments(self, data: dict[str, Any]) -> None:
         try:
-            data["read"] = json.loads(data.get("arguments", ""), parse_constant=_refuse_constant)
-        except (ValueError, RecursionError) as error:
-            self.add_error("arguments", f"This is no JSON: {error}")
+            data["read"] = parse_json(data.get("arguments", "").encode())
+        except InvalidJson as error:
+            self.add_error("arguments", f"This is no JSON that can be stored. {error}")
             return
         if not isinstance(data["read"], dict):
             self.add_error("arguments", 'Write a JSON object, such as {"order": "A1"}.')
-        elif not _can_be_stored(data["read"]):
-            self.add_error("arguments", "The character U+0000 and halves of characters cannot be stored. Remove them.")
 
     def show_difference(self) -> None:
         """Compare the edited arguments with those of the call, for the page to show before they are used."""
@@ -142,14 +141,3 @@ class DecisionForm(forms.Form):
 def write_arguments(arguments: Mapping[str, Any]) -> str:
     """Return arguments as people read and edit them."""
     return json.dumps(arguments, ensure_ascii=False, indent=2)
-
-
-def _can_be_stored(value: dict[str, Any]) -> bool:
-    try:
-        return "\\u0000" not in json.dumps(value, ensure_ascii=False).encode().decode().replace("\\\\", "")
-    except UnicodeEncodeError:
-        return False
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")

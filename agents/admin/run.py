@@ -104,13 +104,17 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         try:
             match request.POST.get("do", ""):
                 case "cancel":
-                    messages.success(request, "It ends before its next action.")
-                    return cancel_run(run, by=by)
+                    run = cancel_run(run, by=by)
+                    said = "It ends before its next action." if run.is_live else "It has ended, so it stays as it is."
+                    messages.success(request, said)
+                    return run
                 case "resume":
                     return resume_run(run, by=by)
                 case "say":
                     said = read_message(request.POST)
                     return start_run(run.agent, RunRequest(input=said, conversation=run.conversation), by=by)
+                case _:
+                    messages.error(request, "Nothing was done. Use one of the buttons of this page.")
         except MemoryAppError as refusal:
             messages.error(request, str(refusal))
         return run

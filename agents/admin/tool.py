@@ -95,7 +95,7 @@ def decide(tool: Tool, data: Mapping[str, Any], *, by: Actor) -> str:
         MemoryAppError: there is none, or it was decided about otherwise.
     """
     sha256 = str(data.get("sha256", ""))
-    revision = tool.revisions.filter(sha256=sha256[:64]).first()
+    revision = tool.revisions.filter(sha256=sha256[:64].replace("\x00", "")).first()
     if revision is None:
         raise MemoryAppError("There is no revision with the content that you read. Load the page again.")
     if data.get("do") == "reject":

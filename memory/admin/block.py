@@ -115,7 +115,9 @@ def carry_out(block: Block, data: Mapping[str, Any], *, by: Actor) -> str:
     decision, compared = data.get("decision", ""), _read_number(data.get("compared"))
     if decision == "undo":
         to = _read_number(data.get("to"))
-        edit = Edit(by=by, reason=data.get("reason", "").strip(), expected_revision=compared, by_agent=False)
+        edit = Edit(
+            by=by, reason=data.get("reason", "").replace("\x00", "").strip(), expected_revision=compared, by_agent=False
+        )
         made = undo_block(block, edit=edit, to=to)
         return "undo" if made.status in IN_EFFECT else "proposed"
     if decision not in ("approve", "reject"):
@@ -129,7 +131,7 @@ def carry_out(block: Block, data: Mapping[str, Any], *, by: Actor) -> str:
         decision=decision,
         content_sha256=data.get("content_sha256", ""),
         by=by,
-        reason=data.get("reason", "").strip(),
+        reason=data.get("reason", "").replace("\x00", "").strip(),
         expected_revision=compared if decision == "approve" else None,
     )
     return str(decision)

@@ -107,8 +107,10 @@ def test_person_answers_in_place_of_the_tool() -> None:
         ("answer", {"answer": " "}, "Write what the agent is to read."),
         ("edit", {"arguments": "{"}, "This is no JSON"),
         ("edit", {"arguments": "[1]"}, "Write a JSON object"),
-        ("edit", {"arguments": '{"message": "\\u0000"}'}, "cannot be stored"),
-        ("edit", {"arguments": '{"message": NaN}'}, "is no number of JSON"),
+        ("edit", {"arguments": '{"message": "\\u0000"}'}, "Leave out the character U+0000"),
+        ("edit", {"arguments": '{"message": 1e999}'}, "Send finite numbers"),
+        ("edit", {"arguments": '{"message": 99999999999999999999}'}, "Send integers below 2^63"),
+        ("edit", {"arguments": '{"message": "a", "message": "b"}'}, "Use every member name once"),
         ("edit", {"arguments": '{"message": 5}'}, "message"),
     ],
 )
@@ -183,6 +185,8 @@ def test_run_is_cancelled_and_resumed_on_its_page() -> None:
     client = log_in(run.project)
     client.post(path_of(run), {"do": "cancel"})
     go_on(run, Script())
+    assert "It has ended, so it stays" in client.post(path_of(run), {"do": "cancel"}, follow=True).content.decode()
+    assert "Nothing was done" in client.post(path_of(run), {"do": "sing"}, follow=True).content.decode()
     answer = client.post(path_of(run), {"do": "resume"})
     assert (run.status, Run.objects.get(resumes=run).status) == ("cancelled", "queued")
     assert answer.headers["Location"] == path_of(Run.objects.get(resumes=run))
@@ -227,6 +231,7 @@ def test_tool_is_put_in_force_by_the_hash_that_was_read() -> None:
     assert all(text in page for text in ("Put revision 1 in force", "A1 is here", ">shop</a>"))
 
     client.post(path_of(tool), {"sha256": "0" * 64})
+    client.post(path_of(tool), {"sha256": "\x00"})
     assert Tool.objects.get().current != first
     assert log_in(project, role="auditor").post(path_of(tool), {"sha256": first.sha256}).status_code == 403
     client.post(path_of(tool), {"sha256": first.sha256})
@@ -260,6 +265,8 @@ def test_tool_is_allowed_for_always_on_the_page_of_the_agent() -> None:
     assert (later.status, later.effects.get().status) == ("succeeded", "succeeded")
 
     client.post(path, {"tool": "send_message", "do": "ask"})
+    answer = client.post(path, {"tool": "send_message", "do": "ask"}, follow=True)
+    assert "no such tool that is always allowed" in answer.content.decode()
     assert [each["type"] for each in Agent.objects.get().current.rules] == ["requires_approval"]  # type: ignore[union-attr]
 
 

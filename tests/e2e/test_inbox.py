@@ -264,26 +264,6 @@ def test_skimming_claims_nothing_and_typing_does(desk: Page, live_server: Any, t
     desk.evaluate("localStorage.clear()")
 
 
-def test_list_goes_on_to_its_end_whatever_was_decided_on_the_way(
-    desk: Page, live_server: Any, project: Project
-) -> None:
-    """The page has the first 30 of a kind; more are fetched from where the list ends by then."""
-    for number in range(36, 0, -1):
-        make_heuristic(project=project, trigger=f"lesson {number:02}")
-    open_inbox(desk, live_server)
-    for number in (2, 3, 4):
-        desk.keyboard.press("r")
-        desk.keyboard.press("3")
-        expect(words(desk)).to_contain_text(f"lesson {number:02}")
-
-    for number in range(5, 37):
-        desk.keyboard.press("j")
-        expect(words(desk)).to_contain_text(f"lesson {number:02}")
-
-    expect(desk.locator(".row-title")).to_have_text([f"lesson {number:02}" for number in range(4, 37)])
-    assert Review.objects.filter(decision="reject").count() == 3
-
-
 def test_enter_assigns_to_the_name_that_was_typed(desk: Page, live_server: Any, three: list[Heuristic]) -> None:
     open_inbox(desk, live_server, f"lesson/{three[0].pk}/")
     desk.keyboard.press("s")

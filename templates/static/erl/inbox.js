@@ -325,7 +325,6 @@
     sending.delete(name);
     if (answer.status === 200) {
       dropDraft(name, sha);
-      if (!stays && rowOf(name)) rowOf(name).closest("li").remove(); // more rows came before the server had saved it
       for (const [each, pane] of Object.entries(answer.panes || {})) panes.set(each, pane);
       decision.token = answer.undo || "";
       const isNewest = number > answered; // a late answer is not said over that of a newer decision
