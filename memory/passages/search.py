@@ -52,12 +52,11 @@ _COMPARE = f"""SELECT p.id, -(e.vector <#> (SELECT vector FROM query)) AS meanin
            -(e.terms <#> (SELECT terms FROM query)) AS words {_SCOPE}"""  # noqa: S608 - constants of this file
 _SEARCH = """
 WITH said AS MATERIALIZED (
-    SELECT term, texts, weight FROM memory_passage_words(%(project)s, %(model)s, %(text)s)
+    SELECT term, word, texts, weight FROM memory_passage_words(%(project)s, %(model)s, %(text)s)
 ), query AS MATERIALIZED (
     SELECT %(vector)s::halfvec AS vector,
-           coalesce('{' || string_agg(term || ':' || weight / length, ',') || '}/1000000000',
-                    '{}/1000000000')::sparsevec AS terms
-    FROM (SELECT term, weight, sqrt(sum(weight ^ 2) OVER ()) AS length FROM said) AS scaled
+           memory_word_vector(array_agg(term), array_agg(word), array_agg(weight)) AS terms
+    FROM said
 ), rare AS MATERIALIZED (
     SELECT array_agg(term) AS terms
     FROM (SELECT term, sum(texts) OVER (ORDER BY texts, term) AS matches FROM said WHERE texts > 0) AS summed
@@ -169,7 +168,7 @@ def _rank(asked: dict[str, Any], text: str, search: str) -> list[tuple[UUID, Par
     for pk, meaning, words in rows:
         share = named[pk].share if pk in named else 0.0
         if max(words or 0.0, measure_fit(meaning, words, (), named_share=share)) >= floor:
-            fitting.append((pk, score_heuristic(meaning, words, (), meaning_weight=asked["weight"], named_share=share)))
+            fitting.append((pk, score_heuristic(meaning, words, meaning_weight=asked["weight"], named_share=share)))
     return sorted(fitting, key=lambda each: (-each[1].total, each[0]))[:MAX_FOUND_PASSAGES]
 
 

@@ -13,7 +13,7 @@ from memory.retrieval.database_search import Search, UsableIndex, draw_rows, sea
 from memory.retrieval.name_match import Naming, choose_added, find_named
 from memory.retrieval.project_state import ProjectState
 from memory.retrieval.question import NO_FILTERS, Filters
-from memory.retrieval.scoring import NO_PARTS, Parts, measure_fit, score_heuristic
+from memory.retrieval.scoring import NO_PARTS, Parts, find_rises, measure_fit, score_heuristic
 from memory.retrieval.snapshot import snapshots
 
 
@@ -90,11 +90,14 @@ def _find_named(search: Search) -> Mapping[UUID, Naming]:
 
 def _score(rows: Iterable[tuple[Any, ...]], meaning_weight: float, named: Mapping[UUID, Naming]) -> list[Candidate]:
     """Score what a search returned, and put it in order, best first."""
+    found = list(rows)
+    compared = ((meaning, words, tasks or ()) for *_, meaning, words, tasks, _ in found)
+    rises = find_rises(compared, meaning_weight=meaning_weight)
     candidates = []
-    for *texts, revision_id, meaning, words, tasks, vector in rows:
+    for (*texts, revision_id, meaning, words, tasks, vector), rise in zip(found, rises, strict=True):
         naming = named.get(revision_id)
         share = naming.share if naming is not None else 0.0
-        parts = score_heuristic(meaning, words, tasks or (), meaning_weight=meaning_weight, named_share=share)
+        parts = score_heuristic(meaning, words, rise, meaning_weight=meaning_weight, named_share=share)
         fit = measure_fit(meaning, words, tasks or (), named_share=share)
         candidates.append(Candidate(*(*texts, parts, fit, parts.total, vector, naming)))
     candidates.sort(key=lambda one: (-one.score, one.heuristic_id))

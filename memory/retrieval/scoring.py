@@ -4,17 +4,18 @@ The searches, in the database and in memory, only find candidates and their simi
 scored here. docs/appendix/retrieval.md says what else was tried.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 # The cosine of sentence vectors counts so much, and the cosine of word vectors the rest.
-MEANING_WEIGHT = 0.45
+MEANING_WEIGHT = 0.4
 
-# Earlier tasks of a lesson count as the length of the vector of the four most similar ones, and only as far as that is
-# more than ENOUGH times what the lesson itself says: a lesson that has no tasks yet is at no great disadvantage.
+# The earlier tasks of a lesson are as similar as the vector of the four most similar ones is long. They count as far as
+# that is more than what the lesson itself says, and more than it is for all but RAISED lessons: where a task is of a
+# familiar kind, lessons that have such tasks do not push back all that have none.
 COUNTED_TASKS = 4
-ENOUGH = 1.4
-TASKS_WEIGHT = 0.4
+RAISED = 8
+TASKS_WEIGHT = 0.6
 
 NAMES_WEIGHT = 0.3  # for naming everything that the task names
 
@@ -38,7 +39,7 @@ NO_PARTS = Parts(None, None, 0.0, 0.0)
 def score_heuristic(
     meaning: float | None,
     words: float | None,
-    tasks: Sequence[float],
+    rise: float = 0.0,
     *,
     meaning_weight: float = MEANING_WEIGHT,
     named_share: float = 0.0,
@@ -48,22 +49,38 @@ def score_heuristic(
     Args:
         meaning: cosine of the task's and the lesson's sentence vectors; None where there is nothing to compare.
         words: cosine of their word vectors; None likewise.
-        tasks: similarity of the tasks the lesson was learnt from or has helped with, the highest first; the first
-            COUNTED_TASKS count.
+        rise: how far the lesson's earlier tasks raise it (`find_rises`).
         meaning_weight: what meaning counts, 0–1; words count for the rest.
         named_share: how much of what the task names the lesson names too, 0–1.
     """
     by_meaning = meaning_weight * meaning if meaning is not None else None
     by_words = (1 - meaning_weight) * words if words is not None else None
-    own = (by_meaning or 0.0) + (by_words or 0.0)
-    seen = sum(max(task, 0.0) ** 2 for task in tasks[:COUNTED_TASKS]) ** 0.5
-    return Parts(by_meaning, by_words, TASKS_WEIGHT * max(seen - ENOUGH * own, 0.0), NAMES_WEIGHT * named_share)
+    return Parts(by_meaning, by_words, TASKS_WEIGHT * rise, NAMES_WEIGHT * named_share)
+
+
+def find_rises(
+    lessons: Iterable[tuple[float | None, float | None, Sequence[float]]], *, meaning_weight: float
+) -> list[float]:
+    """Return how far each of the lessons for a task is raised by its earlier tasks, 0 for all but RAISED at most.
+
+    Args:
+        lessons: of each its meaning and words as for `score_heuristic`, and how similar the tasks are that it was
+            learnt from or has helped with, the highest first; the first COUNTED_TASKS count.
+        meaning_weight: as for `score_heuristic`.
+    """
+    more = []
+    for meaning, words, tasks in lessons:
+        own = meaning_weight * (meaning or 0.0) + (1 - meaning_weight) * (words or 0.0)
+        seen = sum(max(task, 0.0) ** 2 for task in tasks[:COUNTED_TASKS]) ** 0.5
+        more.append(max(seen - own, 0.0))
+    usual = sorted(more, reverse=True)[RAISED] if len(more) > RAISED else 0.0
+    return [max(one - usual, 0.0) for one in more]
 
 
 def measure_fit(
     meaning: float | None, words: float | None, tasks: Sequence[float], *, named_share: float = 0.0
 ) -> float:
-    """Return how similar a lesson is to a task at all, 0–1, from the arguments of `score_heuristic`.
+    """Return how similar a lesson is to a task at all, 0–1, from the arguments of `find_rises` and names.
 
     It is the highest of the cosine of meaning, the similarity of the nearest earlier task, and the share of names. The
     cosine of words decides only where meaning was not compared: a long story shares words with anything.

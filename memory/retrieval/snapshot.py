@@ -29,7 +29,7 @@ from memory.retrieval.project_state import ProjectState, read_state
 
 log = structlog.get_logger(__name__)
 
-BYTES_EACH_TEXT = 2000  # while it is read and kept; a project that would not fit is left to the database
+BYTES_EACH_TEXT = 3000  # while it is read and kept; a project that would not fit is left to the database
 MAX_ROWS_KEPT = 5000  # of lessons, for the next task
 REST_SHARE = 10  # a project that changes all the time is read for a tenth of the time at most
 TOO_LARGE_SECONDS = 60.0
@@ -151,14 +151,15 @@ class Snapshot:
         return self._describe(sorted(places), search, meanings, shared)
 
     def _compare_words(self, sent: bytes) -> Vectors:
-        shared = np.zeros(len(self.is_lesson), np.float32)
         terms, weights = _read_words(sent)
-        places = np.searchsorted(self.terms, terms)
-        for place, term, weight in zip(places.tolist(), terms.tolist(), weights.tolist(), strict=True):
-            if place < len(self.terms) and self.terms[place] == term:
-                texts = slice(self.offsets[place], self.offsets[place + 1])
-                shared[self.postings[texts]] += weight * self.weights[texts]
-        return shared
+        places, after = np.searchsorted(self.terms, terms), np.searchsorted(self.terms, terms, side="right")
+        known = places < after
+        starts = self.offsets[places[known]]
+        counts = self.offsets[after[known]] - starts
+        # The postings of all these words in a row: where each word's begin, less how many come before them
+        postings = np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)
+        shared = np.repeat(weights[known], counts) * self.weights[postings]
+        return np.bincount(self.postings[postings], shared, len(self.is_lesson)).astype(np.float32)
 
     def _describe(self, places: Sequence[int], search: Search, meanings: Vectors, shared: Vectors) -> list[Found]:
         """Say how like the task all texts of these lessons are. Of equal tasks the first run by id is named."""

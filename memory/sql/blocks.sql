@@ -150,12 +150,12 @@ CREATE OR REPLACE TRIGGER memory_passage_guard BEFORE INSERT OR UPDATE ON memory
 -- lessons are counted beforehand, for searches are many and approvals few; with passages it is the other way round. What
 -- is in a thousand passages or more is counted among the newest 5,000, and taken in proportion.
 CREATE OR REPLACE FUNCTION memory_passage_words(project uuid, model text, body text)
-RETURNS TABLE (term integer, texts float8, weight float8) LANGUAGE sql STABLE PARALLEL SAFE ROWS 60 AS $$
+RETURNS TABLE (term integer, word text, texts float8, weight float8) LANGUAGE sql STABLE PARALLEL SAFE ROWS 60 AS $$
     WITH known AS MATERIALIZED (
         SELECT count(*)::float8 AS texts FROM memory_passageembedding e
         WHERE e.project_id = project AND e.embedding_model_id = model
     ), counted AS MATERIALIZED (
-        SELECT w.term, w.occurrences, (SELECT count(*)::float8 FROM (
+        SELECT w.term, w.word, w.occurrences, (SELECT count(*)::float8 FROM (
             SELECT FROM memory_passageembedding e
             WHERE e.term_ids @> ARRAY[w.term] AND e.project_id = project AND e.embedding_model_id = model
             LIMIT 1000) AS found) AS texts
@@ -170,8 +170,8 @@ RETURNS TABLE (term integer, texts float8, weight float8) LANGUAGE sql STABLE PA
                        / (SELECT count(*) FROM newest) AS texts
         FROM counted c CROSS JOIN known WHERE c.texts = 1000
     ), weighed AS (
-        SELECT c.term, c.occurrences, least(greatest(c.texts, f.texts), known.texts) AS texts, known.texts AS all_texts
+        SELECT c.term, c.word, c.occurrences, least(greatest(c.texts, f.texts), known.texts) AS texts, known.texts AS all_texts
         FROM counted c CROSS JOIN known LEFT JOIN frequent f ON f.term = c.term
     )
-    SELECT term, texts, memory_word_weight(occurrences, count(*) OVER (), all_texts, texts) FROM weighed
+    SELECT term, word, texts, memory_word_weight(occurrences, count(*) OVER (), all_texts, texts) FROM weighed
 $$;

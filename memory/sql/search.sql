@@ -58,17 +58,19 @@ CREATE OR REPLACE TRIGGER memory_evidence_added AFTER INSERT ON memory_evidence
 CREATE OR REPLACE TRIGGER memory_evidence_gone AFTER DELETE ON memory_evidence
     REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION memory_evidence_approved();
 
--- The words of a text: a number for each, and how often it occurs. Names such as AbleStyle and create_qr_code are split
--- into words. The number depends on the project too, so that one index of all projects keeps their words apart. Words
--- that every task shares are left out: those of memory/embeddings/words.py, as PostgreSQL's English stemmer leaves them
--- (a test compares the two).
-CREATE OR REPLACE FUNCTION memory_terms(project uuid, body text) RETURNS TABLE (term integer, occurrences integer)
+-- The words of a text: a number for each, its stem, and how often it occurs. Punctuation of ASCII separates words, and
+-- names such as AbleStyle, HTTPServer, create_qr_code and math.sqrt are split into words. The number depends on the
+-- project too, so that one index of all projects keeps their words apart. Words that every task shares are left out:
+-- those of memory/embeddings/words.py, as PostgreSQL's English stemmer leaves them (a test compares the two).
+CREATE OR REPLACE FUNCTION memory_terms(project uuid, body text)
+RETURNS TABLE (term integer, word text, occurrences integer)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 60 AS $$
-    SELECT 1 + ('x' || substr(md5(project::text || lexeme), 1, 7))::bit(28)::integer AS term,
+    SELECT 1 + ('x' || substr(md5(project::text || lexeme), 1, 7))::bit(28)::integer AS term, min(lexeme) AS word,
            sum(coalesce(cardinality(positions), 1))::integer AS occurrences
     FROM unnest(ts_delete(
-        to_tsvector('pg_catalog.english', regexp_replace(translate(left(body, 60000), '_', ' '),
-                                                         '([a-z])([A-Z])', '\1 \2', 'g')),
+        to_tsvector('pg_catalog.english', regexp_replace(
+            translate(left(body, 60000), '!"#$%&''()*+,-./:;<=>?@[\]^_`{|}~', repeat(' ', 32)),
+            '([a-z])(?=[A-Z])|([A-Z])(?=[A-Z][a-z])', '\1\2 ', 'g')),
         '{
         abl, addit, also, answer, anyon, anyth, ask, assist, avail, best, certain, come, comprehens, concern, could,
         current, d, detail, effect, ensur, exact, find, first, get, give, go, good, great, hello, help, hi, improv,
@@ -80,22 +82,40 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 60 AS $$
     GROUP BY 1
 $$;
 
--- A text as a unit vector. Repeated words weigh by the logarithm, as in a task.
-CREATE OR REPLACE FUNCTION memory_text_vector(project uuid, body text) RETURNS sparsevec
+-- Words with their weights as a unit vector. A fifth of it are the pieces of the words, four letters each (a word begins
+-- with a space), so that parts of a compound and forms that the stemmer does not know are alike. A piece weighs as much
+-- as the words that have it. Pieces have numbers above those of words. pgvector takes 16,000 numbers.
+CREATE OR REPLACE FUNCTION memory_word_vector(terms integer[], words text[], weights float8[]) RETURNS sparsevec
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT coalesce('{' || string_agg(term || ':' || weight / length, ',') || '}/1000000000',
+    WITH weighed AS (
+        (SELECT term, weight, 0.8 AS share FROM unnest(terms, weights) AS said (term, weight))
+        UNION ALL
+        (SELECT (1 << 28) + 1 + (hashtextextended(substr(' ' || word, place, 4), 0) & ((1 << 28) - 1))::integer,
+                sum(weight), 0.2
+         FROM unnest(words, weights) AS said (word, weight),
+              generate_series(1, greatest(length(word) - 2, 1)) AS place
+         GROUP BY 1)
+        ORDER BY share DESC, weight DESC, term LIMIT 16000
+    )
+    SELECT coalesce('{' || string_agg(term || ':' || (sqrt(share) * weight / length)::real, ',') || '}/1000000000',
                     '{}/1000000000')::sparsevec
-    FROM (SELECT term, weight, sqrt(sum(weight ^ 2) OVER ()) AS length
-          FROM (SELECT term, 1 + ln(occurrences::float8) AS weight FROM memory_terms(project, body)) AS counted
-         ) AS weighted
+    FROM (SELECT term, weight, share, sqrt(sum(weight ^ 2) OVER (PARTITION BY share)) AS length FROM weighed) AS scaled
 $$;
 
--- What a word of a task weighs: repeated words by the logarithm, and those that few of the texts have more than those
--- that many have. The longer the task, the less that counts: the rare words of a long story are its details.
+-- A text as a unit vector. Repeated words weigh by the logarithm.
+CREATE OR REPLACE FUNCTION memory_text_vector(project uuid, body text) RETURNS sparsevec
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT memory_word_vector(array_agg(term), array_agg(word), array_agg(1 + ln(occurrences::float8)))
+    FROM memory_terms(project, body)
+$$;
+
+-- What a word of a task weighs: the fewer texts have it, and the more often the task says it, the more. The shorter the
+-- task, the more its rare words count, and the longer, the more its repeated ones: the rare words of a long story are
+-- its details.
 CREATE OR REPLACE FUNCTION memory_word_weight(occurrences integer, words bigint, texts float8, present float8)
 RETURNS float8 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT (1 + ln(occurrences)) * (ln(1 + (texts - present + 0.5) / (present + 0.5))
-                                    / ln(1 + (texts + 0.5) / 0.5)) ^ least(1, 2 / sqrt(words))
+    SELECT (ln(1 + (texts - present + 0.5) / (present + 0.5)) / ln(1 + (texts + 0.5) / 0.5)) ^ least(1, 2 / sqrt(words))
+           * (1 + ln(occurrences)) ^ (1 - least(1, 2 / sqrt(words)))
 $$;
 
 -- A task as a unit vector, by how many of the texts that the project serves contain each word.
@@ -104,14 +124,12 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
     WITH known AS (
         SELECT coalesce((SELECT texts FROM memory_searchstatistics s WHERE s.project_id = project), 0)::float8 AS texts
     ), weighted AS (
-        SELECT w.term, memory_word_weight(w.occurrences, count(*) OVER (), known.texts,
-                                          greatest(least(coalesce(c.texts, 0), known.texts), 0)) AS weight
+        SELECT w.term, w.word, memory_word_weight(w.occurrences, count(*) OVER (), known.texts,
+                                                  greatest(least(coalesce(c.texts, 0), known.texts), 0)) AS weight
         FROM memory_terms(project, body) w CROSS JOIN known
         LEFT JOIN memory_termcount c ON c.project_id = project AND c.term = w.term
     )
-    SELECT coalesce('{' || string_agg(term || ':' || weight / length, ',') || '}/1000000000',
-                    '{}/1000000000')::sparsevec
-    FROM (SELECT term, weight, sqrt(sum(weight ^ 2) OVER ()) AS length FROM weighted) AS scaled
+    SELECT memory_word_vector(array_agg(term), array_agg(word), array_agg(weight)) FROM weighted
 $$;
 
 -- Note the words of a text that comes into or goes out of service. They are counted later (memory_count_terms), so that

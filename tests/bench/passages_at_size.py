@@ -89,13 +89,13 @@ def fill(project: Project, owners: Sequence[Any], words: list[str], count: int) 
 def read_terms(project: Project, words: list[str]) -> dict[str, int]:
     """Return the number by which the search knows each word."""
     with connection.cursor() as cursor:
-        statement = "SELECT word, t.term FROM unnest(%s::text[]) AS word, memory_terms(%s, word) AS t"
+        statement = "SELECT said, t.term FROM unnest(%s::text[]) AS said, memory_terms(%s, said) AS t"
         cursor.execute(statement, [words, project.pk])
         return dict(cursor.fetchall())
 
 
 def write_terms(counts: Counter[int]) -> str:
-    """Write the words of a text as `memory_text_vector` does."""
+    """Write the words of a text as `memory_text_vector` does, without their pieces."""
     weights = {term: 1 + math.log(count) for term, count in counts.items()}
     length = math.sqrt(sum(weight**2 for weight in weights.values())) or 1.0
     return f"{{{','.join(f'{term}:{weights[term] / length:.6g}' for term in sorted(weights))}}}/1000000000"

@@ -5,9 +5,11 @@ looks at. Vectors above `REAL_LESSONS` are mixed from two real ones and noise. S
 """
 
 import math
+import re
 import struct
 import sys
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -37,30 +39,40 @@ COPY memory_heuristicembedding (project_id, heuristic_id, revision_id, embedding
 
 
 class Words:
-    """What PostgreSQL makes of each word of the corpus in a project: a number, or nothing for a stop word."""
+    """What PostgreSQL makes of each word of the corpus in a project: numbers, or nothing for a stop word."""
 
     def __init__(self, project: Any, corpus: Corpus) -> None:
         words = [str(word) for word in corpus.words]
         with connection.cursor() as cursor:
             cursor.execute(
-                "SELECT w, (SELECT min(term) FROM memory_terms(%s, w)) FROM unnest(%s::text[]) AS w",
-                [project.pk, words],
+                "SELECT w, t.term, memory_word_vector(ARRAY[t.term], ARRAY[t.word], ARRAY[1.0])::text "
+                "FROM unnest(%s::text[]) AS w CROSS JOIN LATERAL (SELECT * FROM memory_terms(%s, w) LIMIT 1) AS t",
+                [words, project.pk],
             )
-            self._numbers = {word: number for word, number in cursor.fetchall() if number is not None}
+            rows = cursor.fetchall()
+        self._numbers = {word: number for word, number, _ in rows}
+        self._pieces = {
+            number: [piece for piece in map(int, re.findall(r"(\d+):", vector)) if piece != number]
+            for _, number, vector in rows
+        }
         self.counts: dict[int, int] = {}
 
-    def read(self, text: str) -> tuple[list[int], list[float]]:
-        """Return the numbers and weights of a text, as `memory_text_vector` does, and count them."""
-        occurrences: dict[int, int] = {}
-        for word in text.split():
-            if (number := self._numbers.get(word)) is not None:
-                occurrences[number] = occurrences.get(number, 0) + 1
+    def read(self, text: str) -> tuple[list[int], dict[int, float]]:
+        """Return the numbers of a text's words and its weights, as `memory_text_vector` does, and count the words."""
+        occurrences = Counter(number for word in text.split() if (number := self._numbers.get(word)) is not None)
         weights = {number: 1 + math.log(count) for number, count in occurrences.items()}
-        length = sum(weight**2 for weight in weights.values()) ** 0.5
-        numbers = sorted(occurrences)
-        for number in numbers:
+        pieces: dict[int, float] = {}
+        for number, weight in weights.items():
+            for piece in self._pieces[number]:
+                pieces[piece] = pieces.get(piece, 0.0) + weight
+        for number in weights:
             self.counts[number] = self.counts.get(number, 0) + 1
-        return numbers, [weights[number] / length for number in numbers]
+        return sorted(weights), _scale(weights, 0.8) | _scale(pieces, 0.2)
+
+
+def _scale(weights: Mapping[int, float], share: float) -> dict[int, float]:
+    length = math.sqrt(sum(weight**2 for weight in weights.values()) / share)
+    return {number: weight / length for number, weight in weights.items()}
 
 
 def seed_shares(*, count: int) -> Any:
@@ -208,7 +220,7 @@ def _copy_texts(
                 f"{revision.hex}{heuristic.hex}".encode(),
                 b"\x01",
                 head + half.tobytes(),
-                _pack_sparse(numbers, weights),
+                _pack_sparse(weights),
                 _pack_integers(numbers),
             )
             copy.write(struct.pack(">h", len(fields)) + b"".join(_with_length(fields)))
@@ -221,10 +233,11 @@ def _with_length(fields: Sequence[bytes]) -> Iterator[bytes]:
         yield value
 
 
-def _pack_sparse(numbers: Sequence[int], weights: Sequence[float]) -> bytes:
-    count = len(numbers)
+def _pack_sparse(weights: Mapping[int, float]) -> bytes:
+    numbers, count = sorted(weights), len(weights)
     head = struct.pack(">iii", SPARSE_DIMENSIONS, count, 0)
-    return head + struct.pack(f">{count}i", *(number - 1 for number in numbers)) + struct.pack(f">{count}f", *weights)
+    indices = struct.pack(f">{count}i", *(number - 1 for number in numbers))
+    return head + indices + struct.pack(f">{count}f", *(weights[number] for number in numbers))
 
 
 def _pack_integers(numbers: Sequence[int]) -> bytes:
