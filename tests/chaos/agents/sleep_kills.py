@@ -22,7 +22,7 @@ from tests.waiting import wait_until
 
 KILLS_OF_ONE = 3  # of the same sleep; a job has five attempts
 LATEST_SECONDS = 0.04  # after a sleep was seen, its process is killed
-SPARE_AGENTS = 4  # besides one for each kill: some have slept before the blow
+SPARE_AGENTS = 4  # besides one for every second kill: some have slept before the blow
 
 
 def kill_sleeps_at_random(*, kills: int, seed: int = 0) -> dict[str, Any]:
@@ -32,7 +32,9 @@ def kill_sleeps_at_random(*, kills: int, seed: int = 0) -> dict[str, Any]:
         ("agents", "kills", "kills_after_a_proposal", "changes", "edits_of_blocks", "doubled", "direct_edits"), 0
     )
     with Service().running() as service, jobs() as made:
-        agents = [make_tired_agent(service) for _ in range(kills + SPARE_AGENTS)]  # before a worker could do their runs
+        agents = [
+            make_tired_agent(service) for _ in range(kills // 2 + SPARE_AGENTS)
+        ]  # before a worker could do their runs
         made.stack.start_worker("sleeper")
         for agent in agents:
             if counts["kills"] >= kills:
@@ -102,7 +104,7 @@ def _strike(agent: Agent, dice: random.Random) -> bool | None:
             continue
         killed = job.attempts
         proposed = Change.objects.filter(agent=agent).exists()
-        wait_until(partial(_is_over, job, killed), seconds=60, every_seconds=0.01)
+        wait_until(partial(_is_over, job, killed), seconds=300, every_seconds=0.01)
         return proposed
     return None
 
