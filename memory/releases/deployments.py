@@ -228,8 +228,7 @@ def get_release(project: Project, name: str) -> Release:
         found = []
     if len(found) != 1:
         raise NoSuchRelease(
-            f"There is no release {name[:64]!r} in the project {project}. `manage.py release list` and GET /releases "
-            "list them."
+            f"There is no release {name[:64]!r} in the project {project}. List its releases to see their names."
         )
     return found[0]
 

@@ -117,7 +117,7 @@ def test_desk_shows_every_field_that_decides_where_it_is_served(reviewer: Client
     assert "canary-client" in said["client"]
     assert "cancelorder" in said["names"]
     assert "A canary it helped with" in said["helped_task"]
-    for part in ("A canary run", "canary-recorder", "canary-agent", "approved by user:reviewer"):
+    for part in ("A canary run", "canary-recorder", "canary-agent", "approved by reviewer"):
         assert part in said["evidence"]
 
 
