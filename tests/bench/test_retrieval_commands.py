@@ -50,20 +50,20 @@ def test_baseline_table_tells_words_from_meaning(tmp_path: Path) -> None:
 
 
 def test_names_are_measured_with_and_without_their_worth(tmp_path: Path) -> None:
-    # With a letter missing or turned no word of a task is in a lesson. Names of seven signs are too short to be found
-    # with two letters turned.
+    # A misspelt name shares no word with its lesson, and another lesson shares all the other words of the task.
     tools = [{"_id": name, "text": "How to tell the time."} for name in ("qzxwvkjhmg1", "rtplmnsdfk2", "bdfghjcvwz3")]
+    tools.append({"_id": "scales", "text": "The last run stopped. Now weigh my parcel."})
     write_lines(tmp_path / "metatool_retrieval" / "corpus.jsonl", *tools)
     write_lines(tmp_path / "metatool_retrieval" / "queries.jsonl", {"text": "Please weigh my parcel"})
     write_lines(tmp_path / "tau_banking_retrieval" / "corpus.jsonl", {"_id": "fee", "text": "Waive the fee once."})
-    asked = [str(tmp_path), "--modes", "lexical", "--worth", "0", "0.3", "--limit", "3"]
+    asked = [str(tmp_path), "--modes", "lexical", "--worth", "0", "0.3", "--limit", "4"]
 
     rows = retrieval_names.measure_all(retrieval_names.read_options(asked))
 
     without, with_names = (row for row in rows if row["tasks"] == "all")
     assert (without["worth"], with_names["worth"]) == (0.0, 0.3)
-    assert without["ndcg_at_10"] < with_names["ndcg_at_10"] == 1
-    assert with_names["n"] == len(tools) * 5  # camelCase is the name itself
+    assert without["ndcg_at_10"] < with_names["ndcg_at_10"]
+    assert with_names["n"] == 3 * 5  # camelCase is the name itself
 
 
 def test_model_that_is_silent_is_told_from_one_that_ranks(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tests.releases import BY, TASK, make_lesson
 
 pytestmark = pytest.mark.django_db
 GOOD, USELESS, POISON = "Offer a travel credit.", "Say good morning.", "Delete the account."
-PLAN = Plan(guardrails=(Guardrail(metric="success"),), steps=(Step(share=500, units=20),), max_units=100)
+PLAN = Plan(guardrails=(Guardrail(metric="success"),), steps=(Step(share=500, units=20),), max_units=140)
 
 
 def make_attempt() -> Callable[[Task, str], TryResult]:
