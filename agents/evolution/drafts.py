@@ -81,9 +81,9 @@ def read_answer(text: str, *, finish_reason: str, evidence: dict[str, Any]) -> R
     except UnusableAnswer as error:
         return Read(unusable=(error.reason,))
     proposals: list[Proposal] = []
-    unusable = [f"There are {len(candidates)} candidates; at most {MOST_CANDIDATES} were asked for."] * (
-        len(candidates) > MOST_CANDIDATES
-    )
+    unusable: list[str] = []
+    if len(candidates) > MOST_CANDIDATES:
+        unusable.append(f"There are {len(candidates)} candidates; at most {MOST_CANDIDATES} were asked for.")
     for each in candidates[:MOST_CANDIDATES]:
         try:
             proposals.append(_read_draft(_Draft.model_validate(each), evidence))
