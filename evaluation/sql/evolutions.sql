@@ -1,14 +1,10 @@
 -- What an evolution found stays as it is: rows are written once, and leave with their project alone.
--- The functions called here are in memory/sql/projects.sql and memory/sql/heuristics.sql.
+-- The functions called here are in memory/sql/projects.sql, memory/sql/heuristics.sql and memory/sql/audit.sql.
 
-CREATE OR REPLACE FUNCTION evaluation_keep_evolution() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
-END $$;
 CREATE OR REPLACE TRIGGER evaluation_evolution_keep BEFORE UPDATE ON evaluation_evolution
-    FOR EACH ROW EXECUTE FUNCTION evaluation_keep_evolution();
+    FOR EACH ROW EXECUTE FUNCTION memory_append_only();
 CREATE OR REPLACE TRIGGER evaluation_evolutioncandidate_keep BEFORE UPDATE ON evaluation_evolutioncandidate
-    FOR EACH ROW EXECUTE FUNCTION evaluation_keep_evolution();
+    FOR EACH ROW EXECUTE FUNCTION memory_append_only();
 
 CREATE OR REPLACE TRIGGER evaluation_evolution_delete BEFORE DELETE ON evaluation_evolution
     FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure();

@@ -1,6 +1,5 @@
 -- Plans and looks stay as they are: what an experiment measures is fixed when it starts, and what was seen is kept.
--- The functions called here are in
--- memory/sql/projects.sql and memory/sql/heuristics.sql.
+-- The functions called here are in memory/sql/projects.sql, memory/sql/heuristics.sql and memory/sql/audit.sql.
 
 CREATE OR REPLACE FUNCTION evaluation_keep_plan() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
@@ -17,12 +16,8 @@ END $$;
 CREATE OR REPLACE TRIGGER evaluation_experiment_keep BEFORE UPDATE ON evaluation_experiment
     FOR EACH ROW EXECUTE FUNCTION evaluation_keep_plan();
 
-CREATE OR REPLACE FUNCTION evaluation_keep_look() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION 'a look is append-only' USING ERRCODE = 'restrict_violation';
-END $$;
 CREATE OR REPLACE TRIGGER evaluation_look_keep BEFORE UPDATE ON evaluation_look
-    FOR EACH ROW EXECUTE FUNCTION evaluation_keep_look();
+    FOR EACH ROW EXECUTE FUNCTION memory_append_only();
 
 CREATE OR REPLACE TRIGGER evaluation_experiment_delete BEFORE DELETE ON evaluation_experiment
     FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure();

@@ -34,12 +34,11 @@ class Tidied:
     @property
     def reason(self) -> str:
         """Say what is left out, for the person who decides."""
-        said = []
-        if self.repeated:
-            said.append(f"{len(self.repeated)} lines say what another line says.")
-        if self.replaced:
-            said.append(f"{len(self.replaced)} lines are replaced by a newer line of the same key.")
-        return " ".join(said)
+        counted = (
+            (len(self.repeated), "line repeats another one", "lines repeat others"),
+            (len(self.replaced), "line is replaced by a newer one", "lines are replaced by newer ones"),
+        )
+        return " ".join(f"{count} {one if count == 1 else more}." for count, one, more in counted if count)
 
 
 def tidy(value: str) -> Tidied:
