@@ -17,7 +17,9 @@ COUNTED_TASKS = 4
 RAISED = 8
 TASKS_WEIGHT = 0.6
 
-NAMES_WEIGHT = 0.3  # for naming everything that the task names
+# For naming everything that the task names, where no other lesson names it. A name that several lessons have, or one of
+# several names, says much less, so the share is raised to a power.
+NAMES_WEIGHT, NAMES_POWER = 0.3, 3
 
 
 class Parts(NamedTuple):
@@ -55,7 +57,7 @@ def score_heuristic(
     """
     by_meaning = meaning_weight * meaning if meaning is not None else None
     by_words = (1 - meaning_weight) * words if words is not None else None
-    return Parts(by_meaning, by_words, TASKS_WEIGHT * rise, NAMES_WEIGHT * named_share)
+    return Parts(by_meaning, by_words, TASKS_WEIGHT * rise, NAMES_WEIGHT * named_share**NAMES_POWER)
 
 
 def find_rises(

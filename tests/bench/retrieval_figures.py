@@ -1,42 +1,57 @@
 """What retrieval_quality measured of a set, and the figures that follow from it.
 
-One constant decides the order of lessons that have no earlier tasks, the weight of meaning against words, and one
-whether a task is given anything, the floor. Both are in use as memory/retrieval has them. To judge a choice by a set
-that had no say in it, each set is also given the weight and the floor that are best on all *other* sets.
+Two constants decide the order of lessons that have no earlier tasks, the weight of meaning against words and the weight
+of names, and one whether a task is given anything, the floor. All are in use as memory/retrieval has them. To judge a
+choice by a set that had no say in it, each set is also given the weights and the floor that are best on all *other*
+sets.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from memory.retrieval.ranking import FLOORS
-from memory.retrieval.scoring import MEANING_WEIGHT
+from memory.retrieval.scoring import MEANING_WEIGHT, NAMES_WEIGHT
 from tests.bench.plots import Bar
 
-WEIGHTS = (0.3, 0.4, 0.45, 0.5, 0.6)
+MEANING_WEIGHTS = (0.3, 0.4, 0.45, 0.5, 0.6)
+NAMES_WEIGHTS = (0.0, 0.1, 0.15, 0.2, 0.3)
 PLAIN = ("bm25", "dense", "rrf", "nearest")
 ANSWERED = 0.98  # of the tasks of a set that should be given something
 LABELS = {"s": "one", "m": "two"}
+
+
+class Weights(NamedTuple):
+    """What meaning and names count for in a score."""
+
+    meaning: float
+    names: float
+
+    def __str__(self) -> str:
+        return f"{self.meaning}, names {self.names}"
+
+
+IN_USE = Weights(MEANING_WEIGHT, NAMES_WEIGHT)
+ALL_WEIGHTS = [Weights(*pair) for pair in product(MEANING_WEIGHTS, NAMES_WEIGHTS)]
 
 
 @dataclass(kw_only=True)
 class Figures:
     """What was measured of a set.
 
-    `scores` are nDCG@10 of each query, by mode and by plain search, `by_weight` those of hybrid by the weight of
-    meaning, `unnamed` those of hybrid where names count nothing, `groups` the places of each kind of query. `fits` says
-    how similar the best lesson is to each task of the set, `foreign_fits` to the tasks of others, by their set. `asked`
-    are empty blocks and times, by mode.
+    `scores` are nDCG@10 of each query, by mode and by plain search, `by_weights` those of hybrid by `Weights` as text,
+    `groups` the places of each kind of query. `fits` says how similar the best lesson is to each task of the set,
+    `foreign_fits` to the tasks of others, by their set. `asked` are empty blocks and times, by mode.
     """
 
     set: str
     experience: bool
     groups: dict[str, list[int]]
     scores: dict[str, list[float]] = field(default_factory=dict)
-    by_weight: dict[str, list[float]] = field(default_factory=dict)
-    unnamed: list[float] = field(default_factory=list)
+    by_weights: dict[str, list[float]] = field(default_factory=dict)
     fits: list[float] = field(default_factory=list)
     foreign_fits: dict[str, list[float]] = field(default_factory=dict)
     asked: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -59,15 +74,15 @@ class Figures:
                 **self.asked[mode],
             }
 
-    def describe_left_out(self, weight: float) -> Iterator[dict[str, Any]]:
-        """Yield nDCG@10 with a weight of meaning that was chosen without this set, and its distance likewise."""
+    def describe_left_out(self, weights: Weights) -> Iterator[dict[str, Any]]:
+        """Yield nDCG@10 with weights that were chosen without this set, and its distance likewise."""
         for group, members in self.groups.items():
             best = self.find_best_plain(members)
-            values = np.array(self.by_weight[str(weight)])
+            values = np.array(self.by_weights[str(weights)])
             yield {
                 "set": self.set,
                 "queries": group,
-                "weight": weight,
+                "weights": str(weights),
                 **describe("left_out", values[members]),
                 "baseline": round(self.get_mean(best, members), 4),
                 **describe("gain", (values - self.scores[best])[members]),
@@ -78,8 +93,9 @@ class Figures:
 
         The search in this process gives no such places; the API does.
         """
-        without_places = np.array(self.by_weight[str(MEANING_WEIGHT)])
-        by_names, by_places = without_places - self.unnamed, np.array(self.scores["hybrid"]) - without_places
+        without_places = np.array(self.by_weights[str(IN_USE)])
+        by_names = without_places - self.by_weights[str(IN_USE._replace(names=0.0))]
+        by_places = np.array(self.scores["hybrid"]) - without_places
         for group, members in self.groups.items():
             names, places = describe("names_add", by_names[members]), describe("places_add", by_places[members])
             yield {"set": self.set, "queries": group, **names, **places}
@@ -102,9 +118,9 @@ class Figures:
     def get_mean(self, name: str, members: Sequence[int]) -> float:
         return float(np.array(self.scores[name])[members].mean())
 
-    def get_mean_by_weight(self, weight: float) -> float:
+    def get_mean_by_weights(self, weights: Weights) -> float:
         """Return the mean over the kinds of queries."""
-        return float(np.mean([np.array(self.by_weight[str(weight)])[each].mean() for each in self.groups.values()]))
+        return float(np.mean([np.array(self.by_weights[str(weights)])[each].mean() for each in self.groups.values()]))
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -115,10 +131,10 @@ def describe_all(sets: Sequence[Figures], modes: Sequence[str]) -> Iterator[dict
     for one in sets:
         for mode in modes:
             yield from one.describe_mode(mode)
-    weighed = [one for one in sets if one.by_weight]
+    weighed = [one for one in sets if one.by_weights]
     for one in weighed:
         others = [other for other in weighed if other is not one]
-        yield from one.describe_left_out(choose_weight(others))
+        yield from one.describe_left_out(choose_weights(others))
     for one in weighed if "hybrid" in modes else ():
         yield from one.describe_parts()
     for one in weighed:
@@ -128,10 +144,10 @@ def describe_all(sets: Sequence[Figures], modes: Sequence[str]) -> Iterator[dict
         yield one.describe_answers(choose_floor(others)) | {"left_out_floor": True}
 
 
-def choose_weight(others: Sequence[Figures]) -> float:
-    """Return the weight of meaning that is best on these sets; of equals the one nearest to the one in use."""
-    by_distance = sorted(WEIGHTS, key=lambda weight: abs(weight - MEANING_WEIGHT))
-    return max(by_distance, key=lambda weight: sum(other.get_mean_by_weight(weight) for other in others))
+def choose_weights(others: Sequence[Figures]) -> Weights:
+    """Return the weights that are best on these sets; of equals those nearest to the ones in use."""
+    by_distance = sorted(ALL_WEIGHTS, key=lambda one: abs(one.meaning - MEANING_WEIGHT) + abs(one.names - NAMES_WEIGHT))
+    return max(by_distance, key=lambda weights: sum(other.get_mean_by_weights(weights) for other in others))
 
 
 def choose_floor(others: Sequence[Figures]) -> float:
@@ -185,7 +201,7 @@ def write_row(row: dict[str, Any]) -> str:
         return (
             f"{row['set']:24} {row['queries']:4} left out: {row['left_out']:.3f} ({row['left_out_low']:.3f}–"
             f"{row['left_out_high']:.3f}), gain {row['gain']:+.3f} ({row['gain_low']:+.3f} to "
-            f"{row['gain_high']:+.3f}) at weight {row['weight']}"
+            f"{row['gain_high']:+.3f}) with meaning {row['weights']}"
         )
     plain = " ".join(f"{name} {row[name]:.3f}" for name in PLAIN if name in row)
     return (

@@ -14,6 +14,7 @@ held-out was not looked at while that was chosen.
 import argparse
 import errno
 import json
+import logging
 import os
 import random
 import re
@@ -220,6 +221,7 @@ def measure_all(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def main() -> None:
+    logging.disable(logging.INFO)  # a line for every request
     options = read_options()
     with quality.scratch_database():
         rows = measure_all(options)

@@ -10,9 +10,9 @@ Nothing of the live data is read or written. With --experience the past requests
 trajectories and cited as evidence.
 
 Beside each set stand the plain searches (baselines.py) and how far ERL is from the best of them, query by query. With
---left-out follow what ERL reaches with the weight of meaning that is best on all *other* sets, what names and places
-for listed parts add, and how many tasks, own and foreign, are given something, with the floor in use and with the one
-chosen on all other sets. For these, the product's search is asked in this process.
+--left-out follow what ERL reaches with the weights of meaning and names that are best on all *other* sets, what names
+and places for listed parts add, and how many tasks, own and foreign, are given something, with the floor in use and
+with the one chosen on all other sets. For these, the product's search is asked in this process.
 
 A long run can be done in parts, at the same time or one after the other: --only measures some of the folders into a
 file, and --from-json prints the figures of all files.
@@ -53,14 +53,24 @@ from memory.retrieval import task_vector  # noqa: E402
 from memory.retrieval.candidates import Candidate, find_candidates  # noqa: E402
 from memory.retrieval.database_search import Search  # noqa: E402
 from memory.retrieval.project_state import read_state  # noqa: E402
-from memory.retrieval.scoring import MEANING_WEIGHT  # noqa: E402
+from memory.retrieval.scoring import MEANING_WEIGHT, NAMES_WEIGHT  # noqa: E402
 from memory.retrieval.snapshot import snapshots  # noqa: E402
 from memory.retrieval.task_vector import embed_task  # noqa: E402
 from tests.administrator import become_administrator  # noqa: E402
 from tests.bench.api_memory import ApiMemory, Lesson  # noqa: E402
 from tests.bench.baselines import rank_baselines, rank_by_past_requests  # noqa: E402
 from tests.bench.plots import draw_bars  # noqa: E402
-from tests.bench.retrieval_figures import WEIGHTS, Figures, describe_all, make_bars, write_means, write_row  # noqa: E402
+from tests.bench.retrieval_figures import (  # noqa: E402
+    ALL_WEIGHTS,
+    MEANING_WEIGHTS,
+    NAMES_WEIGHTS,
+    Figures,
+    Weights,
+    describe_all,
+    make_bars,
+    write_means,
+    write_row,
+)
 
 CUTOFF = 10
 CORPUS = "corpus.jsonl"
@@ -160,20 +170,18 @@ class LoadedFolder:
         for name, found in rankings.items():
             self.figures.scores[name] = self.judge([ids[place] for place in places] for places in found)
 
-    def search_with_each_weight(self) -> None:
-        """Score hybrid by the weight of meaning and without names, and note how well the best lesson fits each task."""
-        rankings: dict[float, list[list[str]]] = {weight: [] for weight in WEIGHTS}
-        unnamed = []
+    def search_with_all_weights(self) -> None:
+        """Score hybrid by the weights of meaning and names, and note how well the best lesson fits each task."""
+        rankings: dict[Weights, list[list[str]]] = {weights: [] for weights in ALL_WEIGHTS}
         for query in tqdm(self.queries, desc=f"{self.folder.name} by weight", leave=False):
-            for weight in WEIGHTS:
-                found = self._search(query["text"], weight)
-                rankings[weight].append([self.ids[str(one.heuristic_id)] for one in found])
-                if weight == MEANING_WEIGHT:
+            for meaning in MEANING_WEIGHTS:
+                found = self._search(query["text"], meaning)
+                if meaning == MEANING_WEIGHT:
                     self.figures.fits.append(max((one.similarity for one in found), default=0.0))
-                    found.sort(key=lambda one: one.parts.names - one.score)
-                    unnamed.append([self.ids[str(one.heuristic_id)] for one in found])
-        self.figures.unnamed = self.judge(unnamed)
-        self.figures.by_weight = {str(weight): self.judge(found) for weight, found in rankings.items()}
+                for names in NAMES_WEIGHTS:
+                    order = sorted(found, key=lambda one: one.parts.names * (1 - names / NAMES_WEIGHT) - one.score)
+                    rankings[Weights(meaning, names)].append([self.ids[str(one.heuristic_id)] for one in order])
+        self.figures.by_weights = {str(weights): self.judge(found) for weights, found in rankings.items()}
 
     def search_foreign(self, folder: Path) -> None:
         """Note how well the best lesson fits each of some tasks of another folder."""
@@ -265,7 +273,7 @@ def measure(options: argparse.Namespace) -> Iterator[Figures]:
             for mode in options.modes:
                 loaded.ask_all(mode)
             if options.left_out:
-                loaded.search_with_each_weight()
+                loaded.search_with_all_weights()
                 for other in options.folders:
                     if other != folder:
                         loaded.search_foreign(other)

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from memory.retrieval.scoring import MEANING_WEIGHT
-from tests.bench.retrieval_figures import WEIGHTS, Figures, choose_floor, choose_weight
+from tests.bench.retrieval_figures import ALL_WEIGHTS, IN_USE, Figures, Weights, choose_floor, choose_weights
 from tests.bench.retrieval_quality import get_groups, measure, read_options, report
 
 TOPICS = {"fare": "Refund the fare of a flight", "room": "Book a room in a hotel", "seat": "Choose a seat on a train"}
@@ -36,11 +35,11 @@ def test_benchmark_measures_all_searches_and_what_was_left_out(
     sets = [Figures(**json.loads(json.dumps(one.as_json()))) for one in measure(options)]
     report(sets, options)
 
-    assert [(one.groups, one.scores, one.by_weight) for one in sets] == [
+    assert [(one.groups, one.scores, one.by_weights) for one in sets] == [
         (
             {"q": [0, 1, 2]},
             dict.fromkeys(("bm25", "dense", "rrf", "nearest", "hybrid"), [1.0] * 3),
-            {str(weight): [1.0] * 3 for weight in WEIGHTS},
+            {str(weights): [1.0] * 3 for weights in ALL_WEIGHTS},
         )
     ] * 2
     assert (len(sets[0].fits), len(sets[0].foreign_fits["other"]), sets[0].asked["hybrid"]["empty_blocks"]) == (3, 3, 0)
@@ -62,14 +61,17 @@ def make_figures(**measured: Any) -> Figures:
 
 
 def test_weight_is_the_one_that_is_best_on_the_other_folders() -> None:
-    figures = make_figures(by_weight={str(weight): [float(weight == 0.6)] * 2 for weight in WEIGHTS})
+    best = Weights(0.6, 0.1)
+    figures = make_figures(by_weights={str(weights): [float(weights == best)] * 2 for weights in ALL_WEIGHTS})
 
-    assert (choose_weight([figures]), choose_weight([])) == (0.6, MEANING_WEIGHT)
+    assert (choose_weights([figures]), choose_weights([])) == (best, IN_USE)
 
 
 def test_what_a_part_adds_is_the_difference_from_the_order_without_it() -> None:
     scores = {"hybrid": [1.0, 1.0]}
-    figures = make_figures(scores=scores, by_weight={str(MEANING_WEIGHT): [1.0, 0.5]}, unnamed=[0.5, 0.5])
+    figures = make_figures(
+        scores=scores, by_weights={str(IN_USE): [1.0, 0.5], str(IN_USE._replace(names=0.0)): [0.5, 0.5]}
+    )
 
     (row,) = figures.describe_parts()
 

@@ -62,7 +62,7 @@ def test_saying_more_of_the_task_never_lowers_a_score(own: list[float], tasks: l
 
 def test_what_a_lesson_names_is_a_part_of_its_score() -> None:
     without, named = (score_heuristic(0.4, 0.2, named_share=share) for share in (0.0, 0.5))
-    assert named == without._replace(names=NAMES_WEIGHT / 2)
+    assert named == without._replace(names=NAMES_WEIGHT / 8)
 
 
 @pytest.mark.parametrize(
