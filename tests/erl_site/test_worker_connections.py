@@ -1,7 +1,7 @@
 """Workers keep their database connection between tasks, as ERL_DATABASE_CONN_MAX_AGE promises."""
 
 import pytest
-from celery.fixups.django import DjangoWorkerFixup
+from celery.fixups.django import DjangoWorkerFixup  # type: ignore[attr-defined]  # the stubs lack it
 from django.db import connection
 
 from erl_site.celery import app, check_connections
