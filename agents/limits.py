@@ -3,7 +3,7 @@
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from memory.api.input import WHOLE, Dollars, Input
 
@@ -12,6 +12,13 @@ MAX_STEPS = 10_000
 DEFAULT_MAX_SECONDS = 3_600
 DEFAULT_APPROVAL_SECONDS = 7 * 86_400
 YEAR_SECONDS = 366 * 86_400
+
+
+Price = Annotated[
+    Dollars,
+    Field(gt=0),
+    WithJsonSchema({"type": "number", "format": "double", "exclusiveMinimum": 0, "exclusiveMaximum": 100_000_000}),
+]
 
 
 class Limits(Input):
@@ -24,7 +31,11 @@ class Limits(Input):
         Annotated[int, Field(ge=1, le=10**12), WHOLE] | None, Field(description="Tokens in one run, read and written.")
     ] = None
     max_cost_usd: Annotated[
-        Dollars | None, Field(description="What one run may cost, in US dollars. Digits below a millionth are dropped.")
+        Price | None,
+        Field(
+            description="What one run may cost, in US dollars, more than 0. Digits below a millionth are dropped. It "
+            "ends before the first question after which it has cost as much."
+        ),
     ] = None
     max_seconds: Annotated[
         Annotated[int, Field(ge=1, le=YEAR_SECONDS), WHOLE] | None,
