@@ -3,7 +3,10 @@
 from typing import Any
 
 import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
 from django.db import DatabaseError, transaction
+from django.urls import reverse
 
 from agents.changes.ladder import check_change, promote_change, roll_back_change, start_trial
 from agents.changes.policy import climb
@@ -24,6 +27,7 @@ from reflection.llm.chat import ChatRequest
 from tests.agents.changing import carry_out_shadow, rehearse
 from tests.agents.running import BY, Script, check_deferred, go_on, make_agent, make_run
 from tests.agents.test_api import Api
+from tests.agents.test_pages import log_in
 from tests.factories import approve_as_read, make_heuristic, make_member, make_project, require_two
 from tests.releases import TASK, get_guidelines, make_lesson, serve_releases
 
@@ -158,9 +162,32 @@ def test_lesson_that_two_people_approve_is_not_tried_after_one() -> None:
     alone = api.post(path, body)
     approve_as_read(lesson, by=Actor.person(cleo))
     together = api.post(path, body)
+    ended = api.post(f"changes/{change.pk}/rollback").json()
 
     assert (alone.status_code, alone.json()["error"]["code"]) == (409, SecondReviewerNeeded.code)
-    assert (together.status_code, Heuristic.objects.get(pk=lesson.pk).status) == (200, "approved")
+    assert (together.status_code, together.json()["lessons"][0]["status"]) == (200, "approved")
+    assert (ended["rung"], ended["lessons"][0]["status"]) == ("rolled_back", "retired")
+
+
+def test_person_reads_the_lesson_on_the_page_and_approves_it_with_the_trial() -> None:
+    project = make_project()
+    lesson = propose_lesson(project, avoid="Promising cash.")
+    change = propose(make_deployed_agent(project), lesson, retrieval=Retrieving(top_k=3))
+    check_change(change, by=BY)
+    rehearse(change, "Cancelled.")
+    page = reverse("admin:agents_change_change", args=[change.pk])
+    may = ["view_change", "decide_change", "deploy_release"]
+    client = log_in(project, permissions=may)
+
+    shown = client.get(page).content.decode()
+    client.post(page, {"do": "try", "sha256": change.sha256})
+    assert (Change.objects.get().rung, Heuristic.objects.get(pk=lesson.pk).status) == ("shadowed", "proposed")
+    permission = Permission.objects.get(codename="review_heuristic")
+    get_user_model().objects.get().user_permissions.add(permission)
+    client.post(page, {"do": "try", "sha256": change.sha256})
+
+    assert all(said in shown for said in (GUIDELINE, "Promising cash.", "Lessons for a run, at most: 3", change.sha256))
+    assert (Change.objects.get().rung, Heuristic.objects.get(pk=lesson.pk).status) == ("canary", "approved")
 
 
 @pytest.mark.parametrize("where", ["elsewhere", "approved", "reworded"])
