@@ -6,12 +6,14 @@ from typing import Annotated
 from pydantic import Field, WithJsonSchema
 
 from memory.api.input import WHOLE, Dollars, Input
+from memory.limits import MAX_BUDGET_TOKENS, MAX_TOP_K
 
 DEFAULT_MAX_STEPS = 50
 MAX_STEPS = 10_000
 DEFAULT_MAX_SECONDS = 3_600
 DEFAULT_APPROVAL_SECONDS = 7 * 86_400
 YEAR_SECONDS = 366 * 86_400
+LEAST_BUDGET_TOKENS = 100
 
 
 Price = Annotated[
@@ -56,6 +58,18 @@ class Compacting(Input):
         Field(description="How many of the newest tool results stay whole."),
     ] = 10
     summarise: Annotated[str, Field(pattern="^(auto|model|extract)$", description="Who writes summaries.")] = "auto"
+
+
+class Retrieving(Input):
+    """How many lessons the runs of the project are given. What is left out stays as it is."""
+
+    top_k: Annotated[
+        Annotated[int, Field(ge=1, le=MAX_TOP_K), WHOLE] | None, Field(description="Maximum number of lessons.")
+    ] = None
+    context_budget_tokens: Annotated[
+        Annotated[int, Field(ge=LEAST_BUDGET_TOKENS, le=MAX_BUDGET_TOKENS), WHOLE] | None,
+        Field(description="Maximum size of the block with lessons."),
+    ] = None
 
 
 def written(limits: Limits) -> dict[str, object]:

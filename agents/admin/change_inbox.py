@@ -74,7 +74,7 @@ class ChangeKind(Kind):
         return Pane(
             kind=self,
             id=change.pk,
-            sha256=change.target.sha256,
+            sha256=change.sha256,
             heading=f"Change {change.number} of {change.agent.name}",
             template="admin/agents/change/words.html",
             context=change_context(change) | {"may_decide": decides},
@@ -95,7 +95,7 @@ class ChangeKind(Kind):
                 Tab(name="evidence", label="Checks", template="admin/agents/change/checks.html"),
                 Tab(name="shadow", label="Rehearsal", template="admin/agents/change/shadow.html"),
             ],
-            hidden={"sha256": change.target.sha256},
+            hidden={"sha256": change.sha256},
             reasons=REASONS,
             note="" if decides else f"You can only read this page. {NOT_ALLOWED}",
         )
