@@ -144,7 +144,7 @@ def test_state_is_that_of_the_chosen_project(admin: Client) -> None:
 
     figures = {figure.label: figure.value for figure in admin.get("/admin/").context["figures"]}
 
-    assert figures["reflections failed"] == "1"
+    assert figures["reflection failed"] == "1"
 
 
 def test_tiles_without_runs_show_no_division_by_nothing(admin: Client) -> None:
@@ -169,7 +169,7 @@ def test_home_counts_failed_reflections(admin: Client) -> None:
 
     figures = {figure.label: figure.value for figure in admin.get("/admin/").context["figures"]}
 
-    assert figures["reflections failed"] == "1"
+    assert figures["reflection failed"] == "1"
 
 
 def test_first_steps_are_ticked_and_disappear_when_all_are_done(admin: Client) -> None:
