@@ -2,6 +2,7 @@
 
 from typing import TypeVar
 
+from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Model, QuerySet
 
 Row = TypeVar("Row", bound=Model)
@@ -15,5 +16,5 @@ def find_row(rows: QuerySet[Row]) -> Row | None:
     """
     try:
         return rows.get()
-    except rows.model.DoesNotExist:
+    except ObjectDoesNotExist:
         return None
