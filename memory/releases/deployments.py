@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 import structlog
 from django.db import transaction
@@ -29,6 +30,7 @@ from memory.releases.readiness import (
     lock_what_is_live,
     serve_all_approved,
 )
+from memory.rows import find_row
 
 log = structlog.get_logger(__name__)
 
@@ -222,8 +224,13 @@ def acknowledge_roll_back(project: Project, *, by: Actor) -> Deployment:
 
 def get_deployment(project: Project) -> Deployment:
     """Return what is deployed in a project; one that never chose serves every approval at once."""
-    found = Deployment.objects.filter(project=project).select_related("stable", "candidate", "previous").first()
+    found = find_row(Deployment.objects.filter(project=project).select_related("stable", "candidate", "previous"))
     return found or Deployment(project=project, holdout_salt="")
+
+
+def serves_releases(project_id: UUID) -> bool:
+    """Tell whether agents of a project get what a release has, rather than every approval at once."""
+    return Deployment.objects.filter(project=project_id, mode=_Mode.RELEASES).exists()
 
 
 def get_release(project: Project, name: str) -> Release:
