@@ -43,7 +43,8 @@ def _write_insert(model: type[Model], made: tuple[tuple[str, str], ...]) -> tupl
         if not (field.generated or field.name in expressions or isinstance(field, AutoField))
     ]
     columns = [f'"{field.column}"' for field in fields]
-    made_columns = [f'"{meta.get_field(name).column}"' for name in expressions]
+    by_name = {field.name: field.column for field in meta.local_concrete_fields}
+    made_columns = [f'"{by_name[name]}"' for name in expressions]
     statement = (
         f'INSERT INTO "{meta.db_table}" ({", ".join([*columns, *made_columns])})'  # noqa: S608 - names of a model
         f" VALUES ({', '.join([*['%s'] * len(columns), *expressions.values()])}) ON CONFLICT DO NOTHING"
