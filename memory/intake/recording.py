@@ -144,7 +144,9 @@ def find_parent(project: Project, named: str) -> Trajectory | None:
 
 def _get_recorded(sent: Trajectory, fields: dict[str, Any]) -> Trajectory:
     """Return the run that was recorded before under this external id, which says the same."""
-    known = Trajectory.objects.get(project=sent.project, external_id=sent.external_id)
+    known = Trajectory.objects.for_project(sent.project).filter(external_id=sent.external_id).first()
+    if known is None:
+        raise DuplicateExternalId("The run that had this external_id was erased at this moment. Send yours again.")
     # Neither an outcome reported later nor what became of an open run makes the repeated recording another run.
     changed: tuple[str, ...] = _OUTCOME if known.outcome_at is not None else ()
     if fields.get("is_open"):
