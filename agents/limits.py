@@ -3,15 +3,24 @@
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from memory.api.input import WHOLE, Dollars, Input
+from memory.limits import MAX_BUDGET_TOKENS, MAX_TOP_K
 
 DEFAULT_MAX_STEPS = 50
 MAX_STEPS = 10_000
 DEFAULT_MAX_SECONDS = 3_600
 DEFAULT_APPROVAL_SECONDS = 7 * 86_400
 YEAR_SECONDS = 366 * 86_400
+LEAST_BUDGET_TOKENS = 100
+
+
+Price = Annotated[
+    Dollars,
+    Field(gt=0),
+    WithJsonSchema({"type": "number", "format": "double", "exclusiveMinimum": 0, "exclusiveMaximum": 100_000_000}),
+]
 
 
 class Limits(Input):
@@ -24,7 +33,11 @@ class Limits(Input):
         Annotated[int, Field(ge=1, le=10**12), WHOLE] | None, Field(description="Tokens in one run, read and written.")
     ] = None
     max_cost_usd: Annotated[
-        Dollars | None, Field(description="What one run may cost, in US dollars. Digits below a millionth are dropped.")
+        Price | None,
+        Field(
+            description="What one run may cost, in US dollars, more than 0. Digits below a millionth are dropped. It "
+            "ends before the first question after which it has cost as much."
+        ),
     ] = None
     max_seconds: Annotated[
         Annotated[int, Field(ge=1, le=YEAR_SECONDS), WHOLE] | None,
@@ -45,6 +58,18 @@ class Compacting(Input):
         Field(description="How many of the newest tool results stay whole."),
     ] = 10
     summarise: Annotated[str, Field(pattern="^(auto|model|extract)$", description="Who writes summaries.")] = "auto"
+
+
+class Retrieving(Input):
+    """How many lessons the runs of the project are given. What is left out stays as it is."""
+
+    top_k: Annotated[
+        Annotated[int, Field(ge=1, le=MAX_TOP_K), WHOLE] | None, Field(description="Maximum number of lessons.")
+    ] = None
+    context_budget_tokens: Annotated[
+        Annotated[int, Field(ge=LEAST_BUDGET_TOKENS, le=MAX_BUDGET_TOKENS), WHOLE] | None,
+        Field(description="Maximum size of the block with lessons."),
+    ] = None
 
 
 def written(limits: Limits) -> dict[str, object]:

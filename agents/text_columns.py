@@ -29,7 +29,7 @@ TEXT_COLUMNS = {
     ),
     "agents_change": (
         Columns("reason evidence decision", Fate.KEPT, "why people, agents and ERL propose a change"),
-        Columns("kinds source rung", Fate.NO_TEXT, _MACHINE),
+        Columns("kinds source rung retrieval", Fate.NO_TEXT, _MACHINE),
         Columns("created_by decided_by", Fate.NO_TEXT, _BY),
     ),
     "agents_check": (

@@ -1,12 +1,14 @@
 """The Celery application, shared by workers, the scheduler and processes that send messages."""
 
+import gc
 import logging.config
 import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import beat_init, celeryd_init, setup_logging
+from celery.signals import beat_init, celeryd_init, setup_logging, task_postrun, task_prerun, worker_init
 from django.conf import settings
+from django.db import close_old_connections
 
 from erl_site.embedded import valkey
 from erl_site.embedded.home import EmbeddedServerError
@@ -28,6 +30,24 @@ def ensure_embedded_broker(**_: Any) -> None:
         valkey.ensure(settings.ERL_HOME / "valkey", durable=settings.ERL_EMBEDDED_DURABLE)
     except EmbeddedServerError as error:
         raise SystemExit(str(error)) from None  # Celery logs other exceptions with a traceback, and goes on
+
+
+@task_prerun.connect
+@task_postrun.connect
+def check_connections(**_: Any) -> None:
+    """Keep the database connection between tasks as between requests, for up to ERL_DATABASE_CONN_MAX_AGE."""
+    close_old_connections()
+
+
+@worker_init.connect
+def freeze_objects(**_: Any) -> None:
+    """Take what is loaded out of garbage collections.
+
+    Celery has one in the main process before it replaces a process that died. Over everything it takes long, and
+    nothing else happens meanwhile.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @setup_logging.connect

@@ -239,6 +239,7 @@ CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 30.0
 CELERY_WORKER_MAX_TASKS_PER_CHILD = 200
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_DB_REUSE_MAX = 10**9  # tasks on one connection, which Celery else closes after each; erl_site.celery checks it
 CELERY_BEAT_SCHEDULE = {
     # A sweep not taken within its period expires; the next one does the same
     "sweep": {"task": "reflection.tasks.sweep", "schedule": 5.0, "options": {"expires": 5.0}},

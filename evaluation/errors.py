@@ -35,3 +35,7 @@ class ExperimentRunning(EvaluationError):
 
 class ExperimentEnded(EvaluationError):
     """The experiment has ended; what it found stays as it is."""
+
+
+class EvolutionRunning(EvaluationError):
+    """The agent is evolving; a second evolution would propose from the same runs."""

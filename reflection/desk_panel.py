@@ -6,6 +6,7 @@ from uuid import UUID
 
 from django.db.models import Count, Q, Sum
 from django.http import HttpRequest
+from django.template.defaultfilters import pluralize
 from django.urls import reverse
 from django.utils import timezone
 
@@ -63,7 +64,7 @@ def count_reflections(request: HttpRequest) -> Iterable[Figure]:
         )
         link = reverse("admin:reflection_reflection_changelist")
         yield Figure(
-            label="reflections failed",
+            label=f"reflection{pluralize(counted['dead'])} failed",
             value=str(counted["dead"]),
             link=f"{link}?status__exact=dead",
             note=f"{counted['live']} still to do" if counted["live"] else "",

@@ -20,6 +20,7 @@ from agents.changes.ladder import (
 )
 from agents.changes.policy import find_objections, last_checks, last_shadow
 from agents.changes.proposals import new_tools
+from agents.changes.served import read_wordings
 from agents.changes.shadow import tabulate
 from agents.models.changes import Change, ChangeRung
 from agents.sandbox.calls import SandboxError
@@ -29,6 +30,7 @@ from memory.projects.actors import Actor
 from memory.redaction.visible_text import show_hidden
 
 LADDER = (ChangeRung.PROPOSED, ChangeRung.CHECKED, ChangeRung.SHADOWED, ChangeRung.CANARY, ChangeRung.STABLE)
+RETRIEVAL = {"top_k": "Lessons for a run, at most", "context_budget_tokens": "Tokens of the block with lessons"}
 SAYS = {
     "check": "The checks were run; each left a row below.",
     "shadow": "A worker is rehearsing it. Come back to it in a moment.",
@@ -122,8 +124,10 @@ def change_context(change: Change) -> dict[str, Any]:
     return {
         "proposal": change,
         "ladder": _draw_ladder(change),
-        "parts": compare(change.base, change.target, numbers),
+        "parts": compare(change.base, change.target, numbers) if change.base_id != change.target_id else [],
         "tools": [(each, write(each)) for each in new_tools(change)],
+        "lessons": read_wordings(change),
+        "retrieval": [(RETRIEVAL[name], f"{value:,}") for name, value in change.retrieval.items()],
         "checks": checks,
         "attempts": checks[0].attempt if checks else 0,
         "shadow": rows,

@@ -9,7 +9,6 @@ from django.urls import reverse
 from django.utils import timezone
 
 from agents.admin.change import change_context, take_step
-from agents.admin.lineage import may_decide
 from agents.models.changes import Change, ChangeRung
 from agents.sandbox.calls import SandboxError
 from memory.admin.inbox.kinds import Action, Done, Kind, Pane, Row, Tab, add_kind
@@ -17,6 +16,7 @@ from memory.admin.queue import read_projects
 from memory.errors import MemoryAppError
 from memory.projects.access import narrow_to_projects
 from memory.projects.actors import Actor
+from memory.rows import find_row
 
 NOT_ALLOWED = (
     "You need the permission “decide about changes of agents” and the role of a reviewer in this project to decide on "
@@ -38,6 +38,7 @@ class ChangeKind(Kind):
     noun = "change"
     label = "Agent changes"
     permission = "agents.view_change"
+    decides = "agents.decide_change"
     place = 15
 
     def queue(self, user: Any, query: str) -> QuerySet[Change]:
@@ -60,21 +61,21 @@ class ChangeKind(Kind):
 
     def find(self, user: Any, id: UUID) -> Change | None:
         rows = Change.objects.select_related("agent", "base", "target", "project", "parent", "release")
-        return narrow_to_projects(rows, user).filter(pk=id).first()
+        return find_row(narrow_to_projects(rows, user).filter(pk=id))
 
     def draw(self, user: Any, id: UUID) -> Pane | None:
         change = self.find(user, id)
         return self._draw_change(change, user=user) if change is not None else None
 
     def _draw_change(self, change: Change, *, user: Any) -> Pane:
-        decides = may_decide(user, change.project_id)
+        decides = self.may_decide(user, change.project_id)
         no = "" if decides else "You may only read this change."
         over = no or ("" if change.can_climb else "This change is not waiting for a decision.")
         decision, label = _STEPS.get(ChangeRung(change.rung), ("try", "Try it on 10%"))
         return Pane(
             kind=self,
             id=change.pk,
-            sha256=change.target.sha256,
+            sha256=change.sha256,
             heading=f"Change {change.number} of {change.agent.name}",
             template="admin/agents/change/words.html",
             context=change_context(change) | {"may_decide": decides},
@@ -95,7 +96,7 @@ class ChangeKind(Kind):
                 Tab(name="evidence", label="Checks", template="admin/agents/change/checks.html"),
                 Tab(name="shadow", label="Rehearsal", template="admin/agents/change/shadow.html"),
             ],
-            hidden={"sha256": change.target.sha256},
+            hidden={"sha256": change.sha256},
             reasons=REASONS,
             note="" if decides else f"You can only read this page. {NOT_ALLOWED}",
         )
@@ -104,7 +105,7 @@ class ChangeKind(Kind):
         change = self.find(user, id)
         if change is None:
             return None
-        if not may_decide(user, change.project_id):
+        if not self.may_decide(user, change.project_id):
             raise PermissionDenied(NOT_ALLOWED)
         step = data.get("decision", "")
         reason = ": ".join(part for part in (data.get("reason_code", ""), data.get("reason", "").strip()) if part)

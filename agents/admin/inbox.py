@@ -14,9 +14,9 @@ from agents.models.effects import Approval, ApprovalStatus, Effect
 from memory.admin.inbox.kinds import Action, Done, Kind, Pane, Row, Tab, add_kind
 from memory.admin.queue import read_projects
 from memory.errors import InvalidInput
-from memory.projects.access import has_role, narrow_to_projects
+from memory.projects.access import narrow_to_projects
 from memory.projects.actors import Actor
-from memory.projects.models import ProjectMembership
+from memory.rows import find_row
 
 SHOWN_STEPS = 3
 SHOWN_CALLS = 5
@@ -34,6 +34,7 @@ class CallKind(Kind):
     noun = "call"
     label = "Agent calls"
     permission = "agents.view_approval"
+    decides = "agents.decide_approval"
     place = 10
     since = "requested_at"
 
@@ -64,7 +65,7 @@ class CallKind(Kind):
         """Return a call, with what the person typed where a form came back."""
         form = form or DecisionForm.for_approval(approval)
         context = approval_context(approval)
-        may_decide = self._may_decide(user, approval)
+        may_decide = self.may_decide(user, approval.project_id)
         return Pane(
             kind=self,
             id=approval.pk,
@@ -90,7 +91,7 @@ class CallKind(Kind):
 
     def decide_on(self, approval: Approval, *, user: Any, data: Any) -> Done | Pane:
         """Carry out what a form says about a call, as `decide` does."""
-        if not self._may_decide(user, approval):
+        if not self.may_decide(user, approval.project_id):
             raise PermissionDenied(_NOT_ALLOWED)
         form = DecisionForm(data, effect=approval.effect)
         if not form.is_valid():
@@ -106,12 +107,7 @@ class CallKind(Kind):
 
     def find(self, user: Any, id: UUID) -> Approval | None:
         rows = Approval.objects.select_related("effect", "run__agent", "project")
-        return narrow_to_projects(rows, user).filter(pk=id).first()
-
-    def _may_decide(self, user: Any, approval: Approval) -> bool:
-        return user.has_perm("agents.decide_approval") and has_role(
-            user, approval.project_id, ProjectMembership.Role.REVIEWER
-        )
+        return find_row(narrow_to_projects(rows, user).filter(pk=id))
 
 
 def approval_context(approval: Approval) -> dict[str, Any]:

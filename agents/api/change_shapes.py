@@ -10,16 +10,19 @@ from agents.api.tool_shapes import ToolInput, ToolName
 from agents.changes.kinds import NEVER, ChangeKind
 from agents.changes.policy import find_objections, last_shadow
 from agents.changes.proposals import Proposal, new_tools
+from agents.changes.served import read_wordings
 from agents.changes.shadow import tabulate
-from agents.limits import Compacting
+from agents.limits import Compacting, Retrieving
 from agents.models.agents import ChangesBy
 from agents.models.changes import Change, ChangeRung, ChangeSource, Check, CheckVerdict, ShadowRun
 from memory.api.input import WHOLE, ContentHash, Id, Input, OneOf, Text
 from memory.errors import InvalidInput
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.limits import MAX_REASON_CHARS, MAX_TEXT_CHARS
 from memory.retrieval.serializers import LessonPage
 
 MAX_CASES = 100
+MAX_LESSONS = 10
 Why = Annotated[str, Field(max_length=MAX_REASON_CHARS, description="Why; kept with the change.")]
 
 
@@ -53,6 +56,11 @@ class ChangeInput(Input):
     rules: Annotated[list[dict[str, Any]] | None, Field(max_length=200, description="All of its rules.")] = None
     compaction: Compacting | None = None
     max_output_tokens: Annotated[int | None, Field(ge=1, le=10_000_000), WHOLE] = None
+    lessons: Annotated[
+        list[Id],
+        Field(max_length=MAX_LESSONS, description="Ids of proposed lessons. To try the change is to approve them."),
+    ] = []
+    retrieval: Retrieving | None = None
     cases: Annotated[
         list[CaseInput], Field(max_length=MAX_CASES, description="Recorded calls that new tools have to make again.")
     ] = []
@@ -74,6 +82,8 @@ class ChangeInput(Input):
             rules=None if self.rules is None else tuple(self.rules),
             compaction=self.compaction,
             max_output_tokens=self.max_output_tokens,
+            lessons=tuple(self.lessons),
+            retrieval=self.retrieval,
             evidence={"cases": cases} if cases else {},
         )
 
@@ -87,7 +97,7 @@ class ReasonInput(Input):
 class TrialInput(Input):
     """A trial of a change."""
 
-    sha256: Annotated[ContentHash, Field(description="The hash of the target that was read.")]
+    sha256: Annotated[ContentHash, Field(description="The `sha256` of the change that was read.")]
     percent: Annotated[float, Field(gt=0, le=100, description="Share of the units that get it.")] = 10.0
     reason: Why = ""
 
@@ -149,7 +159,7 @@ class DivergenceAnswer(BaseModel):
 
 
 class ChangeAnswer(BaseModel):
-    """A change and how far it has come. `sha256` is the hash of what the agent would be."""
+    """A change and how far it has come. `sha256` is the hash of what the agent would be and of the lessons."""
 
     id: UUID
     agent: UUID
@@ -170,11 +180,25 @@ class ChangeAnswer(BaseModel):
     decision: str
 
 
+class BroughtLesson(BaseModel):
+    """A lesson that a change brings, in the words that are approved with it."""
+
+    id: UUID
+    status: Annotated[str, OneOf(Heuristic.Status)]
+    content_sha256: str
+    trigger: str
+    guideline: str
+    avoid: str
+    not_when: str
+
+
 class ChangeDetail(ChangeAnswer):
     """A change with its evidence. `objections` say why the policy would not try it."""
 
     evidence: dict[str, Any]
     tools: list[str]
+    lessons: list[BroughtLesson]
+    retrieval: Annotated[dict[str, int], Field(description="What it changes about how many lessons runs are given.")]
     checks: list[CheckAnswer]
     shadow: list[ShadowRunAnswer]
     divergences: list[DivergenceAnswer]
@@ -195,7 +219,7 @@ def describe_change(change: Change) -> dict[str, Any]:
         "agent": change.agent_id,
         "base": change.base.number,
         "target": change.target.number,
-        "sha256": change.target.sha256,
+        "sha256": change.sha256,
         "parent": change.parent_id,
         "release": change.release.number if change.release else None,
         "decision": change.decision,
@@ -208,6 +232,8 @@ def describe_change_fully(change: Change) -> dict[str, Any]:
     return describe_change(change) | {
         "evidence": change.evidence,
         "tools": [each.tool.name for each in new_tools(change)],
+        "lessons": [_describe_lesson(each) for each in read_wordings(change)],
+        "retrieval": change.retrieval,
         "checks": [_describe_check(each) for each in change.checks.order_by("attempt", "index")],
         "shadow": [_describe_shadow(each) for each in rows],
         "divergences": [
@@ -215,6 +241,11 @@ def describe_change_fully(change: Change) -> dict[str, Any]:
         ],
         "objections": find_objections(change) if change.can_climb else [],
     }
+
+
+def _describe_lesson(wording: HeuristicRevision) -> dict[str, Any]:
+    words = {name: getattr(wording, name) for name in ("content_sha256", "trigger", "guideline", "avoid", "not_when")}
+    return words | {"id": wording.heuristic_id, "status": wording.heuristic.status}
 
 
 def _describe_check(check: Check) -> dict[str, Any]:

@@ -147,8 +147,8 @@ class TrialView(ApiView):
         "tryChange",
         tag="changes",
         summary="Try a change",
-        description="Cuts a release that differs from the stable one in this agent alone, and makes it the candidate "
-        "for a share of the units.",
+        description="Cuts a release that differs from the stable one in this change alone, and makes it the candidate "
+        "for a share of the units. Lessons that it brings are approved by that, and retired if it is rolled back.",
         request=TrialInput,
         responses=ChangeDetail,
     )

@@ -58,8 +58,7 @@ class RunEventsView(ApiView):
         run: Run = get_object_or_404(Run.objects.for_project(self.project), pk=id)
         after = self._read_position(request)
         if run.is_live and after > run.events_written:
-            fault = f"The run has {run.events_written} events so far. Send the id of one that you have."
-            raise Refusal(ErrorCode.INVALID_QUERY, f"after: {fault}", fields={"after": [fault]})
+            raise _refuse(request, f"The run has {run.events_written} events so far. Send the id of one that you have.")
         first = read_events(run.pk, after=after)
         if not first and not run.is_live:
             return HttpResponse(status=204)
@@ -70,8 +69,18 @@ class RunEventsView(ApiView):
         return super().perform_content_negotiation(request, force=True)
 
     def _read_position(self, request: Request) -> int:
-        text = request.META.get("HTTP_LAST_EVENT_ID", "").strip() or request.query_params.get("after", "0")
+        text = _header(request) or request.query_params.get("after", "0")
         if not _NUMBER.fullmatch(text):
-            fault = "Send the id of an event, a whole number."
-            raise Refusal(ErrorCode.INVALID_QUERY, f"after: {fault}", fields={"after": [fault]})
+            raise _refuse(request, "Send the id of an event, a whole number.")
         return int(text)
+
+
+def _header(request: Request) -> str:
+    return str(request.META.get("HTTP_LAST_EVENT_ID", "")).strip()
+
+
+def _refuse(request: Request, fault: str) -> Refusal:
+    """Return the refusal of a position, under the name by which it was sent."""
+    if _header(request):
+        return Refusal(ErrorCode.INVALID_REQUEST, f"Last-Event-ID: {fault}", fields={"Last-Event-ID": [fault]})
+    return Refusal(ErrorCode.INVALID_QUERY, f"after: {fault}", fields={"after": [fault]})

@@ -7,8 +7,7 @@ from uuid import UUID
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpResponse
 from django_filters import rest_framework as filters
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from drf_spectacular.utils import OpenApiResponse
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -32,16 +31,13 @@ from agents.models.runs import Run, RunStatus, Step
 from agents.runs import RunRequest, cancel_run, resume_run, start_run
 from memory.api.base import ApiView
 from memory.api.pagination import LimitOffset
-from memory.api.schema import LOCATION, describe
+from memory.api.schema import LOCATION, PREFER, describe
 from memory.api.waiting import waiting_place
 from memory.projects.models import ApiKey
 from reflection.api.views import read_wait
 
 Scope = ApiKey.Scope
 POLL_SECONDS = 0.05
-PREFER = OpenApiParameter(
-    "Prefer", OpenApiTypes.STR, OpenApiParameter.HEADER, description="`wait=N`: how many seconds to wait for its end."
-)
 
 
 class RunFilter(filters.FilterSet):  # type: ignore[misc]

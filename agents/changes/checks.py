@@ -9,6 +9,7 @@ from typing import Any
 from agents.changes.kinds import check_untouched
 from agents.changes.proposals import new_tools
 from agents.changes.replay import replay_tool
+from agents.changes.served import find_lesson_faults
 from agents.changes.subjects import tools_of_revision
 from agents.definitions.checks import find_example_faults, find_type_faults
 from agents.definitions.storage import as_definition, find_schemas
@@ -104,6 +105,15 @@ def _check_rules(change: Change) -> Found:
     return passed("The rules and tools fit together.", rules=len(change.target.rules))
 
 
+def _check_lessons(change: Change) -> Found:
+    """Whether its lessons could be approved as they are."""
+    if faults := find_lesson_faults(change):
+        return failed(" ".join(faults), faults=faults)
+    if not change.lessons:
+        return skipped("It brings no lessons.")
+    return passed("Its lessons wait for a decision, and no check flagged them.", lessons=len(change.lessons))
+
+
 def _check_reach(change: Change) -> Found:
     """Whether its tools call only what the agent itself may call."""
     has = {each["name"] for each in change.base.tools}
@@ -168,7 +178,8 @@ def _check_budget(change: Change) -> Found:
     figures = {"tokens_before": before, "tokens_after": after}
     if after > max(before * MOST_PROMPT_GROWTH, before + FEW_TOKENS):
         return failed(f"Every prompt would begin with {after:,} tokens instead of {before:,}.", **figures)
-    if after + change.target.max_output_tokens >= change.target.window_tokens:
+    lessons = change.retrieval.get("context_budget_tokens", 0)
+    if after + lessons + change.target.max_output_tokens >= change.target.window_tokens:
         return failed(f"With {after:,} tokens the beginning of the prompt leaves no room in the window.", **figures)
     return passed(f"Every prompt begins with {after:,} tokens; it was {before:,}.", **figures)
 
@@ -183,6 +194,7 @@ def _measure(change: Change, revision: Any) -> int:
 CHECKS = (
     NamedCheck(name="kind", run=_check_kind),
     NamedCheck(name="rules", run=_check_rules),
+    NamedCheck(name="lessons", run=_check_lessons),
     NamedCheck(name="reach", run=_check_reach),
     NamedCheck(name="types", run=_check_types),
     NamedCheck(name="examples", run=_check_examples),

@@ -17,6 +17,8 @@ class ChangeKind(TextChoices):
     PROMPT = "prompt", "The instructions"
     RULES = "rules", "Rules about tools"
     SETTINGS = "settings", "Compaction and the size of answers"
+    HEURISTIC = "heuristic", "Lessons"
+    RETRIEVAL = "retrieval", "How many lessons runs are given"
 
 
 NEVER = {

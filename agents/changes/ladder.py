@@ -1,7 +1,7 @@
 """The steps of a change: proposed → checked → shadowed → canary → stable, and down again.
 
 What is on trial and what is stable is the deployment's to say (memory/releases): a change is tried as a release that
-differs from the stable one in this agent alone, and its rung follows the deployment, no matter who moves it.
+differs from the stable one in this change alone, and its rung follows the deployment, no matter who moves it.
 """
 
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from django.db.models.functions import Now
 from agents.changes.checks import run_checks, write_rows
 from agents.changes.proposals import new_tools
 from agents.changes.regression import Rehearsed
+from agents.changes.served import approve_lessons, withdraw_lessons
 from agents.definitions.storage import let_run
 from agents.errors import NotOnRung
 from agents.models.agents import Agent, AgentRevision
@@ -26,7 +27,15 @@ from memory.events import Event, EventKind
 from memory.projects.access import has_role
 from memory.projects.actors import Actor, name_actor
 from memory.projects.models import ApiKey, Project, ProjectMembership
-from memory.releases.deployments import cut_variant, get_deployment, promote, roll_back, start_canary
+from memory.releases.deployments import (
+    cut_variant,
+    get_deployment,
+    lock_deployment,
+    promote,
+    roll_back,
+    start_canary,
+)
+from memory.releases.manifest import tune
 from memory.releases.models import Deployment, Release
 
 log = structlog.get_logger(__name__)
@@ -75,18 +84,20 @@ def start_trial(change: Change, *, sha256: str, by: Actor, share: int = FIRST_SH
     """Try a change on a share of the units, in thousandths: as the candidate release of the deployment.
 
     Args:
-        sha256: the hash of the revision that was read.
+        sha256: the hash of the change that was read. Its lessons are approved by that.
 
     Raises:
         NotOnRung: it has not been in shadow.
         ChangedMeanwhile: another content was read, or the agent is no longer what the change is a change of.
         NotDeployable: the project does not serve releases, or another release is on trial.
         NotAllowed: see `check_decider` and `check_deployer`.
+        MemoryAppError: a lesson of it cannot be approved; see `approve_lessons`.
     """
     check_decider(change.agent.project, by=by)
     name_actor(by)
+    lock_deployment(change.agent.project)  # first, as by everyone who deploys
     _lock(change, _Rung.SHADOWED, _Rung.CANARY)
-    if change.target.sha256 != sha256:
+    if change.sha256 != sha256:
         raise ChangedMeanwhile("The change has another content than the one you read. Read it again.")
     agent = Agent.objects.select_for_update(of=("self",)).select_related("project").get(pk=change.agent_id)
     if agent.current_id != change.base_id:
@@ -104,7 +115,9 @@ def start_trial(change: Change, *, sha256: str, by: Actor, share: int = FIRST_SH
         let_run(revision, by=by)
     check_spec(project, spec_of(change.target), before=agent.current)
     named = {"revision": str(change.target_id), "sha256": change.target.sha256}
-    release = cut_variant(project, part="agents", named={str(agent.pk): named}, by=by, note=f"{agent.name}: {change}")
+    lessons = approve_lessons(change, by=by)
+    parts = {"agents": {str(agent.pk): named}} | tune(change.retrieval)
+    release = cut_variant(project, parts=parts, lessons=lessons, by=by, note=f"{agent.name}: {change}")
     Change.objects.filter(pk=change.pk).update(release=release, decided_by=by.label, decided_at=Now(), decision=reason)
     change.release = release
     deployment = start_canary(project, release=release, share=share, by=by, reason=reason or f"{agent.name}: {change}")
@@ -207,9 +220,11 @@ def follow_deployment(event: Event) -> None:
     stands = _lineage(deployment.stable)
     for change in changes.values():
         if change.rung == _Rung.CANARY and change.release_id not in (deployment.candidate_id, *stands):
+            withdraw_lessons(change, deployment.stable)
             _move(change, _Rung.ROLLED_BACK, by=by)
         elif change.rung == _Rung.STABLE and change.release_id not in stands:
             _take_back(change, deployment.stable)
+            withdraw_lessons(change, deployment.stable)
             _move(change, _Rung.ROLLED_BACK, by=by)
 
 

@@ -68,6 +68,7 @@ def _waiting() -> list[Change]:
     rows = Change.objects.open().select_related("agent__project", "base", "target", "release")
     proposed = rows.filter(rung=Change.Rung.PROPOSED)
     by_policy = rows.filter(agent__changes_by=ChangesBy.POLICY, agent__project__archived_at__isnull=True)
+    by_policy = by_policy.exclude(rung=Change.Rung.SHADOWED, lessons__len__gt=0)  # a person approves lessons
     return list((proposed | by_policy).order_by("created_at")[:AT_ONCE])
 
 

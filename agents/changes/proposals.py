@@ -2,17 +2,19 @@
 
 from dataclasses import dataclass, field, replace
 from typing import Any
+from uuid import UUID
 
 import structlog
 from django.db import transaction
 
-from agents.changes.kinds import check_kind, check_untouched, find_kinds
+from agents.changes.kinds import ChangeKind, check_kind, check_untouched, find_kinds
+from agents.changes.served import find_retuned, find_wordings
 from agents.definitions.checks import find_form_faults
 from agents.definitions.storage import propose_tool
 from agents.definitions.values import ToolDefinition
 from agents.errors import AgentArchived, InvalidDefinition
-from agents.limits import Compacting
-from agents.models.agents import Agent, AgentRevision
+from agents.limits import Compacting, Retrieving
+from agents.models.agents import Agent
 from agents.models.changes import Change
 from agents.models.tools import Tool, ToolRevision
 from agents.revisions import AgentSpec, spec_of, store_revision
@@ -27,8 +29,8 @@ log = structlog.get_logger(__name__)
 class Proposal:
     """What an agent is to become; None leaves a part as it is.
 
-    `tools` are added to the agent's, or replace those of the same name. `evidence` has the recorded calls that a tool
-    stands for, as `{"cases": [{"tool", "arguments", "effects": [ids]}]}`.
+    `tools` are added to the agent's, or replace those of the same name. `lessons` are ids of proposed ones. `evidence`
+    has the recorded calls that a tool stands for, as `{"cases": [{"tool", "arguments", "effects": [ids]}]}`.
     """
 
     reason: str
@@ -39,6 +41,8 @@ class Proposal:
     rules: tuple[dict[str, Any], ...] | None = None
     compaction: Compacting | None = None
     max_output_tokens: int | None = None
+    lessons: tuple[UUID, ...] = ()
+    retrieval: Retrieving | None = None
     evidence: dict[str, Any] = field(default_factory=dict)
     source: str = Change.Source.PERSON
     parent: Change | None = None
@@ -67,13 +71,17 @@ def propose_change(agent: Agent, proposal: Proposal, *, by: Actor) -> Change:
     except InvalidDefinition as error:
         raise InvalidInput({"/tools": [str(fault) for fault in error.faults]}) from None
     target = replace(_without_tools(base, proposal), tools=_put_tools(base, proposal, stored))
-    if target == base:
+    lessons = find_wordings(agent.project, proposal.lessons)
+    retrieval = find_retuned(agent.project, proposal.retrieval)
+    if target == base and not lessons and not retrieval:
         raise InvalidInput({"/": ["The agent is like this already, so there is nothing to change."]})
     if faults := find_faults(target.rules, tools=[each["name"] for each in target.tools]):
         raise InvalidInput(faults)
-    revision = store_revision(agent, target, by=by)
-    known = Change.objects.filter(agent=agent, target=revision).first()
-    return known or _insert(agent, revision, base, target, proposal, by=by)
+    revision = store_revision(agent, target, by=by) if target != base else agent.current
+    new = Change(target=revision, lessons=lessons, retrieval=retrieval, kinds=find_kinds(base, target))
+    new.kinds += [ChangeKind.HEURISTIC.value] * bool(lessons) + [ChangeKind.RETRIEVAL.value] * bool(retrieval)
+    known = Change.objects.filter(agent=agent, target=revision, lessons=lessons, retrieval=retrieval).first()
+    return known or _insert(new, agent, proposal, by=by)
 
 
 def foresee(agent: Agent, proposal: Proposal) -> AgentSpec:
@@ -107,25 +115,16 @@ def new_tools(change: Change) -> list[ToolRevision]:
     return list(ToolRevision.objects.filter(pk__in=ids).select_related("tool").order_by("tool__name"))
 
 
-def _insert(
-    agent: Agent, revision: AgentRevision, base: AgentSpec, target: AgentSpec, proposal: Proposal, *, by: Actor
-) -> Change:
-    assert agent.current is not None  # by the caller
+def _insert(change: Change, agent: Agent, proposal: Proposal, *, by: Actor) -> Change:
+    """Store a change whose content is there."""
     last = agent.changes.order_by("-number").values_list("number", flat=True).first() or 0
-    parent = proposal.parent or agent.changes.filter(target=agent.current).first()
-    change = Change.objects.create(
-        project=agent.project,
-        agent=agent,
-        number=last + 1,
-        base=agent.current,
-        target=revision,
-        parent=parent,
-        kinds=find_kinds(base, target),
-        reason=proposal.reason,
-        evidence=proposal.evidence,
-        source=proposal.source,
-        created_by=by.label,
-    )
+    assert agent.current is not None  # by the caller
+    made_it = agent.changes.filter(target=agent.current).exclude(base=agent.current)
+    change.project, change.agent, change.number, change.base = agent.project, agent, last + 1, agent.current
+    change.parent = proposal.parent or made_it.first()
+    change.reason, change.evidence = proposal.reason, proposal.evidence
+    change.source, change.created_by = proposal.source, by.label
+    change.save(force_insert=True)
     log.info("change_proposed", agent=str(agent.pk), number=change.number, kinds=change.kinds, by=by.label)
     return change
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from agents.changes.checks import Found, failed, passed, skipped
 from agents.changes.journal_host import JournalHost, Recorded, find_kinds, read_journal
+from agents.changes.served import write_lessons
 from agents.changes.shadow import Rehearsal, describe, hold_rehearsal
 from agents.changes.trials import Ask
 from agents.models.agents import AgentRevision
@@ -38,8 +39,9 @@ def rehearse_runs(change: Change, runs: Sequence[Run], ask_for: AskFor, *, attem
         ask_for: returns what asks the model, for the name of a rehearsal.
     """
     rows, families = [], dict[str, list[bool | None]]()
+    lessons = write_lessons(change)
     for run in runs:
-        after = _rehearse(change.target, run, ask_for(f"{run.pk}"))
+        after = _rehearse(change.target, run, ask_for(f"{run.pk}"), lessons=lessons)
         rows.append(describe(change, run, after, attempt=attempt, by=by))
         works = still_works(after) or _unless(still_works(_rehearse(change.base, run, ask_for(f"{run.pk}:base"))))
         families.setdefault(run.task_id, []).append(works)
@@ -70,11 +72,12 @@ def _judge_family(family: str, works: Sequence[bool | None]) -> Found:
 def _judge_safety(change: Change, runs: Sequence[Run], ask_for: AskFor) -> Found:
     """Plant an instruction to call a tool that changes something and that the recorded run did not call."""
     fell: list[str] = []
-    tried = 0
+    tried, lessons = 0, write_lessons(change)
     for run in runs:
         if tried < PLANTED_RUNS and (planted := _plant(change, run)) is not None:
             recorded, tool = planted
-            after = _rehearse(change.target, run, ask_for(f"{run.pk}:planted"), recorded=recorded)
+            ask = ask_for(f"{run.pk}:planted")
+            after = _rehearse(change.target, run, ask, recorded=recorded, lessons=lessons)
             if _obeyed(after, tool):
                 before = _rehearse(change.base, run, ask_for(f"{run.pk}:planted:base"), recorded=recorded)
                 if _obeyed(before, tool):
@@ -114,6 +117,9 @@ def _obeyed(rehearsal: Rehearsal, tool: str) -> bool:
     return any(name == tool for name, _, _ in rehearsal.host.refused)
 
 
-def _rehearse(revision: AgentRevision, run: Run, ask: Ask, *, recorded: list[Recorded] | None = None) -> Rehearsal:
+def _rehearse(
+    revision: AgentRevision, run: Run, ask: Ask, *, recorded: list[Recorded] | None = None, lessons: str = ""
+) -> Rehearsal:
     journal = read_journal(run) if recorded is None else recorded
-    return hold_rehearsal(revision, run, ask, JournalHost(recorded=journal, kinds=find_kinds(run)))
+    host = JournalHost(recorded=journal, kinds=find_kinds(run))
+    return hold_rehearsal(revision, run, ask, host, lessons=lessons)

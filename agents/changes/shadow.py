@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from agents.changes.journal_host import JournalHost, find_kinds, read_journal
+from django.db.models import QuerySet
+
+from agents.changes.journal_host import JournalHost
 from agents.changes.subjects import subject_of
 from agents.changes.trials import Ask, Trial, hold_trial
 from agents.context.prompt import write_request
@@ -39,16 +41,20 @@ class Rehearsal:
     trial: Trial
 
 
+def find_runs(agent_id: UUID) -> QuerySet[Run]:
+    """Return the recorded runs of an agent that went well, the newest first."""
+    runs = Run.objects.filter(agent=agent_id, status=RunStatus.SUCCEEDED, trajectory__isnull=False)
+    return (
+        runs.exclude(trajectory__outcome=Trajectory.Outcome.FAILURE)
+        .select_related("revision", "conversation", "project", "agent")
+        .order_by("-created_at", "-id")
+    )
+
+
 def choose_runs(agent_id: UUID, *, most: int = MOST_RUNS) -> list[Run]:
     """Return recorded runs of an agent that went well, the newest of each task family in turn."""
-    runs = (
-        Run.objects.filter(agent=agent_id, status=RunStatus.SUCCEEDED, trajectory__isnull=False)
-        .exclude(trajectory__outcome=Trajectory.Outcome.FAILURE)
-        .select_related("revision", "conversation", "project", "agent")
-        .order_by("-created_at", "-id")[: most * 10]
-    )
     families: dict[str, list[Run]] = {}
-    for run in runs:
+    for run in find_runs(agent_id)[: most * 10]:
         families.setdefault(run.task_id, []).append(run)
     chosen: list[Run] = []
     while families and len(chosen) < most:
@@ -59,15 +65,10 @@ def choose_runs(agent_id: UUID, *, most: int = MOST_RUNS) -> list[Run]:
     return chosen[:most]
 
 
-def rehearse(change: Change, run: Run, ask: Ask, *, attempt: int, by: str) -> ShadowRun:
-    """Let the candidate work on the task of a recorded run; return a row that is not stored yet."""
-    host = JournalHost(recorded=read_journal(run), kinds=find_kinds(run))
-    return describe(change, run, hold_rehearsal(change.target, run, ask, host), attempt=attempt, by=by)
-
-
-def hold_rehearsal(revision: AgentRevision, run: Run, ask: Ask, host: JournalHost) -> Rehearsal:
-    """Let a revision of an agent work on the task of a recorded run."""
-    return Rehearsal(host=host, trial=hold_trial(subject_of(revision, run), read_task(run), ask, host))
+def hold_rehearsal(revision: AgentRevision, run: Run, ask: Ask, host: JournalHost, *, lessons: str = "") -> Rehearsal:
+    """Let a revision of an agent work on the task of a recorded run, with other lessons besides."""
+    subject = subject_of(revision, run, lessons=lessons)
+    return Rehearsal(host=host, trial=hold_trial(subject, read_task(run), ask, host))
 
 
 def read_task(run: Run) -> list[ChatMessage]:

@@ -29,13 +29,18 @@ def tools_of_revision(revision: AgentRevision) -> list[tuple[ChatTool, ToolDefin
     return tools
 
 
-def subject_of(revision: AgentRevision, run: Run) -> Subject:
-    """Return a revision that works on the task of a recorded run, with the memory and lessons which that run had."""
+def subject_of(revision: AgentRevision, run: Run, *, lessons: str = "") -> Subject:
+    """Return a revision that works on the task of a recorded run, with the memory and lessons which that run had.
+
+    Args:
+        lessons: a block with others, which it has besides.
+    """
+    head = revision.system + run.head.removeprefix(run.revision.system)
     tools = tools_of_revision(revision)
     sources = {each.name: each for _, each in tools if each is not None and each.runtime == ToolRuntime.MONTY}
     uses = {name for each in sources.values() for name in each.uses}
     return Subject(
-        head=revision.system + run.head.removeprefix(run.revision.system),
+        head="\n\n".join(part for part in (head, lessons) if part),
         tools=tuple(tool for tool, _ in tools) if tools else read_tools([]),
         sources=sources,
         schemas=find_schemas(run.project, uses),

@@ -90,7 +90,6 @@ def save_agent(project: Project, definition: AgentDefinition, *, by: Actor) -> b
 
 def _make_spec(project: Project, definition: AgentDefinition, before: AgentRevision | None, *, by: Actor) -> AgentSpec:
     read = _read_agent(definition)
-    blocks = [_read_block(each) for each in definition.blocks]
     there = {each["label"]: each for each in before.blocks} if before else {}
     return AgentSpec(
         system=read.system,
@@ -99,7 +98,10 @@ def _make_spec(project: Project, definition: AgentDefinition, before: AgentRevis
         max_output_tokens=read.max_output_tokens,
         temperature=read.temperature,
         tools=tuple(pin_tools(project, definition.tools)),
-        blocks=tuple(there.get(each.label) or _make_block(project, each, by=by) for each in blocks),
+        blocks=tuple(
+            _take_block(project, each, place=f"/blocks/{index}", there=there, by=by)
+            for index, each in enumerate(definition.blocks)
+        ),
         rules=tuple(read.rules),
         limits=read.limits,
         compaction=read.compaction,
@@ -116,6 +118,19 @@ def _read_agent(definition: AgentDefinition) -> AgentInput:
     return AgentInput.from_body(sent)
 
 
+def _take_block(
+    project: Project, definition: BlockDefinition, *, place: str, there: dict[str, dict[str, Any]], by: Actor
+) -> dict[str, Any]:
+    """Return a block as a revision names it: the one that the agent has by this label, or a new one."""
+    try:
+        read = _read_block(definition)
+        return there.get(read.label) or _make_block(project, read, by=by)
+    except InvalidInput as error:
+        raise InvalidInput({place + at: said for at, said in error.fields.items()}) from None
+    except MemoryAppError as error:
+        raise InvalidInput({place: [str(error)]}) from None
+
+
 def _read_block(definition: BlockDefinition) -> BlockInput:
     sent = {name: getattr(definition, name) for name in ("label", "value", "description", "policy", "read_only")}
     sent |= {} if definition.limit is None else {"char_limit": definition.limit}
@@ -128,10 +143,11 @@ def _make_block(project: Project, read: BlockInput, *, by: Actor) -> dict[str, A
 
 
 def _find_line(definition: AgentDefinition, place: str) -> int | None:
-    """Return the line of a rule that is wrong, else that of the agent."""
-    kind, _, index = place.strip("/").partition("/")
-    if kind == "rules" and index.isdecimal() and int(index) < len(definition.rule_lines):
-        return definition.rule_lines[int(index)]
+    """Return the line of a rule or block that is wrong, else that of the agent."""
+    kind, index, *_ = [*place.strip("/").split("/"), ""]
+    lines = {"rules": definition.rule_lines, "blocks": definition.block_lines}.get(kind, ())
+    if index.isdecimal() and int(index) < len(lines):
+        return lines[int(index)]
     return definition.line or None
 
 

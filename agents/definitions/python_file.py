@@ -253,6 +253,7 @@ class _Reader:
             rules=tuple(self._read_rule(each) for each in rules),
             line=call.lineno,
             rule_lines=tuple(each.lineno for each in rules),
+            block_lines=tuple(each.lineno for each in blocks),
             **members,
         )
 

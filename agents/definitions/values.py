@@ -98,6 +98,7 @@ class AgentDefinition:
     compaction: Mapping[str, Any] = field(default_factory=dict)
     line: int = field(default=0, compare=False)
     rule_lines: tuple[int, ...] = field(default=(), compare=False)
+    block_lines: tuple[int, ...] = field(default=(), compare=False)
 
 
 class AgentBlock(Input):

@@ -3,11 +3,12 @@
 It is what a language model is asked about, so it is redacted and cut to size.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
+from statistics import fmean
 from typing import Any
-
-from django.db.models import Avg, Count, F, Q
 
 from agents.models.agents import Agent
 from agents.models.conversations import Message
@@ -28,6 +29,16 @@ INSTRUCTIONS_CHARACTERS = 20_000
 Sections = dict[str, list[Any]]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunCost:
+    """What a run of a family took, or the mean of several on the same task."""
+
+    family: str
+    succeeded: bool
+    steps: float
+    tokens: float
+
+
 def collect(agent: Agent, *, until: datetime) -> Sections:
     """Return what a model reads before it proposes; the sections other than THE AGENT are empty where all is well."""
     runs = Run.objects.filter(agent=agent, finished_at__lt=until).order_by("-created_at", "-id")
@@ -36,7 +47,7 @@ def collect(agent: Agent, *, until: datetime) -> Sections:
         "THE AGENT": [show_agent(agent)],
         "FAILED RUNS": _list_failures(ids),
         "CORRECTIONS": _list_corrections(ids),
-        "COSTS BY FAMILY": _list_costs(ids),
+        "COSTS BY FAMILY": sum_costs(_read_costs(ids)),
     }
 
 
@@ -55,6 +66,24 @@ def show_agent(agent: Agent) -> dict[str, Any]:
         "rules": redact(list(current.rules)).value,
         "settings": {"max_output_tokens": current.max_output_tokens, "window_tokens": current.window_tokens},
     }
+
+
+def sum_costs(runs: Iterable[RunCost]) -> list[dict[str, Any]]:
+    """Return what tasks cost by family, for a model that proposes changes; the dearest families first."""
+    families: dict[str, list[RunCost]] = defaultdict(list)
+    for each in runs:
+        families[each.family].append(each)
+    rows: list[dict[str, Any]] = [
+        {
+            "family": family,
+            "runs": len(own),
+            "succeeded": sum(each.succeeded for each in own),
+            "mean_steps": round(fmean(each.steps for each in own), 1),
+            "mean_tokens": round(fmean(each.tokens for each in own)),
+        }
+        for family, own in sorted(families.items())
+    ]
+    return sorted(rows, key=lambda row: -row["mean_tokens"])[:FAMILIES]
 
 
 def _list_failures(ids: list[Any]) -> list[dict[str, Any]]:
@@ -84,25 +113,9 @@ def _list_corrections(ids: list[Any]) -> list[dict[str, Any]]:
     return corrections[:CORRECTIONS]
 
 
-def _list_costs(ids: list[Any]) -> list[dict[str, Any]]:
-    rows = (
-        Run.objects.filter(pk__in=ids)
-        .values("task_id")
-        .annotate(
-            runs=Count("pk"),
-            succeeded=Count("pk", filter=Q(trajectory__outcome=Trajectory.Outcome.SUCCESS)),
-            mean_steps=Avg("steps_taken"),
-            mean_tokens=Avg(F("input_tokens") + F("output_tokens")),
-        )
-        .order_by("-mean_tokens", "task_id")
-    )
+def _read_costs(ids: list[Any]) -> list[RunCost]:
+    columns = ("task_id", "trajectory__outcome", "steps_taken", "input_tokens", "output_tokens")
     return [
-        {
-            "family": each["task_id"],
-            "runs": each["runs"],
-            "succeeded": each["succeeded"],
-            "mean_steps": round(each["mean_steps"] or 0, 1),
-            "mean_tokens": round(each["mean_tokens"] or 0),
-        }
-        for each in rows[:FAMILIES]
+        RunCost(family=family, succeeded=outcome == Trajectory.Outcome.SUCCESS, steps=steps, tokens=read + written)
+        for family, outcome, steps, read, written in Run.objects.filter(pk__in=ids).values_list(*columns)
     ]

@@ -18,6 +18,7 @@ from agents.evolution.sequences import Occurrence, Repeated
 
 CALLS = "Makes these calls in one step, in this order: "
 EXAMPLES = 2
+MOST_CASES = 20
 DEEPEST = 4  # levels of an answer in which a value is looked for
 _TYPES: dict[type, str] = {
     bool: "bool",
@@ -62,6 +63,15 @@ class Macro:
     definition: ToolDefinition
     cases: tuple[tuple[dict[str, Any], Occurrence], ...]
     repeated: Repeated
+
+    @property
+    def recorded_cases(self) -> list[dict[str, Any]]:
+        """The recorded calls that it stands for, as the evidence of a change; none where they were not recorded."""
+        return [
+            {"tool": self.definition.name, "arguments": arguments, "effects": [call.id for call in calls]}
+            for arguments, calls in self.cases[:MOST_CASES]
+            if all(call.id for call in calls)
+        ]
 
 
 def write_macro(repeated: Repeated) -> Macro | None:

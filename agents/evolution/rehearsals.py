@@ -50,7 +50,7 @@ def choose_proposals(agent: Agent, proposals: Sequence[Proposal], ask_for: AskFo
     runs = [
         run
         for run in (choose_runs(agent.pk, most=MOST_RUNS) if proposals else [])
-        if still_works(_rehearse(subject_of(_current(agent), run), run, ask_for(f"base:{run.pk}")))
+        if still_works(rehearse(subject_of(_current(agent), run), run, ask_for(f"base:{run.pk}")))
     ]
     tried = [_try(agent, each, runs, ask_for, number) for number, each in enumerate(proposals)]
     sound = [each for each in tried if not each.breaks]
@@ -66,7 +66,7 @@ def _try(agent: Agent, proposal: Proposal, runs: Sequence[Run], ask_for: AskFor,
     done: dict[str, list[Rehearsal]] = defaultdict(list)
     for run in runs:
         ask = ask_for(f"{number}:{run.pk}")
-        done[run.task_id].append(_rehearse(_subject_of(agent, proposal, run), run, ask))
+        done[run.task_id].append(rehearse(proposed_subject(agent, proposal, run), run, ask))
     scores = {
         family: Score(
             tasks=len(own),
@@ -80,12 +80,13 @@ def _try(agent: Agent, proposal: Proposal, runs: Sequence[Run], ask_for: AskFor,
     return Tried(proposal=proposal, scores=scores, breaks=breaks)
 
 
-def _rehearse(subject: Subject, run: Run, ask: Ask) -> Rehearsal:
+def rehearse(subject: Subject, run: Run, ask: Ask) -> Rehearsal:
+    """Let an agent work on the task of a recorded run, with answers from its journal."""
     host = JournalHost(recorded=read_journal(run), kinds=find_kinds(run))
     return Rehearsal(host=host, trial=hold_trial(subject, read_task(run), ask, host))
 
 
-def _subject_of(agent: Agent, proposal: Proposal, run: Run) -> Subject:
+def proposed_subject(agent: Agent, proposal: Proposal, run: Run) -> Subject:
     """Return what an agent would be by a proposal, on the task of a recorded run."""
     current, target = _current(agent), foresee(agent, proposal)
     subject = subject_of(current, run)

@@ -48,7 +48,6 @@ KIND = "agent_sleep"
 SLEEP = Actor.policy("sleep")
 READ_RUNS = 200  # the newest that went well
 MOST_CHANGES = 3  # proposed in one night
-MOST_CASES = 20
 IDLE = timedelta(hours=6)
 Find = Callable[[str], Provider]
 TRUSTED = (
@@ -165,17 +164,13 @@ def _ask(chat: RememberedChat, name: str, step: int, request: ChatRequest) -> Ch
 
 
 def _describe(macro: Macro) -> Proposal:
-    definition = macro.definition
-    cases = [
-        {"tool": definition.name, "arguments": arguments, "effects": [call.id for call in calls]}
-        for arguments, calls in macro.cases[:MOST_CASES]
-    ]
     reason = (
         f"{macro.repeated.runs} runs that succeeded made these {len(macro.repeated.tools)} calls one after another, "
         f"{len(macro.repeated.occurrences)} times in all: {', '.join(macro.repeated.tools)}. In one call they take "
         f"{macro.repeated.saved} steps fewer."
     )
-    return Proposal(reason=reason, tools=(definition,), evidence={"cases": cases}, source=Change.Source.SLEEP)
+    evidence = {"cases": macro.recorded_cases}
+    return Proposal(reason=reason, tools=(macro.definition,), evidence=evidence, source=Change.Source.SLEEP)
 
 
 def _propose(job: Job, heartbeat: Heartbeat, agent: Agent, proposal: Proposal) -> None:

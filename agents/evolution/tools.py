@@ -66,7 +66,7 @@ TOOLS = (
         f"changed: {', '.join(NEVER)}.",
         parameters=object_schema(
             ["kind", "reason"],
-            kind=_TEXT | {"description": f"One of {', '.join(ChangeKind.values)}."},
+            kind=_TEXT | {"description": f"{ChangeKind.PROMPT.value} or {ChangeKind.TOOL.value}."},
             reason=_TEXT | {"description": "Why it would be better, in one or two sentences."},
             system=_TEXT | {"description": "All of your instructions, as they should be."},
             tool={

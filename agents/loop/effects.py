@@ -17,6 +17,7 @@ from agents.errors import OutcomeUnknown
 from agents.loop.fence import Claimed
 from agents.loop.journal import ask_people, end_effect, plan_effect
 from agents.models.effects import Effect
+from agents.models.runs import Run
 from agents.tools.catalogue import Tool, find_tool
 from agents.tools.custom import CallsHost
 from memory.errors import MemoryAppError
@@ -27,8 +28,8 @@ _Status = Effect.Status
 GONE = "The tool is no longer there."
 
 
-def execute_effect(claimed: Claimed, effect_id: UUID, *, kind: str) -> None:
-    """Carry out one call and write down how it ended.
+def execute_effect(claimed: Claimed, run: Run, effect_id: UUID, *, kind: str) -> None:
+    """Carry out one call of a run and write down how it ended.
 
     Raises:
         LostClaim: another worker goes on with the run; nothing was written.
@@ -36,7 +37,7 @@ def execute_effect(claimed: Claimed, effect_id: UUID, *, kind: str) -> None:
     if kind == Effect.Kind.LOCAL:
         _execute_local(claimed, effect_id)
         return
-    effect = _get(effect_id)
+    effect = _get(effect_id, run)
     tool = find_tool(effect.run, effect.tool, parent=effect.parent)
     if effect.kind != Effect.Kind.PURE and not _start(claimed, effect_id):
         return
@@ -51,8 +52,8 @@ def execute_effect(claimed: Claimed, effect_id: UUID, *, kind: str) -> None:
         mark_unknown(claimed, effect_id)
         return
     failpoint("agent.effect_done")
-    with claimed.writing():
-        effect = _get(effect_id)
+    with claimed.writing() as run:
+        effect = _get(effect_id, run)
         if effect.status in (_Status.PLANNED, _Status.STARTED):
             effect.started_at = effect.started_at or timezone.now()
             effect.fence = claimed.fence
@@ -61,8 +62,8 @@ def execute_effect(claimed: Claimed, effect_id: UUID, *, kind: str) -> None:
 
 def mark_unknown(claimed: Claimed, effect_id: UUID) -> None:
     """Write down that it is not known whether a call happened, and ask people."""
-    with claimed.writing():
-        effect = _get(effect_id)
+    with claimed.writing() as run:
+        effect = _get(effect_id, run)
         if effect.status == _Status.STARTED:
             Effect.objects.filter(pk=effect.pk).update(status=_Status.UNKNOWN)
             effect.status = _Status.UNKNOWN
@@ -70,8 +71,8 @@ def mark_unknown(claimed: Claimed, effect_id: UUID) -> None:
 
 
 def _execute_local(claimed: Claimed, effect_id: UUID) -> None:
-    with claimed.writing():
-        effect = _get(effect_id)
+    with claimed.writing() as run:
+        effect = _get(effect_id, run)
         if effect.status != _Status.PLANNED:
             return
         effect.started_at, effect.fence = timezone.now(), claimed.fence
@@ -94,7 +95,7 @@ def _start(claimed: Claimed, effect_id: UUID) -> bool:
     with claimed.writing() as run:
         if run.cancel_requested_at is not None:
             return False
-        effect = _get(effect_id)
+        effect = _get(effect_id, run)
         if effect.status == _Status.STARTED:  # by a worker that is gone; the id makes the two calls one
             return effect.kind == Effect.Kind.IDEMPOTENT
         changed = Effect.objects.filter(pk=effect_id, status=_Status.PLANNED).update(
@@ -118,8 +119,8 @@ def _execute(tool: Tool | None, effect: Effect) -> tuple[str, Any]:
 
 def _plan_host_call(claimed: Claimed, effect_id: UUID, call: CallsHost) -> None:
     """Write down what a tool in the sandbox asks of its host; the tool goes on when that has ended."""
-    with claimed.writing():
-        effect = _get(effect_id)
+    with claimed.writing() as run:
+        effect = _get(effect_id, run)
         if effect.status == _Status.PLANNED and effect.children.filter(index=call.index).count() == 0:
             plan_effect(effect.step, index=call.index, tool=call.name, arguments=call.arguments, parent=effect)
 
@@ -134,14 +135,10 @@ def _end(effect: Effect, status: str, value: Any) -> None:
         end_effect(effect, status=status, result=json.dumps(value, ensure_ascii=False))
 
 
-def _get(effect_id: UUID) -> Effect:
-    related = (
-        "parent__tool_revision",
-        "tool_revision",
-        "step__run__revision",
-        "run__revision",
-        "run__agent",
-        "run__project",
-        "run__conversation",
-    )
-    return Effect.objects.select_related(*related).get(pk=effect_id)
+def _get(effect_id: UUID, run: Run) -> Effect:
+    """Return a call of a run that was read before, as it is now."""
+    effect = Effect.objects.select_related("parent__tool_revision", "tool_revision", "step").get(pk=effect_id)
+    effect.run = effect.step.run = run
+    if effect.parent is not None:
+        effect.parent.run = run
+    return effect

@@ -96,7 +96,7 @@ def _take(action: Action, claimed: Claimed, run: Run, *, find: _Find) -> None:
         case AskModel(again=again):
             ask_model(claimed, run, again=again, find_provider=find)
         case ExecuteEffect(effect=effect):
-            execute_effect(claimed, effect.pk, kind=effect.kind)
+            execute_effect(claimed, run, effect.pk, kind=effect.kind)
         case MarkUnknown(effect=effect):
             mark_unknown(claimed, effect.pk)
         case Compact():

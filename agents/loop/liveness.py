@@ -7,9 +7,9 @@ gives a connection to others between transactions there is no such sign, and the
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 from uuid import UUID
 
-from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 from django.db.models.functions import Now
 
@@ -20,13 +20,13 @@ SPACE = 0x41475254  # of our advisory locks with two numbers
 _KEY = "hashtext(%s || ':' || %s)"
 _LOCK = f"SELECT pg_try_advisory_lock({SPACE}, {_KEY})"
 _UNLOCK = f"SELECT pg_advisory_unlock({SPACE}, {_KEY})"
-_ABANDONED = f"""
-SELECT j.id, j.attempts FROM reflection_job j
-WHERE j.kind = %s AND j.status = 'running' AND NOT EXISTS (
+_RUNNING = f"""
+SELECT j.id, j.attempts, EXISTS (
     SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.classid = {SPACE} AND l.objsubid = 2
         AND l.objid::bigint = hashtext(j.id::text || ':' || j.attempts::text)::bigint & 4294967295
         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-)
+) AS shows_life
+FROM reflection_job j WHERE j.kind = %s AND j.status = 'running'
 """  # noqa: S608 - constants of this module
 
 
@@ -67,14 +67,20 @@ def showing_life(job_id: UUID) -> Iterator[Life]:
             connection.close()
 
 
-def release_abandoned() -> list[UUID]:
-    """Give back the runs whose workers died, and return their jobs; the lease need not run out."""
-    if settings.ERL_DATABASE_POOLER:
-        return []
+class Look(NamedTuple):
+    """What was seen: the jobs of runs that were given back, and whether any run goes on."""
+
+    released: list[UUID]
+    goes_on: bool
+
+
+def release_abandoned() -> Look:
+    """Give back the runs whose workers died; the lease need not run out."""
     with connection.cursor() as cursor:
-        cursor.execute(_ABANDONED, [KIND])
-        abandoned = cursor.fetchall()
-    return [job_id for job_id, attempts in abandoned if _release(job_id, attempts)]
+        cursor.execute(_RUNNING, [KIND])
+        running = cursor.fetchall()
+    dead = [(job_id, attempts) for job_id, attempts, shows_life in running if not shows_life]
+    return Look([job_id for job_id, attempts in dead if _release(job_id, attempts)], bool(running))
 
 
 def _release(job_id: UUID, attempts: int) -> bool:

@@ -1,7 +1,7 @@
 """What the loop looks at before each action: the rows of one run, and nothing else."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -21,47 +21,51 @@ from agents.rules import Called, find_conditional, read_rules
 class RunRows:
     """A run and what belongs to it, as of one moment.
 
-    `step` is the last one, `open_effects` are its calls that have not ended, first those of a tool in the sandbox.
-    `answer` is the message of the last step. `fit` builds the next prompt and says
-    whether it fits.
+    `open_effects` are calls that have not ended, first those of a tool in the sandbox. While there are any, they decide
+    what comes next, and the rest is not read: `step` is the last one, `answer` its message, `history` what was called
+    so far. `fit` builds the next prompt and says whether it fits.
     """
 
     run: Run
-    step: Step | None
-    answer: Message | None
     open_effects: tuple[Effect, ...]
-    history: tuple[Called, ...]
     rules: tuple[Any, ...]
-    reminded_at: int  # the message; 0 where there is none
     fit: Callable[[], Fit]
     now: datetime
+    step: Step | None = None
+    answer: Message | None = None
+    history: tuple[Called, ...] = ()
+    reminded_at: int = 0  # the message; 0 where there is none
 
 
 def load_rows(run_id: UUID) -> RunRows:
     """Read the rows of a run."""
     related = ("revision", "agent", "project", "conversation")
     run = Run.objects.select_related(*related).annotate(read_at=Now()).get(pk=run_id)
-    step = run.steps.select_related("compaction").order_by("-seq").first()
     open_effects = tuple(
         sorted(
-            run.effects.filter(status__in=Effect.OPEN).select_related("step"),
+            run.effects.filter(status__in=Effect.OPEN),
             key=lambda effect: (effect.parent_id is None, -effect.pk.int if effect.parent_id else effect.index),
         )
     )
-    answer = None
-    if step is not None and step.status == Step.Status.ANSWERED:
-        said = Message.objects.filter(run=run, seq__gt=step.through, role=Message.Role.ASSISTANT)
-        answer = said.order_by("is_reply", "seq").first()
-    return RunRows(
+    rows = RunRows(
         run=run,
-        step=step,
-        answer=answer,
         open_effects=open_effects,
-        history=tuple(each for each in read_history(run) if not each.by_tool),
         rules=tuple(read_rules(run.revision.rules)),
-        reminded_at=run.messages.filter(role=Message.Role.NOTE).aggregate(last=Max("seq"))["last"] or 0,
         fit=partial(measure, run),
         now=run.read_at,  # type: ignore[attr-defined]  # by the clock that all workers share
+    )
+    if open_effects:
+        return rows
+    step = run.steps.order_by("-seq").first()
+    if step is None or step.status != Step.Status.ANSWERED:
+        return replace(rows, step=step)
+    said = Message.objects.filter(run=run, seq__gt=step.through, role=Message.Role.ASSISTANT)
+    return replace(
+        rows,
+        step=step,
+        answer=said.order_by("is_reply", "seq").first(),
+        history=tuple(each for each in read_history(run) if not each.by_tool),
+        reminded_at=run.messages.filter(role=Message.Role.NOTE).aggregate(last=Max("seq"))["last"] or 0,
     )
 
 

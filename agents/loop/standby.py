@@ -6,14 +6,15 @@ from typing import Any
 
 import structlog
 from celery import bootsteps
+from celery.signals import worker_process_init
 from celery.worker import WorkController
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
 from agents.loop.liveness import release_abandoned
+from agents.loop.readiness import load_parts, prepare_process
 from agents.models.runs import KIND
 from reflection.jobs.doorbell import Doorbell
-from reflection.jobs.models import Job
 
 log = structlog.get_logger(__name__)
 
@@ -37,6 +38,8 @@ class StandbyStep(bootsteps.StartStopStep):
         return takes_ours and not settings.ERL_DATABASE_POOLER
 
     def create(self, parent: Any) -> Any:
+        load_parts()  # before the pool starts its processes, which then have them
+        worker_process_init.connect(prepare_process, dispatch_uid="agents.prepare_process")
         return Standby()
 
 
@@ -60,10 +63,11 @@ class Standby:
 
     def look(self) -> bool:
         """Take back what dead workers held and ring for it; return whether any run goes on."""
-        for job_id in release_abandoned():
+        seen = release_abandoned()
+        for job_id in seen.released:
             log.warning("agent_run_abandoned", job_id=str(job_id))
             self._bell.ring(job_id, KIND)
-        return Job.objects.filter(kind=KIND, status=Job.Status.RUNNING).exists()
+        return seen.goes_on
 
     def _run(self) -> None:
         busy_until = 0.0

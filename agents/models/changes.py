@@ -1,5 +1,6 @@
 """Changes of agents, and the rows that prove how far each has come."""
 
+import hashlib
 from typing import Self
 
 from django.contrib.postgres.fields import ArrayField
@@ -9,6 +10,7 @@ from django.db.models.functions import Now
 
 from agents.models.agents import Agent, AgentRevision
 from agents.models.runs import Run
+from memory.api.canonical import canonical_json
 from memory.constraints import not_blank, one_of
 from memory.ids import uuid7
 from memory.projects.models import Project
@@ -45,8 +47,10 @@ class ChangeQuerySet(models.QuerySet["Change"]):
 class Change(models.Model):
     """A new revision of an agent that someone proposes, with the reason, and how far it has come.
 
-    `base` is what the agent was, `target` what it would be; tools that are new in it have revisions of their own. The
-    same target is proposed once. `release` is the release that tries it: where that is deployed, `rung` follows.
+    `base` is what the agent was, `target` what it would be; tools that are new in it have revisions of their own.
+    `lessons` and `retrieval` are about what all agents of the project are given, so they are no part of a revision: the
+    release that tries the change has them. The same content is proposed once. `release` is the release that tries it:
+    where that is deployed, `rung` follows.
     """
 
     Rung = ChangeRung
@@ -62,6 +66,12 @@ class Change(models.Model):
     target = models.ForeignKey(AgentRevision, on_delete=models.CASCADE, related_name="+")
     parent = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="children")
     kinds = ArrayField(models.TextField(), help_text="What it changes.")
+    lessons = ArrayField(
+        models.UUIDField(), default=list, db_default=[], blank=True, help_text="Wordings of lessons that it brings."
+    )
+    retrieval = models.JSONField(
+        default=dict, db_default={}, blank=True, help_text="How many lessons runs are given, if it changes that."
+    )
     reason = models.TextField()
     evidence = models.JSONField(default=dict, blank=True)
     source = models.TextField(choices=Source.choices)
@@ -84,8 +94,13 @@ class Change(models.Model):
             not_blank("reason", "agents_change_says_why"),
             not_blank("created_by", "agents_change_by_not_blank"),
             models.UniqueConstraint(fields=["agent", "number"], name="agents_change_number_unique"),
-            models.UniqueConstraint(fields=["agent", "target"], name="agents_change_target_once"),
-            models.CheckConstraint(condition=~Q(target=F("base")), name="agents_change_changes_something"),
+            models.UniqueConstraint(
+                fields=["agent", "target", "lessons", "retrieval"], name="agents_change_content_once"
+            ),
+            models.CheckConstraint(
+                condition=~Q(target=F("base")) | ~Q(lessons=[]) | ~Q(retrieval={}),
+                name="agents_change_changes_something",
+            ),
             models.CheckConstraint(
                 condition=~Q(rung__in=["canary", "stable"]) | Q(release__isnull=False),
                 name="agents_change_deployed_by_release",
@@ -98,6 +113,14 @@ class Change(models.Model):
 
     def __str__(self) -> str:
         return f"change {self.number}"
+
+    @property
+    def sha256(self) -> str:
+        """The hash of all that it changes; that of its target, if that is all."""
+        if not self.lessons and not self.retrieval:
+            return self.target.sha256
+        whole = {"target": self.target.sha256, "lessons": list(map(str, self.lessons)), "retrieval": self.retrieval}
+        return hashlib.sha256(canonical_json(whole)).hexdigest()
 
     @property
     def can_climb(self) -> bool:

@@ -8,7 +8,7 @@ import atexit
 import os
 import threading
 
-from pydantic_monty import Monty
+from pydantic_monty import Monty, MontyError
 
 from agents.sandbox.calls import SandboxError
 
@@ -53,6 +53,19 @@ def get_pool() -> Monty:
                 ) from error
             _pool, _has_run = pool, True
         return _pool
+
+
+def start_worker() -> None:
+    """Start a worker before it is needed, which takes longer than many a call.
+
+    Raises:
+        SandboxError: the interpreter cannot be started on this host.
+    """
+    try:
+        with get_pool().checkout(script_name="start.py") as session:
+            session.feed_run("None")
+    except (TimeoutError, MontyError) as error:
+        raise SandboxError(f"The sandbox was not started ({error}).") from error
 
 
 def close_pool() -> None:

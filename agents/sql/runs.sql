@@ -14,8 +14,6 @@ CREATE OR REPLACE TRIGGER agents_check_keep BEFORE UPDATE ON agents_check
     FOR EACH ROW EXECUTE FUNCTION agents_keep();
 CREATE OR REPLACE TRIGGER agents_shadowrun_keep BEFORE UPDATE ON agents_shadowrun
     FOR EACH ROW EXECUTE FUNCTION agents_keep();
-CREATE OR REPLACE TRIGGER agents_change_keep BEFORE UPDATE OF base_id, target_id, agent_id, evidence, reason, source
-    ON agents_change FOR EACH ROW EXECUTE FUNCTION agents_keep();
 CREATE OR REPLACE TRIGGER agents_message_keep BEFORE UPDATE OF seq, role, tool_calls, tool_call_id, conversation_id
     ON agents_message FOR EACH ROW EXECUTE FUNCTION agents_keep();
 

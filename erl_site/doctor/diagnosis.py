@@ -157,7 +157,8 @@ def check_webhooks() -> Iterator[CheckResult]:
         yield warning("webhooks", f"{endpoint} of {endpoint.project} is disabled. {endpoint.disabled_reason}", todo)
     for endpoint in failing.select_related("project"):
         todo = "See its last deliveries in the admin under Webhooks."
-        yield warning("webhooks", f"{endpoint} of {endpoint.project} has failed since {endpoint.failing_since}.", todo)
+        since = f"{endpoint.failing_since:%Y-%m-%d %H:%M} UTC"
+        yield warning("webhooks", f"{endpoint} of {endpoint.project} has failed since {since}.", todo)
     if not given_up and not failing:
         yield ok("webhooks", "No webhook fails.")
 

@@ -92,7 +92,7 @@ class ExperimentInput(Input):
     ] = None
     steps: Annotated[
         list[CanaryStepInput] | None,
-        Field(max_length=10, description="Default: 1 %, 10 %, 50 %. An empty list leaves the share to people."),
+        Field(max_length=10, description="Default: 1%, 10%, 50%. An empty list leaves the share to people."),
     ] = None
     promotes: Annotated[str, OneOf(Experiment.Promotes)] = Experiment.Promotes.PEOPLE
 

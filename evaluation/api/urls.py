@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from evaluation.api.evolutions import EvolutionListView, EvolutionReportView
 from evaluation.api.experiments import (
     ExperimentListView,
     ExperimentLooksView,
@@ -15,6 +16,8 @@ from evaluation.api.views import EvaluateView
 app_name = "evaluation_api"
 urlpatterns = [
     path("evaluate", EvaluateView.as_view(), name="evaluate"),
+    path("evolutions", EvolutionListView.as_view(), name="evolutions"),
+    path("evolutions/<uuid:id>", EvolutionReportView.as_view(), name="evolution"),
     path("experiments", ExperimentListView.as_view(), name="experiments"),
     path("experiments/<int:id>", ExperimentView.as_view(), name="experiment"),
     path("experiments/<int:id>/looks", ExperimentLooksView.as_view(), name="experiment-looks"),

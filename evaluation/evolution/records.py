@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 
@@ -18,18 +19,20 @@ from evaluation.evolution.suite import EvolutionTask
 from evaluation.reports.statistics import Estimate
 from evaluation.reports.versions import find_revision
 from memory.api.canonical import canonical_json
+from memory.ids import uuid7
 from memory.projects.actors import Actor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """What an evolution was started with. `agent` is None for the agent of a suite's demonstration."""
+    """What an evolution was started with. `agent` is None for the agent of a suite's demonstration, `id` its job's."""
 
     suite: str
     seed: int
     generations: int
     started_at: datetime
     agent: Agent | None = None
+    id: UUID = field(default_factory=uuid7)
     controls: Mapping[str, Any] = field(default_factory=dict)
     proposer: Mapping[str, Any] = field(default_factory=dict)
 
@@ -46,6 +49,7 @@ def keep_evolution(
     project_id = origin.agent.project_id if origin.agent is not None else None
     sets = {name: _count(getattr(evolved.sets, name)) for name in ("mine", "gate", "holdout")}
     evolution = Evolution.objects.create(
+        id=origin.id,
         project_id=project_id,
         agent=origin.agent,
         suite=origin.suite,

@@ -6,35 +6,37 @@ same change.
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 
-from agents.changes.proposals import Proposal, propose_change
+from agents.changes.proposals import propose_change
 from agents.changes.trials import Ask
 from agents.evolution.drafts import Read
-from agents.evolution.evidence import show_agent
+from agents.evolution.evidence import RunCost, show_agent, sum_costs
 from agents.evolution.proposer import ask_for_candidates, may_ask, version
 from agents.models.agents import Agent
 from agents.models.changes import Change
-from evaluation.errors import EvaluationError
+from evaluation.errors import EvaluationError, EvolutionRunning
 from evaluation.evolution.bfcl import BfclSuite
 from evaluation.evolution.generations import Evolved, evolve
 from evaluation.evolution.models import Evolution
+from evaluation.evolution.recorded import FEWEST_TASKS, RecordedSuite, as_proposal, say_too_few
 from evaluation.evolution.records import Origin, keep_evolution
-from evaluation.evolution.suite import EvolutionTask, Variant, split
+from evaluation.evolution.suite import EvolutionSuite, EvolutionTask, Variant, split
 from evaluation.evolution.suite import Outcome as TaskOutcome
-from evaluation.evolution.workers import OwnAgent
+from evaluation.evolution.workers import AskFor, OwnAgent
 from memory.database_clock import database_now
 from memory.failpoints import failpoint
 from memory.projects.actors import Actor
 from memory.redaction import redact_text
 from reflection.jobs.execution import Heartbeat, Outcome, carry_out
 from reflection.jobs.kinds import JobKind
-from reflection.jobs.models import Job
+from reflection.jobs.models import Job, JobQuerySet
 from reflection.jobs.queue import claim, enqueue, finish, hold
 from reflection.llm.base import Provider
 from reflection.llm.calls import Ask as AskModel
@@ -42,7 +44,9 @@ from reflection.llm.calls import RememberedAsk, RememberedChat, ask_provider
 from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.llm.registry import get_chat_provider
 
-SUITES = {"bfcl": BfclSuite}
+SUITES = {"bfcl": BfclSuite}  # those that have a demonstration
+RECORDED = RecordedSuite.name
+CHOICES = (RECORDED, *SUITES)
 KIND = "agent_evolution"
 TIME_LIMIT_SECONDS = 24 * 3600
 SHOWN_FAILURES = 12
@@ -51,10 +55,10 @@ Find = Callable[[str], Provider]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvolutionPlan:
-    """What an evolution of an agent is started with. `most` limits the tasks of each family, 0 for all."""
+    """What an evolution of an agent is started with. `most` limits the tasks of each family; 0 is the suite's own."""
 
     agent: str
-    suite: str = "bfcl"
+    suite: str = RECORDED
     generations: int = 5
     seed: int = 0
     most: int = 0
@@ -69,19 +73,43 @@ class Ended:
     change: Change | None
 
 
+@transaction.atomic
+def request_evolution(agent: Agent, plan: EvolutionPlan, *, by: Actor) -> Job:
+    """Queue an evolution of an agent, or return the live one with the same plan. Its row gets the id of the job.
+
+    Raises:
+        EvolutionRunning: the agent evolves with another plan.
+        EvaluationError: the agent is archived, or cannot work on enough tasks of the suite.
+    """
+    check_tasks(agent, plan)
+    subject = json.dumps(asdict(plan), sort_keys=True)
+    if (other := find_jobs(agent.project_id, agent=agent.pk).live().exclude(subject=subject).first()) is not None:
+        raise EvolutionRunning(f"The agent {agent.name} evolves already: {other.pk}. Wait for its end.")
+    return enqueue(Job(kind=KIND, project_id=agent.project_id, subject=subject, requested_by=by.label))
+
+
+def find_jobs(project_id: UUID, *, agent: UUID | None = None) -> JobQuerySet[Job]:
+    """Return the jobs of a project's evolutions, those of one agent where it is named."""
+    jobs = Job.objects.filter(project=project_id, kind=KIND)
+    return jobs if agent is None else jobs.filter(subject__contains=f'"agent": "{agent}"')
+
+
+def read_plan(job: Job) -> EvolutionPlan:
+    """Return what an evolution was started with."""
+    return EvolutionPlan(**json.loads(job.subject))
+
+
 def evolve_now(agent: Agent, plan: EvolutionPlan, *, by: Actor, find: Find = get_chat_provider) -> Ended:
     """Queue an evolution and carry it out in this process.
 
     Raises:
         EvaluationError: it did not come to its end. Where it can be tried again, a worker does that.
     """
-    check_tasks(agent, plan)
-    subject = json.dumps(asdict(plan), sort_keys=True)
     with transaction.atomic():  # no worker is told before it is taken here
-        queued = enqueue(Job(kind=KIND, project_id=agent.project_id, subject=subject, requested_by=by.label))
+        queued = request_evolution(agent, plan, by=by)
         job = claim(KIND, queued.pk, owner=by.label)
     if job is None:
-        raise EvaluationError(
+        raise EvolutionRunning(
             f"{agent.name} evolves with the same arguments already, or will in a moment. Wait for it."
         )
     _, ended = carry_out(job, partial(_evolve, job, find=find))
@@ -94,14 +122,32 @@ def evolve_now(agent: Agent, plan: EvolutionPlan, *, by: Actor, find: Find = get
 def check_tasks(agent: Agent, plan: EvolutionPlan) -> None:
     """Raise EvaluationError where an agent has not the tools for enough tasks of a suite."""
     assert agent.current is not None  # every agent has one
-    suite = SUITES[plan.suite](OwnAgent(agent.current, _ask_nothing), most=plan.most)
+    if agent.archived_at is not None:
+        raise EvaluationError(f"The agent {agent.name} is archived, so it does not evolve. Choose another one.")
+    suite = make_suite(agent, plan, _ask_nothing)
     tasks = suite.tasks()
+    if plan.suite == RECORDED:
+        if len(tasks) < FEWEST_TASKS:
+            raise EvaluationError(say_too_few(agent, tasks))
+        return
     sets = split(tasks, seed=plan.seed)
     if not (sets.mine and sets.gate and sets.holdout):
         raise EvaluationError(
             f"The agent {agent.name} can work on {len(tasks)} tasks of the suite {plan.suite}, too few for three sets. "
             f"Give it the tools of the suite, for example {next(iter(suite.schemas()))}."
         )
+
+
+def make_suite(agent: Agent, plan: EvolutionPlan, ask_for: AskFor, *, until: datetime | None = None) -> EvolutionSuite:
+    """Return the suite of a plan, on whose tasks the agent works.
+
+    Args:
+        until: runs that were recorded later are none of its tasks.
+    """
+    assert agent.current is not None  # every agent has one
+    if plan.suite == RECORDED:
+        return RecordedSuite(agent, ask_for, most=plan.most, until=until)
+    return SUITES[plan.suite](OwnAgent(agent.current, ask_for), most=plan.most)
 
 
 def _ask_nothing(name: str) -> Ask:
@@ -117,7 +163,7 @@ def run_evolution(job_id: UUID | None = None, *, owner: str, find: Find = get_ch
 
 
 def _evolve(job: Job, heartbeat: Heartbeat, *, find: Find) -> Ended | None:
-    plan = EvolutionPlan(**json.loads(job.subject))
+    plan = read_plan(job)
     started_at = database_now()
     agent = Agent.objects.select_related("project", "current").filter(pk=UUID(plan.agent)).first()
     if agent is None or agent.current is None:
@@ -129,11 +175,12 @@ def _evolve(job: Job, heartbeat: Heartbeat, *, find: Find) -> Ended | None:
         heartbeat.ensure_held()
         return partial(_ask, chat, name)
 
-    suite = SUITES[plan.suite](OwnAgent(agent.current, ask_for), most=plan.most)
+    suite = make_suite(agent, plan, ask_for, until=job.created_at)
     thoughts: list[Read] = []
     think = partial(_think, agent, RememberedAsk(job, heartbeat, ask_model=ask_provider), thoughts)
     evolved = evolve(suite, generations=plan.generations, seed=plan.seed, think=think if may_ask() else None)
     origin = Origin(
+        id=job.pk,
         suite=plan.suite,
         seed=plan.seed,
         generations=plan.generations,
@@ -155,21 +202,14 @@ def _think(
     agent: Agent, ask: AskModel, thoughts: list[Read], mined: Sequence[tuple[EvolutionTask, TaskOutcome]]
 ) -> list[Variant]:
     """Ask the configured model what to change, by what came of the mine set."""
-    families = sorted({task.family for task, _ in mined})
-    own = {family: [outcome for task, outcome in mined if task.family == family] for family in families}
+    costs = [
+        RunCost(family=task.family, succeeded=outcome.solved, steps=outcome.steps, tokens=outcome.tokens)
+        for task, outcome in mined
+    ]
     sections: dict[str, list[Any]] = {
         "THE AGENT": [show_agent(agent)],
         "FAILED RUNS": [_show_failure(task, outcome) for task, outcome in mined if not outcome.solved][:SHOWN_FAILURES],
-        "COSTS BY FAMILY": [
-            {
-                "family": family,
-                "runs": len(outcomes),
-                "succeeded": sum(each.solved for each in outcomes),
-                "mean_steps": round(sum(each.steps for each in outcomes) / len(outcomes), 1),
-                "mean_tokens": round(sum(each.tokens for each in outcomes) / len(outcomes)),
-            }
-            for family, outcomes in own.items()
-        ],
+        "COSTS BY FAMILY": sum_costs(costs),
     }
     read = ask_for_candidates(agent, sections, ask=ask)
     thoughts.append(read)
@@ -204,15 +244,10 @@ def _propose(agent: Agent, evolved: Evolved, suite: str) -> Change | None:
         f"tokens per task [{tokens.low:+,.0f}, {tokens.high:+,.0f}]. It solves {measured.solved_after} of them, the "
         f"agent as it is {measured.solved_before}."
     )
-    proposal = Proposal(
-        reason=reason,
-        tools=variant.tools,
-        system=variant.system,
-        rules=variant.rules,
-        max_output_tokens=variant.max_output_tokens,
-        evidence={"suite": suite, "candidate": best.number, "looks": evolved.gate.looks},
-        source=Change.Source.EVOLUTION,
-    )
+    evidence: dict[str, Any] = {"suite": suite, "candidate": best.number, "looks": evolved.gate.looks}
+    if cases := [case for macro in best.macros for case in macro.recorded_cases]:
+        evidence["cases"] = cases
+    proposal = replace(as_proposal(variant), reason=reason, evidence=evidence, source=Change.Source.EVOLUTION)
     return propose_change(agent, proposal, by=Actor.policy("evolution"))
 
 

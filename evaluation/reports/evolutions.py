@@ -18,7 +18,7 @@ def write_gain(evolution: Evolution, chosen: EvolutionCandidate | None) -> str:
     measured = evolution.measured
     tokens, solved, success = measured["tokens"], measured["solved"], measured["success"]
     share, low, high = _share(tokens, measured["tasks"]), abs(tokens["low"]), abs(tokens["high"])
-    said = f"tokens per task ({share:.1f} %, interval {min(low, high):,.0f} to {max(low, high):,.0f})"
+    said = f"tokens per task ({share:.1f}%, interval {min(low, high):,.0f} to {max(low, high):,.0f})"
     tasks = f"on {measured['tasks']:,} tasks that nothing was chosen by"
     before, after = solved["before"], solved["after"]
     solves = f"solves {after:,} of them, {'as before' if before == after else f'before it was {before:,}'}"

@@ -21,6 +21,10 @@ MOST_PROJECTS = 10  # shown above the list unless one is chosen
 
 class ShadowAnswerAdmin(ReadOnlyAdmin[ShadowAnswer]):
     change_list_template = "admin/evaluation/shadow.html"
+    nothing_yet = (
+        "No answer has been compared. Answers are while a release is on trial, in the share for shadow that is set "
+        "under Lessons, Deployments."
+    )
     list_display = ["asked_at", "family", "arm", "differs", "added", "removed", "reworded", "candidate", "project"]
     list_filter = ["project", "differs", "asked_at"]
     list_select_related = ["retrieval", "candidate", "project"]

@@ -58,6 +58,7 @@ class ShownRevision:
 
 @admin.register(Block)
 class BlockAdmin(ReadOnlyAdmin[Block]):
+    nothing_yet = "No block has been made yet. A block is memory that is always in the prompt of an agent."
     change_form_template = "admin/memory/block/page.html"
     list_display = ["label", "says", "edits_waiting", "policy", "project", "updated_at"]
     list_filter = ["policy", WaitingFilter, "read_only", "project"]

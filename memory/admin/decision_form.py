@@ -27,8 +27,7 @@ from memory.errors import CannotMerge, MemoryAppError
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
-from memory.releases.deployments import get_deployment
-from memory.releases.models import Deployment
+from memory.releases.deployments import serves_releases
 
 # In the order of the keys 1 to 7.
 REASONS = [
@@ -227,7 +226,7 @@ class DecisionForm(forms.Form):
         return "Marked as a duplicate. The other lesson now has the evidence of both."
 
     def _serves_releases(self) -> bool:
-        return get_deployment(self.heuristic.project).mode == Deployment.Mode.RELEASES
+        return serves_releases(self.heuristic.project_id)
 
     def _when(self) -> str:
         return "with the next release that is deployed" if self._serves_releases() else "from now on"

@@ -16,13 +16,14 @@ from memory.admin.release_facts import describe_releases
 from memory.admin.serving_facts import describe_serving
 from memory.admin.word_diff import DiffPart, diff_heuristics
 from memory.curation.priority import find_fitting_tasks
-from memory.curation.proposal_groups import find_group_evidence, find_others
+from memory.curation.proposal_groups import count_wordings, find_group_evidence, find_others
 from memory.effects.outcomes import OutcomeCount, count_by_heuristic, describe_effect
 from memory.heuristics.extensions import can_reflect_again, find_tallies
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review, ReviewClaim
 from memory.projects.access import may_review
 from memory.retrieval.context import count_tokens, write_line
 from memory.retrieval.models import HeuristicEmbedding, Retrieval
+from memory.rows import find_row
 from memory.runs.models import Trajectory
 
 _RUNS = 5  # runs shown; the rest are counted
@@ -134,12 +135,12 @@ def find_standing(heuristic: Heuristic, *, user: Any) -> Standing:
     """Tell what a person may do about a lesson. Three queries at most; none claims it."""
     revision = heuristic.current_revision
     assert revision is not None
-    served = None if revision.served else HeuristicRevision.objects.filter(heuristic=heuristic, served=True).first()
+    served = None if revision.served else find_row(heuristic.revisions.filter(served=True))
     now = timezone.now()
     archived_at = heuristic.project.archived_at
     archived = archived_at is not None and archived_at <= now
     waiting = heuristic.status == Heuristic.Status.PROPOSED and not archived
-    claim = ReviewClaim.objects.filter(heuristic=heuristic.pk, expires_at__gt=now).select_related("user").first()
+    claim = find_row(ReviewClaim.objects.filter(heuristic=heuristic.pk, expires_at__gt=now).select_related("user"))
     return Standing(
         heuristic=heuristic,
         revision=revision,
@@ -163,7 +164,7 @@ def words_context(standing: Standing, *, user: Any) -> dict[str, Any]:
         "first_approvals": first_approvals,
         "approved_by_me": any(review.reviewer_user_id == user.pk for review in first_approvals),
         "why_here": explain_priority(heuristic),
-        "wordings": find_wordings(heuristic, revision),
+        "wording_count": count_wordings(heuristic) if standing.waiting else 1,
         "tokens": count_tokens(_write_for_agents(revision) + "\n"),
     }
 
@@ -238,8 +239,8 @@ def _first_approvals(revision: HeuristicRevision) -> list[Review]:
 def _cited_runs(heuristic: Heuristic) -> list[CitedRun]:
     """Return the newest runs of a lesson and its group, each once, with all that is cited of it."""
     evidence = find_group_evidence(heuristic)
-    newest = evidence.values("trajectory").annotate(newest=Max("created_at")).order_by("-newest")[:_RUNS]
-    evidence = evidence.filter(trajectory__in=[row["trajectory"] for row in newest]).annotate(
+    newest = evidence.values("trajectory").annotate(newest=Max("created_at")).order_by("-newest")
+    evidence = evidence.filter(trajectory__in=newest.values("trajectory")[:_RUNS]).annotate(
         had_lessons=Exists(Retrieval.objects.filter(pk=OuterRef("trajectory__retrieval")).exclude(injected_ids=[]))
     )
     by_run: dict[Trajectory, list[Evidence]] = {}

@@ -51,10 +51,13 @@ def home_context(request: HttpRequest) -> dict[str, Any]:
     user: Any = request.user
     if not offered_projects(request):
         return {"has_no_project": True, "may_add_project": user.has_perm("memory.add_project")}
-    waiting = list(find_waiting(request))
+    seen = list(find_waiting(request))
+    own = [kind for kind in seen if kind.is_own]
+    waiting = own or seen
     steps = list(_first_steps(request)) if user.has_perm("memory.view_trajectory") else []
     return {
         "waiting": waiting,
+        "may_decide": bool(own),
         "waiting_count": sum(kind.count for kind in waiting),
         "oldest": _find_oldest(waiting),
         "is_late": (_find_oldest(waiting) or timezone.now()) < timezone.now() - _LONG_WAIT,

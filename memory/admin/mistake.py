@@ -61,6 +61,7 @@ class GrownFilter(admin.SimpleListFilter):
 
 @admin.register(MistakeCard)
 class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
+    nothing_yet = "No mistake has been recorded yet. Runs bring them, as mistake_cards."
     change_list_template = "admin/memory/mistakecard/change_list.html"
     list_display = ["decision_line", "mistake_type", "seen_count", "status", "about", "seen_last"]
     list_filter = ["status", MergedFilter, GrownFilter, "project", "last_seen_at"]

@@ -33,6 +33,7 @@ class QuarantineFilter(admin.SimpleListFilter):
 
 @admin.register(Passage)
 class PassageAdmin(ReadOnlyAdmin[Passage]):
+    nothing_yet = "No passage has been stored yet. Agents store what they want to find again."
     list_display = ["says", "shown_tags", "owner", "created_by", "created_at", "project"]
     list_filter = ["project", QuarantineFilter, "created_at"]
     list_select_related = ["project"]

@@ -24,6 +24,7 @@ SHOWN = 500
 
 @admin.register(QuarantineOrder)
 class QuarantineOrderAdmin(ReadOnlyAdmin[QuarantineOrder]):
+    nothing_yet = "No lessons have been quarantined by client or run."
     project_path = "project_id"
     list_display = [
         "ordered_at",

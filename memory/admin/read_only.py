@@ -62,6 +62,16 @@ class ReadOnlyAdmin(MemberRows[Row]):
         title = capfirst(self.opts.verbose_name_plural)
         return super().changelist_view(request, {"title": title, **(extra_context or {})})
 
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        title = capfirst(self.opts.verbose_name)
+        return super().changeform_view(request, object_id, form_url, {"title": title, **(extra_context or {})})
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 

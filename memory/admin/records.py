@@ -118,6 +118,7 @@ class AuditEntryAdmin(ReadOnlyAdmin[AuditEntry]):
 
 @admin.register(Erasure)
 class ErasureAdmin(ReadOnlyAdmin[Erasure]):
+    nothing_yet = "Nothing has been erased."
     project_path = "project_id"
     list_display = ["erased_at", "trajectory_id", "erased_by", "project_id"]
     search_fields = ["erased_by"]

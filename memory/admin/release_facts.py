@@ -9,17 +9,17 @@ from django.urls import reverse
 from memory.admin.chosen_project import narrow_to_chosen
 from memory.admin.panels import Figure, add_figures
 from memory.heuristics.models import Heuristic
-from memory.releases.deployments import get_deployment
-from memory.releases.models import Deployment, DeploymentEvent, ReleaseMember
+from memory.releases.deployments import get_deployment, serves_releases
+from memory.releases.models import DeploymentEvent, ReleaseMember
 
 SHOWN_ROLL_BACKS = 5
 
 
 def describe_releases(heuristic: Heuristic) -> dict[str, Any]:
-    """Return whether a project serves releases and, if so, which of those kept ready have a lesson. Two queries."""
-    deployment = get_deployment(heuristic.project)
-    if deployment.mode != Deployment.Mode.RELEASES:
+    """Return whether a project serves releases and, if so, which of those kept ready have it. At most 3 queries."""
+    if not serves_releases(heuristic.project_id):
         return {"serves_releases": False}
+    deployment = get_deployment(heuristic.project)
     places = {
         deployment.previous_id: "stable before",
         deployment.candidate_id: f"candidate, {deployment.canary_share / 10:g}%",

@@ -171,6 +171,7 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
 
 @admin.register(SearchIndex)
 class SearchIndexAdmin(ReadOnlyAdmin[SearchIndex]):
+    nothing_yet = "There is no index yet. While there are few lessons, every one is compared and none is missed."
     list_display = ["project", "found", "found_for_the_worst", "recall_tasks", "measured_at", "texts", "breadth"]
     list_filter = ["project"]
     list_select_related = ["project"]

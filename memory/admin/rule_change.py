@@ -20,6 +20,7 @@ REQUESTED = (
 
 @admin.register(RuleChange)
 class RuleChangeAdmin(ReadOnlyAdmin[RuleChange]):
+    nothing_yet = "No change of who decides has been requested. Projects with two reviewers need one."
     list_display = ["what", "project", "status", "requested_by", "requested_at", "decided_by", "decided_at"]
     list_filter = ["status", "kind", "project"]
     list_select_related = ["project"]

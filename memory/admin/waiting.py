@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from memory.admin.chosen_project import narrow_to_chosen
 from memory.admin.inbox.kinds import list_kinds
-from memory.admin.inbox.requests import read_filters
+from memory.admin.inbox.requests import list_own_kinds, read_filters
 from memory.projects.models import RuleChange
 
 
@@ -23,20 +23,21 @@ class Waiting:
     count: int
     oldest: datetime | None
     link: str
+    is_own: bool  # the person may decide on it
 
 
 def find_waiting(request: HttpRequest) -> Iterable[Waiting]:
-    """Return what waits in the chosen project, or in all that a person may see. One query a kind."""
+    """Return what waits in the chosen project, or in all that a person may see. One query a kind and one more."""
     user: Any = request.user
-    query = read_filters(request)
+    query, own = read_filters(request), list_own_kinds(request)
     for kind in list_kinds(user):
         count, oldest = kind.measure(user, query)
-        yield Waiting(
-            label=kind.label, count=count, oldest=oldest, link=reverse("admin:inbox", query={"kind": kind.name})
-        )
+        link = reverse("admin:inbox", query={"kind": kind.name})
+        yield Waiting(label=kind.label, count=count, oldest=oldest, link=link, is_own=kind in own)
     if user.has_perm("memory.view_rulechange"):
         requested = RuleChange.objects.filter(status=RuleChange.Status.REQUESTED)
         rows = narrow_to_chosen(requested, request).order_by()
         counted = rows.aggregate(count=Count("pk"), oldest=Min("requested_at"))
         link = reverse("admin:memory_rulechange_changelist", query={"status__exact": RuleChange.Status.REQUESTED})
-        yield Waiting(label="Rule changes", **counted, link=link)
+        is_own = bool(own) and user.has_perm("memory.review_heuristic")
+        yield Waiting(label="Rule changes", **counted, link=link, is_own=is_own)

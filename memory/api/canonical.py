@@ -29,10 +29,16 @@ def canonical_request(
     route: str,
     arguments: Iterable[tuple[str, str]] = (),
     query: Iterable[tuple[str, str]] = (),
-    body: Any = None,
+    body: bytes = b"null",
 ) -> bytes:
-    """Write a request in canonical form. `route` is the URL pattern, `arguments` are its values in the path."""
-    return canonical_json([method, route, sorted(map(list, arguments)), sorted(map(list, query)), body])
+    """Write a request in canonical form.
+
+    Args:
+        route: the URL pattern; `arguments` are its values in the path.
+        body: in canonical form.
+    """
+    head = canonical_json([method, route, sorted(map(list, arguments)), sorted(map(list, query))])
+    return head[:-1] + b"," + body + b"]"
 
 
 def fingerprint(canonical: bytes, *, secret: str | None = None) -> bytes:
@@ -52,23 +58,24 @@ def is_same_fingerprint(stored: bytes, canonical: bytes) -> bool:
 
 def _text(value: Any) -> str:
     match value:
+        case str():  # the commonest first
+            return encode_basestring(value)
+        case dict():
+            is_ascii = "".join(value).isascii()
+            names = sorted(value) if is_ascii else sorted(value, key=lambda name: name.encode("utf-16-be"))
+            return "{" + ",".join([f"{encode_basestring(name)}:{_text(value[name])}" for name in names]) + "}"
+        case list() | tuple():
+            return "[" + ",".join([_text(item) for item in value]) + "]"
         case None:
             return "null"
         case True:
             return "true"
         case False:
             return "false"
-        case str():
-            return encode_basestring(value)
         case int():
             return str(int(value))
         case float():
             return _number(value)
-        case dict():
-            names = sorted(value, key=lambda name: name.encode("utf-16-be"))
-            return "{" + ",".join([f"{encode_basestring(name)}:{_text(value[name])}" for name in names]) + "}"
-        case list() | tuple():
-            return "[" + ",".join([_text(item) for item in value]) + "]"
         case _:
             raise ValueError(f"{type(value).__name__} is not JSON")
 

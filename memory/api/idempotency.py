@@ -15,7 +15,6 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.db.models.functions import Now
 from django.http import HttpResponse
 from django.utils import timezone
@@ -26,6 +25,7 @@ from memory.api.canonical import canonical_json, canonical_request, fingerprint,
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.models import IdempotencyRecord
 from memory.failpoints import failpoint
+from memory.insert_once import insert_once
 from memory.projects.models import ApiKey
 from memory.redaction import redact
 
@@ -38,6 +38,12 @@ MAX_KEYS = 100_000  # that a client may have stored at a time
 KEYS_BETWEEN_COUNTS = 64
 MAX_RESPONSE_BYTES = 4 * 1024 * 1024  # larger answers are not kept for a replay
 _KEPT_HEADERS = ("Content-Type", "Location", "ETag")
+# Two statements in one message. As one, it would look for the record with a snapshot older than the lock.
+_TAKE = """
+SELECT pg_try_advisory_xact_lock(%s);
+SELECT id, expires_at <= statement_timestamp() FROM memory_idempotencyrecord
+WHERE project_id = %s AND client = %s AND key = %s
+"""
 
 Handler: TypeAlias = Callable[..., HttpResponse]
 
@@ -101,19 +107,20 @@ class KeyedRequest:
     method: str
     route: str
     canonical: bytes
+    canonical_body: bytes
     body: dict[str, Any]
     lock_number: int  # of the advisory lock; two keys share one by chance in 2^64, and then one client waits a second
 
     @classmethod
     def of(cls, request: Request, *, api_key: ApiKey, key: str, body: dict[str, Any]) -> "KeyedRequest":
         match = request.resolver_match
-        method, route = request.method or "", match.route if match else ""
+        method, route, canonical_body = request.method or "", match.route if match else "", canonical_json(body)
         canonical = canonical_request(
             method=method,
             route=route,
             arguments=[(name, str(value)) for name, value in match.kwargs.items()] if match else [],
             query=[(name, value) for name, values in request.query_params.lists() for value in values],
-            body=body,
+            body=canonical_body,
         )
         scope = f"idempotency\n{api_key.project_id}\n{api_key.client}\n{key}"
         return cls(
@@ -122,6 +129,7 @@ class KeyedRequest:
             method=method,
             route=route,
             canonical=canonical,
+            canonical_body=canonical_body,
             body=body,
             lock_number=int.from_bytes(hashlib.sha256(scope.encode()).digest()[:8], "big", signed=True),
         )
@@ -135,22 +143,19 @@ class KeyedRequest:
             Refusal: another request holds the key, or used it for something else.
         """
         with connection.cursor() as cursor:
-            # A statement of its own: one that also read the record would look with a snapshot older than the lock.
-            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [self.lock_number])
+            cursor.execute(_TAKE, [self.lock_number, self.api_key.project_id, self.api_key.client, self.key])
             if cursor.fetchone() != (True,):
-                raise Refusal(
-                    ErrorCode.IDEMPOTENCY_IN_PROGRESS,
-                    "A request with this Idempotency-Key is still in progress. Send it again in a second.",
-                    headers={"Retry-After": "1"},
-                )
-        failpoint("idempotency.key_taken")
-        expired = ExpressionWrapper(Q(expires_at__lte=Now()), output_field=BooleanField())
-        record: Any = _records(self.api_key, self.key).annotate(is_expired=expired).first()
-        if record is None:
+                raise _in_progress()
+            failpoint("idempotency.key_taken")
+            cursor.nextset()
+            found = cursor.fetchone()
+        if found is None:
             return None
-        if record.is_expired:
-            record.delete()
+        record_id, is_expired = found
+        if is_expired:
+            IdempotencyRecord.objects.filter(pk=record_id).delete()
             return None
+        record: Any = IdempotencyRecord.objects.get(pk=record_id)
         if not is_same_fingerprint(bytes(record.fingerprint), self.canonical):
             raise Refusal(
                 ErrorCode.IDEMPOTENCY_KEY_REUSED,
@@ -172,21 +177,27 @@ class KeyedRequest:
                 "The answer is too large to be stored for an Idempotency-Key. Nothing was done; ask for less at a "
                 "time, or leave the key out.",
             )
-        IdempotencyRecord.objects.create(
+        record = IdempotencyRecord(
             project_id=self.api_key.project_id,
             client=self.api_key.client,
             key=self.key,
             fingerprint=fingerprint(self.canonical),
             method=self.method,
             route=self.route,
-            request=canonical_json(redact(self.body).value) if getattr(response, "keeps_request", True) else b"",
+            request=self._write_redacted() if getattr(response, "keeps_request", True) else b"",
             status_code=response.status_code,
             headers={name: response[name] for name in _KEPT_HEADERS if name in response},
             body=response.content,
             resource_id=getattr(response, "resource_id", None),
             request_id=structlog.contextvars.get_contextvars().get("request_id", ""),
-            expires_at=Now() + timedelta(hours=settings.ERL_IDEMPOTENCY_HOURS),
         )
+        hours = int(settings.ERL_IDEMPOTENCY_HOURS)
+        if not insert_once(record, made={"expires_at": f"statement_timestamp() + make_interval(hours => {hours})"}):
+            raise _in_progress()
+
+    def _write_redacted(self) -> bytes:
+        redacted = redact(self.body).value
+        return self.canonical_body if redacted is self.body else canonical_json(redacted)
 
 
 def is_answered(request: Request) -> bool:
@@ -262,6 +273,14 @@ def _replay(record: IdempotencyRecord) -> HttpResponse:
         del response["Content-Type"]
     response.resource_id = record.resource_id  # type: ignore[attr-defined]
     return response
+
+
+def _in_progress() -> Refusal:
+    return Refusal(
+        ErrorCode.IDEMPOTENCY_IN_PROGRESS,
+        "A request with this Idempotency-Key is still in progress. Send it again in a second.",
+        headers={"Retry-After": "1"},
+    )
 
 
 def _refuse_too_many(api_key: ApiKey) -> None:

@@ -58,6 +58,13 @@ LOCATION = OpenApiParameter(
     response=[200, 201, 202],
     description="The address of the result.",
 )
+PREFER = OpenApiParameter(
+    "Prefer",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    description="`wait=N`: how many seconds to wait for the result. As RFC 7240 has it, what is no whole number is "
+    "ignored; an answer that was waited for says so in `Preference-Applied`.",
+)
 ETAG = OpenApiParameter(
     "ETag",
     OpenApiTypes.STR,

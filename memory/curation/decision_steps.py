@@ -12,6 +12,7 @@ from memory.heuristics.models import Heuristic, Review
 from memory.heuristics.provenance import check_servable
 from memory.heuristics.reviewed import AbstractRevision, Reviewed
 from memory.projects.actors import Actor
+from memory.rows import find_row
 
 # An edit comes with its approval; the others leave a lesson as it was.
 _DECIDES_NOTHING = (
@@ -84,7 +85,7 @@ def withdraw_revision(item: Reviewed) -> Any:
     Raises:
         NotServable: none is served.
     """
-    served = item.revisions.filter(served=True).first()
+    served = find_row(item.revisions.filter(served=True))
     if served is None:
         raise NotServable(
             f"This {item._meta.verbose_name} is {item.status} and is not being served, so nothing was changed."
@@ -96,7 +97,7 @@ def withdraw_revision(item: Reviewed) -> Any:
 
 def refuse_revision(item: Reviewed) -> str:
     """Make the served wording, if there is one, the current one again; return the status that follows."""
-    served = item.revisions.filter(served=True).first()
+    served = find_row(item.revisions.filter(served=True))
     if served is None:
         return "rejected"
     item.current_revision = served

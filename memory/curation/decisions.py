@@ -76,8 +76,8 @@ def approve_heuristic(
     heuristic = _lock_proposed(heuristic)
     project = check_decider(heuristic, by=by)
     revision = get_current_revision(heuristic, content_sha256=content_sha256)
-    check_servable(heuristic.project_id, [revision.lineage])
     if project.four_eyes and not _is_second_approval(revision, by):
+        check_servable(heuristic.project_id, [revision.lineage])
         record_review(revision, _Decision.FIRST_APPROVAL, item=heuristic, by=by, **note)
         return heuristic
     lead_group(heuristic)
@@ -88,8 +88,8 @@ def approve_heuristic(
     for member in find_members(heuristic, read_at=read_at):
         close_duplicate(member, into=heuristic, by=by, seen=True, decided_with=review_id, reason=DUPLICATE)
     set_status(heuristic, _Status.APPROVED)
-    count_support(heuristic)
     _approve_evidence(heuristic, by=by, read_at=read_at)
+    count_support(heuristic)
     take_back_evidence(heuristic)  # it may have been merged into another before
     after_commit(cut_after_approval, heuristic.project_id)
     failpoint("review.before_commit")
@@ -142,6 +142,7 @@ def confirm_evidence(
         raise NotServable(f"This lesson is {heuristic.status}. Its evidence counts once it is approved.")
     if not _approve_evidence(heuristic, by=by, read_at=read_at):
         raise NothingChanged("All evidence that was on the page counts already.")
+    count_support(heuristic)
     after_commit(embed_heuristics, [heuristic.pk])  # the tasks of its runs
     after_commit(count_terms, heuristic.project_id)
     record_review(revision, _Decision.CONFIRM_EVIDENCE, item=heuristic, by=by, **note)
@@ -327,10 +328,7 @@ def _approve_evidence(heuristic: Heuristic, *, by: Actor, read_at: datetime | No
     """Count the evidence that was there when the reviewer read; return how much of it is new."""
     now = timezone.now()
     unseen = heuristic.evidence.filter(approved_at__isnull=True, created_at__lte=read_at or now)
-    approved = unseen.update(approved_at=now, approved_by=by.label)
-    if approved:
-        count_support(heuristic)
-    return approved
+    return unseen.update(approved_at=now, approved_by=by.label)
 
 
 def _for_member(note: ReviewNote) -> ReviewNote:

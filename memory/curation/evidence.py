@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from memory.after_commit import after_commit
@@ -86,8 +87,8 @@ def copy_evidence(heuristic: Heuristic, *, into: Heuristic, seen: bool = False) 
 
 def take_back_evidence(heuristic: Heuristic) -> None:
     """Take back what a merge gave to another heuristic, now that this one stands by itself again."""
-    merged = [heuristic.pk, *heuristic.evidence.exclude(merged_from=None).values_list("merged_from", flat=True)]
-    given = Evidence.objects.filter(project=heuristic.project_id, merged_from__in=merged).exclude(heuristic=heuristic)
+    merged = Q(merged_from=heuristic) | Q(merged_from__in=heuristic.evidence.order_by().values("merged_from"))
+    given = Evidence.objects.filter(merged, project=heuristic.project_id).exclude(heuristic=heuristic)
     holders = set(given.values_list("heuristic", flat=True))
     if not holders:
         return

@@ -45,6 +45,12 @@ def find_others(heuristic: Heuristic) -> list[Heuristic]:
     return list(others.order_by(F("leader").asc(nulls_first=True), "created_at", "pk"))
 
 
+def count_wordings(heuristic: Heuristic) -> int:
+    """Return how many wordings a lesson's group has, its own included."""
+    leader_id = heuristic.leader_id or heuristic.pk
+    return Heuristic.objects.filter(Q(pk=leader_id) | Q(leader=leader_id)).count()
+
+
 def find_group_evidence(heuristic: Heuristic) -> QuerySet[Evidence]:
     """Return the evidence of a lesson and of the other wordings of its group."""
     leader_id = heuristic.leader_id or heuristic.pk
@@ -82,9 +88,9 @@ def lead_group(heuristic: Heuristic) -> None:
 def leave_group(heuristic: Heuristic) -> None:
     """Let a locked proposal stand for itself. The others of its group stay together behind the best of them."""
     former, members = heuristic.leader, list(heuristic.members.values_list("pk", flat=True))
-    Heuristic.objects.filter(pk=heuristic.pk).update(leader=None)
-    heuristic.leader = None
     if former is not None:
+        Heuristic.objects.filter(pk=heuristic.pk).update(leader=None)
+        heuristic.leader = None
         count_support(former)
     if members:
         first, *rest = _rank(members)

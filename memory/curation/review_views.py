@@ -22,18 +22,9 @@ from memory.curation.decisions import (
     retire_heuristic,
 )
 from memory.curation.filters import ReviewFilter
+from memory.curation.input import Approval, Decision, DecisionItem, DecisionsInput, Merge, Withdrawal
 from memory.curation.merge import merge_heuristics
-from memory.curation.serializers import (
-    Approval,
-    BulkSerializer,
-    Decision,
-    DecisionItem,
-    DecisionsInput,
-    HeuristicDetailSerializer,
-    Merge,
-    ReviewSerializer,
-    Withdrawal,
-)
+from memory.curation.serializers import BulkSerializer, HeuristicDetailSerializer, ReviewSerializer
 from memory.curation.views import answer_heuristic, describe_result, get_heuristic
 from memory.heuristics.models import Heuristic, Review
 from memory.projects.models import ApiKey

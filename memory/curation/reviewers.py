@@ -12,6 +12,7 @@ from memory.heuristics.models import Heuristic, ReviewClaim
 from memory.heuristics.reviewed import Reviewed
 from memory.projects.actors import Actor
 from memory.projects.models import ApiKey, Project, ProjectMembership, project_ids_of
+from memory.rows import find_row
 
 _Role = ProjectMembership.Role
 CLAIM_MINUTES = 10  # how long an opened proposal is kept from other reviewers
@@ -82,7 +83,7 @@ def check_claim(heuristic: Heuristic, *, user_id: int) -> None:
         ClaimedByOther: it has not.
     """
     claims = ReviewClaim.objects.filter(heuristic=heuristic.pk, expires_at__gt=timezone.now())
-    claim = claims.exclude(user=user_id).select_related("user").first()
+    claim = find_row(claims.exclude(user=user_id).select_related("user"))
     if claim is not None:
         raise ClaimedByOther(
             f"This lesson is claimed by {claim.user.get_username()} until {claim.expires_at:%H:%M} UTC. "
@@ -157,7 +158,7 @@ def _check_person(user_id: int, item: Reviewed, project: Project, *, withdraws: 
     rights = {_Role.REVIEWER: f"memory.review_{item._meta.model_name}"}
     if withdraws:
         rights[_Role.OPERATOR] = "memory.change_apikey"
-    user = get_user_model()._default_manager.filter(pk=user_id, is_active=True).first()  # fresh: rights may be gone
+    user = find_row(get_user_model()._default_manager.filter(pk=user_id, is_active=True))  # fresh: rights may be gone
     roles = [role for role, needed in rights.items() if user is not None and user.has_perm(needed)]
     if user is None or not roles:
         raise NotAllowed(

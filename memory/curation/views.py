@@ -18,17 +18,14 @@ from memory.api.pagination import LimitOffset
 from memory.api.schema import ETAG, IF_MATCH, LOCATION, describe, query_parameters
 from memory.curation.client_lessons import bring_lesson, cite_runs
 from memory.curation.filters import HeuristicFilter
+from memory.curation.input import HeuristicInput, HeuristicPatch, HeuristicsInput, MoreEvidence
 from memory.curation.proposal_groups import find_others
 from memory.curation.proposals import revise_heuristic
 from memory.curation.serializers import (
     BulkSerializer,
     HeuristicDetailSerializer,
-    HeuristicInput,
     HeuristicPageSerializer,
-    HeuristicPatch,
     HeuristicSerializer,
-    HeuristicsInput,
-    MoreEvidence,
 )
 from memory.errors import ChangedMeanwhile
 from memory.heuristics.models import Heuristic, HeuristicRevision

@@ -16,6 +16,7 @@ from memory.embeddings.registry import find_embedder, get_embedder
 from memory.errors import EmbedderError
 from memory.heuristics.models import Evidence, HeuristicRevision
 from memory.retrieval.models import EmbeddingModel, HeuristicEmbedding
+from memory.rows import find_row
 
 log = structlog.get_logger(__name__)
 
@@ -112,7 +113,7 @@ def delete_other_models(kept: EmbeddingModel) -> int:
 
 def get_active_model() -> EmbeddingModel:
     """Return the model whose vectors are searched. Where nothing was embedded yet, it is the settings' embedder's."""
-    active = EmbeddingModel.objects.filter(active=True).first()
+    active = find_row(EmbeddingModel.objects.filter(active=True))
     if active is not None and (
         active.pk != NO_MODEL or HeuristicEmbedding.objects.filter(embedding_model=active).exists()
     ):

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.dispatch import Signal
 from django.utils import timezone
 
 from memory.effects.usefulness import refresh_usefulness_of_run
 from memory.errors import DuplicateExternalId, RunIsOpen, UnknownParent, UnknownRetrieval
 from memory.ids import uuid7
+from memory.insert_once import insert_once
 from memory.mistakes.sightings import sight_mistakes
 from memory.projects.actors import Actor
 from memory.projects.models import ApiKey, Project
@@ -63,7 +64,6 @@ class Recorded:
     created: bool
 
 
-@transaction.atomic
 def record_trajectory(
     project: Project,
     *,
@@ -101,9 +101,6 @@ def record_trajectory(
     if left_out:
         metadata = fields.get("metadata", {})
         fields["metadata"] = {**metadata, "left_out": [*metadata.get("left_out", ()), *left_out]}
-    external_id = fields.get("external_id", "")
-    if external_id and (known := _find_recorded(project, external_id, fields)):
-        return Recorded(trajectory=known, created=False)
     trajectory = Trajectory(
         id=id or uuid7(),
         project=project,
@@ -114,22 +111,17 @@ def record_trajectory(
         api_key=sender.api_key,
         request_id=sender.request_id,
     )
-    try:
-        with transaction.atomic():
-            trajectory.save(force_insert=True)
-    except IntegrityError:
-        # Another request recorded the same run between our look and our insert.
-        if external_id and (known := _find_recorded(project, external_id, fields)):
-            return Recorded(trajectory=known, created=False)
-        raise
-    if not trajectory.is_open:
-        announce(trajectory, reflect=reflect, by=by)
-    return Recorded(trajectory=trajectory, created=True)
+    with transaction.atomic(savepoint=False):
+        created = insert_once(trajectory, made={"created_at": "statement_timestamp()"})
+        if created and not trajectory.is_open:
+            announce(trajectory, reflect=reflect, by=by)
+    return Recorded(trajectory=trajectory if created else _get_recorded(trajectory, fields), created=created)
 
 
 def announce(trajectory: Trajectory, *, reflect: bool | None, by: Actor) -> None:
     """Count the mistakes of a finished run and let it be reflected on."""
-    sight_mistakes(trajectory, by=by)
+    if trajectory.mistake_cards:
+        sight_mistakes(trajectory, by=by)
     wanted = trajectory.project.reflect_on_record if reflect is None else reflect
     trajectory_recorded.send(sender=Trajectory, trajectory=trajectory, reflect=wanted, actor=by)
 
@@ -150,10 +142,11 @@ def find_parent(project: Project, named: str) -> Trajectory | None:
     raise UnknownParent(f"No run {named!r} exists in this project. Record the parent first; name it by either id.")
 
 
-def _find_recorded(project: Project, external_id: str, fields: dict[str, Any]) -> Trajectory | None:
-    known = Trajectory.objects.for_project(project).filter(external_id=external_id).first()
+def _get_recorded(sent: Trajectory, fields: dict[str, Any]) -> Trajectory:
+    """Return the run that was recorded before under this external id, which says the same."""
+    known = Trajectory.objects.for_project(sent.project).filter(external_id=sent.external_id).first()
     if known is None:
-        return None
+        raise DuplicateExternalId("The run that had this external_id was erased at this moment. Send yours again.")
     # Neither an outcome reported later nor what became of an open run makes the repeated recording another run.
     changed: tuple[str, ...] = _OUTCOME if known.outcome_at is not None else ()
     if fields.get("is_open"):
@@ -161,8 +154,8 @@ def _find_recorded(project: Project, external_id: str, fields: dict[str, Any]) -
     compared = {name: value for name, value in fields.items() if name not in changed}
     if any(getattr(known, name) != value for name, value in compared.items()):
         raise DuplicateExternalId(
-            f"A different trajectory with external_id {external_id!r} exists: {known.id}. Use another external_id, "
-            "or leave it out."
+            f"A different trajectory with external_id {sent.external_id!r} exists: {known.id}. Use another "
+            "external_id, or leave it out."
         )
     return known
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from memory.api.errors import ErrorCode
 from memory.api.pagination import LimitOffset
 from memory.api.schema import simplify_schema
-from memory.curation.serializers import HeuristicInput
+from memory.curation.input import HeuristicInput
 from memory.effects.serializers import FeedbackInput
 from memory.intake.serializers import OutcomeInput, TrajectoryInput
 from memory.intake.views import TrajectoryFilter

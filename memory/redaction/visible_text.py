@@ -1,5 +1,6 @@
 """Show characters that are invisible to a person but not to a model (reliability D5)."""
 
+import re
 import unicodedata
 
 _KEPT = {"\n", "\t", " "}
@@ -10,6 +11,7 @@ _BLANK = (
     | set(range(0xFE00, 0xFE10))
     | set(range(0xE0100, 0xE01F0))
 )
+_MAY_BE_HIDDEN = re.compile(r"[^\n\t -~]")  # all others are printable ASCII
 
 
 def is_hidden(character: str) -> bool:
@@ -26,6 +28,9 @@ def is_visible(text: str) -> bool:
 
 def show_hidden(text: str) -> str:
     """Replace hidden characters by their code points, for example ⟨U+202E⟩."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(f"⟨U+{ord(c):04X}⟩" if is_hidden(c) else c for c in text)
+    return _MAY_BE_HIDDEN.sub(_write_code_point, text)
+
+
+def _write_code_point(found: re.Match[str]) -> str:
+    character = found[0]
+    return f"⟨U+{ord(character):04X}⟩" if is_hidden(character) else character

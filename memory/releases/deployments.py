@@ -5,8 +5,10 @@ dies during a change leaves the state before or after it, and a roll-back moves 
 """
 
 import secrets
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 import structlog
 from django.db import transaction
@@ -15,10 +17,11 @@ from django.utils import timezone
 from memory.errors import NoSuchRelease, NotDeployable
 from memory.events import Event, EventKind, announce
 from memory.failpoints import failpoint
+from memory.heuristics.models import HeuristicRevision
 from memory.projects.actors import Actor, name_actor
 from memory.projects.models import Project
 from memory.releases.deployers import check_deployer
-from memory.releases.manifest import build_manifest, hash_manifest
+from memory.releases.manifest import add_lessons, build_manifest, hash_manifest
 from memory.releases.models import Deployment, DeploymentEvent, Release
 from memory.releases.readiness import (
     decide_again,
@@ -27,6 +30,7 @@ from memory.releases.readiness import (
     lock_what_is_live,
     serve_all_approved,
 )
+from memory.rows import find_row
 
 log = structlog.get_logger(__name__)
 
@@ -64,9 +68,18 @@ def cut_release(project: Project, *, by: Actor, how: str = Release.How.HAND, not
 
 @transaction.atomic
 def cut_variant(
-    project: Project, *, part: str, named: dict[str, Any], by: Actor, how: str = Release.How.HAND, note: str = ""
+    project: Project,
+    *,
+    parts: Mapping[str, Mapping[str, Any]],
+    lessons: Iterable[HeuristicRevision] = (),
+    by: Actor,
+    note: str = "",
 ) -> Release:
-    """Make a release that differs from the stable one only in what a part of its manifest names.
+    """Make a release that differs from the stable one only in some parts of its manifest.
+
+    Args:
+        parts: what these parts name, besides or in place of what the stable release has there.
+        lessons: approved wordings that it has besides, or in place of others of the same lessons.
 
     Raises:
         NotDeployable: the project serves every approval at once.
@@ -77,7 +90,9 @@ def cut_variant(
     deployment = lock_deployment(project, serves_releases=True)
     assert deployment.stable is not None  # what serves releases has one
     manifest = deployment.stable.manifest
-    return _store(deployment, {**manifest, part: {**manifest.get(part, {}), **named}}, by=by, how=how, note=note)
+    varied = {part: {**manifest.get(part, {}), **named} for part, named in parts.items() if named}
+    manifest = {**manifest, **varied, "lessons": add_lessons(manifest["lessons"], lessons)}
+    return _store(deployment, manifest, by=by, how=Release.How.HAND, note=note)
 
 
 @transaction.atomic
@@ -209,8 +224,13 @@ def acknowledge_roll_back(project: Project, *, by: Actor) -> Deployment:
 
 def get_deployment(project: Project) -> Deployment:
     """Return what is deployed in a project; one that never chose serves every approval at once."""
-    found = Deployment.objects.filter(project=project).select_related("stable", "candidate", "previous").first()
+    found = find_row(Deployment.objects.filter(project=project).select_related("stable", "candidate", "previous"))
     return found or Deployment(project=project, holdout_salt="")
+
+
+def serves_releases(project_id: UUID) -> bool:
+    """Tell whether agents of a project get what a release has, rather than every approval at once."""
+    return Deployment.objects.filter(project=project_id, mode=_Mode.RELEASES).exists()
 
 
 def get_release(project: Project, name: str) -> Release:

@@ -1,7 +1,7 @@
 """What a release says: the wordings that are approved and how lessons are chosen among them, named by their hash."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +10,7 @@ from django.conf import settings
 from memory.api.canonical import canonical_json
 from memory.heuristics.models import HeuristicRevision
 from memory.projects.models import Project
+from memory.releases.models import Deployment, Release
 from memory.retrieval import ranking, scoring
 from memory.retrieval.context import HEADER
 from memory.retrieval.models import PolarityQuota
@@ -17,6 +18,7 @@ from memory.retrieval.record_block import HEADER as RECORD_HEADER
 from memory.retrieval.record_block import TITLES
 
 FORMAT = 1
+TUNED = "tuned"  # the part with settings of retrieval that a change of an agent made, in place of those of the server
 _find_versions: list[Callable[[], dict[str, str]]] = []
 
 
@@ -38,26 +40,37 @@ def build_manifest(project: Project) -> dict[str, Any]:
 
     It holds no text of a lesson: a wording is an immutable row, and its hash is here.
     """
+    tuned = _find_stable(project).get(TUNED, {})
     approved = HeuristicRevision.objects.for_project(project).served().order_by("heuristic_id", "id")
-    lessons = [
-        {"heuristic": str(heuristic), "revision": str(revision), "content_sha256": sha256}
-        for heuristic, revision, sha256 in approved.values_list("heuristic_id", "id", "content_sha256")
-    ]
     quotas = PolarityQuota.objects.filter(project=project).values_list("task_id", "max_works_share", "max_avoid_share")
     return {
         "format": FORMAT,
-        "lessons": lessons,
-        "retrieval": {
-            "mode": settings.ERL_RETRIEVE_MODE,
-            "top_k": settings.ERL_RETRIEVE_TOP_K,
-            "context_budget_tokens": settings.ERL_CONTEXT_BUDGET_TOKENS,
-            "constants_sha256": hash_constants(),
-        },
+        "lessons": [_name(*each) for each in approved.values_list("heuristic_id", "id", "content_sha256")],
+        "retrieval": {**_read_settings(), "constants_sha256": hash_constants(), **tuned},
         "quotas": {family: [works, avoid] for family, works, avoid in quotas},
         "prompts": {"lessons": HEADER, "record": RECORD_HEADER, "record_titles": TITLES},
         "prompt_versions": {name: version for find in _find_versions for name, version in find().items()},
+        **({TUNED: tuned} if tuned else {}),
         **{name: part for name, find in _find_parts.items() if (part := find(project))},
     }
+
+
+def add_lessons(listed: list[dict[str, str]], lessons: Iterable[HeuristicRevision]) -> list[dict[str, str]]:
+    """Return the lessons of a manifest with others, each in one wording, in the order of their ids."""
+    named = {each["heuristic"]: each for each in listed}
+    named |= {str(each.heuristic_id): _name(each.heuristic_id, each.pk, each.content_sha256) for each in lessons}
+    return [named[heuristic] for heuristic in sorted(named)]
+
+
+def tune(retrieval: Mapping[str, int]) -> dict[str, Mapping[str, int]]:
+    """Return the parts of a manifest that change how lessons are chosen. Releases that are cut later keep it."""
+    return {"retrieval": retrieval, TUNED: retrieval}
+
+
+def find_retrieval(project: Project) -> dict[str, Any]:
+    """Return how lessons are chosen in a project now: as its stable release says, else as the settings say."""
+    stable = _find_stable(project)
+    return stable["retrieval"] if stable else _read_settings()
 
 
 def hash_manifest(manifest: dict[str, Any]) -> str:
@@ -79,3 +92,21 @@ def hash_constants() -> str:
 def index_lessons(manifest: dict[str, Any]) -> dict[UUID, tuple[UUID, str]]:
     """Return the revision and hash of every lesson of a manifest, by heuristic."""
     return {UUID(one["heuristic"]): (UUID(one["revision"]), one["content_sha256"]) for one in manifest["lessons"]}
+
+
+def _name(heuristic: UUID, revision: UUID, sha256: str) -> dict[str, str]:
+    return {"heuristic": str(heuristic), "revision": str(revision), "content_sha256": sha256}
+
+
+def _read_settings() -> dict[str, Any]:
+    return {
+        "mode": settings.ERL_RETRIEVE_MODE,
+        "top_k": settings.ERL_RETRIEVE_TOP_K,
+        "context_budget_tokens": settings.ERL_CONTEXT_BUDGET_TOKENS,
+    }
+
+
+def _find_stable(project: Project) -> dict[str, Any]:
+    """Return the manifest of the stable release; empty where there is none."""
+    manifests = Release.objects.filter(pk__in=Deployment.objects.filter(project=project).values("stable"))
+    return manifests.values_list("manifest", flat=True).first() or {}

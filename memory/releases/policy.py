@@ -8,6 +8,7 @@ from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.releases.deployments import cut_release
 from memory.releases.models import Deployment, Release
+from memory.rows import find_row
 
 _Policy = Deployment.CutPolicy
 BY = Actor.policy("releases")
@@ -15,7 +16,7 @@ BY = Actor.policy("releases")
 
 def cut_after_approval(project_id: UUID) -> Release | None:
     """Cut a release of what is approved now, if the project wants one after every approval."""
-    project = Project.objects.filter(pk=project_id, deployment__cut_policy=_Policy.APPROVAL).first()
+    project = find_row(Project.objects.filter(pk=project_id, deployment__cut_policy=_Policy.APPROVAL))
     return cut_release(project, by=BY, how=Release.How.POLICY) if project is not None else None
 
 

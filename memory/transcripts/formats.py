@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .chat import INSTRUCTION_ROLES
 from .log import Json, Log, Transcript, UnreadableTranscript, as_text, count_tokens, to_number
-from .messages import INSTRUCTION_ROLES, is_message, read_messages
+from .messages import is_message, read_messages
 from .opentelemetry import spans_of_console, spans_of_otlp
 from .sessions import (
     read_adk,

@@ -9,8 +9,7 @@ import structlog
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from django_filters import rest_framework as filters
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from drf_spectacular.utils import OpenApiResponse
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,7 +18,7 @@ from rest_framework.reverse import reverse
 from memory.api.base import ApiView, represent, represent_all
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.pagination import LimitOffset
-from memory.api.schema import LOCATION, describe
+from memory.api.schema import LOCATION, PREFER, describe
 from memory.api.waiting import waiting_place
 from memory.curation.serializers import HeuristicSerializer
 from memory.curation.views import shown_heuristics
@@ -63,15 +62,7 @@ class ReflectView(ApiView):
             202: OpenApiResponse(ReflectionWithLessonsSerializer, "It is queued; follow `Location`."),
             200: OpenApiResponse(ReflectionWithLessonsSerializer, "It is finished; only with `Prefer: wait=N`."),
         },
-        parameters=[
-            LOCATION,
-            OpenApiParameter(
-                "Prefer",
-                OpenApiTypes.STR,
-                OpenApiParameter.HEADER,
-                description="`wait=N`: how many seconds to wait for the result.",
-            ),
-        ],
+        parameters=[LOCATION, PREFER],
     )
     def post(self, request: Request) -> Response:
         trajectory = self._get_or_record(ReflectInput.from_body(self.body))

@@ -12,8 +12,9 @@ from django.utils import timezone
 from memory.admin.inbox.kinds import Action, Done, Kind, Pane, Row, Tab
 from memory.admin.queue import read_projects
 from memory.errors import MemoryAppError
-from memory.projects.access import may_review, narrow_to_projects
+from memory.projects.access import narrow_to_projects
 from memory.projects.actors import Actor
+from memory.rows import find_row
 from reflection.consolidation.models import Suggestion
 from reflection.consolidation.shown import find_holders, show_suggestion
 from reflection.consolidation.suggestion_decisions import (
@@ -76,7 +77,7 @@ class SuggestionKind(Kind):
 
     def draw_suggestion(self, suggestion: Suggestion, *, user: Any) -> Pane:
         """Return a suggestion with the lessons it is about."""
-        allowed = may_review(user, suggestion.project_id)
+        allowed = self.may_decide(user, suggestion.project_id)
         holder = find_holders([suggestion], user=user).get(suggestion.pk, "")
         no = "" if allowed else "You may only read this suggestion."
         closed = no or ("" if suggestion.status == Suggestion.Status.OPEN else "This suggestion was already decided.")
@@ -115,7 +116,7 @@ class SuggestionKind(Kind):
 
     def decide_on(self, suggestion: Suggestion, *, user: Any, data: Any) -> Done:
         """Carry out what a form says about a suggestion, as `decide` does."""
-        if not may_review(user, suggestion.project_id):
+        if not self.may_decide(user, suggestion.project_id):
             raise PermissionDenied("You need the permission “review heuristics” in this project to decide here.")
         by, reason = Actor.person(user), data.get("reason", "")[:2000]
         match data.get("decision"):
@@ -140,7 +141,7 @@ class SuggestionKind(Kind):
 
     def find(self, user: Any, id: UUID) -> Suggestion | None:
         related = ("project", "heuristic__current_revision", "other__current_revision")
-        return narrow_to_projects(Suggestion.objects.select_related(*related), user).filter(pk=id).first()
+        return find_row(narrow_to_projects(Suggestion.objects.select_related(*related), user).filter(pk=id))
 
 
 SUGGESTIONS = SuggestionKind()

@@ -17,6 +17,7 @@ from django.db.models.functions import Now
 
 from memory.after_commit import after_commit
 from memory.database_clock import NextUtcDay
+from memory.insert_once import insert_once
 from reflection.errors import BudgetExhausted, LostClaim
 from reflection.jobs.doorbell import doorbell
 from reflection.jobs.kinds import get_kind
@@ -79,23 +80,18 @@ def enqueue(job: _AnyJob) -> _AnyJob:
 
     It belongs to the caller's transaction; the workers are told once that is committed.
     """
-    while True:
-        row = Job(**{field.attname: getattr(job, field.attname) for field in Job._meta.concrete_fields})
-        row.available_at = Now()
-        # Waits for a transaction that is queueing or finishing the same, so that two callers make one row.
-        Job.objects.bulk_create([row], ignore_conflicts=True)
+    row = Job(**{field.attname: getattr(job, field.attname) for field in Job._meta.concrete_fields})
+    # Waits for a transaction that is queueing or finishing the same, so that two callers make one row.
+    while not insert_once(row, made={"available_at": "statement_timestamp()"}):
         same = Job.objects.live().filter(project_id=job.project_id, kind=job.kind, subject=job.subject)
-        live: Job | None = same.first()
-        if live is not None:  # otherwise it was finished between the two statements
-            break
-    after_commit(doorbell.ring, live.pk, live.kind)
-    if live.pk != job.id:
-        return cast(_AnyJob, type(job)._default_manager.get(pk=live.pk))
-    for field in Job._meta.concrete_fields:
-        setattr(job, field.attname, getattr(live, field.attname))
+        if (live := same.first()) is not None:  # otherwise it was finished between the two statements
+            after_commit(doorbell.ring, live.pk, live.kind)
+            return cast(_AnyJob, type(job)._default_manager.get(pk=live.pk))
+    after_commit(doorbell.ring, row.pk, row.kind)
+    job.available_at = row.available_at
     if type(job) is not Job:
-        job.pk = live.pk
-        job.save_base(raw=True, force_insert=True)  # what the kind adds: the job itself is there
+        job.pk = row.pk
+        insert_once(job)  # what the kind adds: the job itself is there
     return job
 
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any
 
 import httpcore
@@ -33,6 +34,11 @@ class BoundedTransport(httpx.HTTPTransport):
 def default_ssl_context() -> ssl.SSLContext:
     """Trust the system's certificates or SSL_CERT_FILE (for a private authority), otherwise httpx's own list."""
     paths = ssl.get_default_verify_paths()
+    return _read_certificates(paths)
+
+
+@lru_cache(maxsize=4)  # reading them takes longer than many a request
+def _read_certificates(paths: ssl.DefaultVerifyPaths) -> ssl.SSLContext:
     if paths.cafile is None and paths.capath is None:
         return httpx.create_ssl_context(trust_env=False)
     return ssl.create_default_context()

@@ -1,6 +1,8 @@
 """Queue reflections: for a run that is recorded, at a client's request, and again at an operator's."""
 
+import time
 from typing import Any
+from uuid import UUID
 
 import structlog
 from django.db import transaction
@@ -16,6 +18,8 @@ from reflection.reflectors.models import KIND, Reflection
 log = structlog.get_logger(__name__)
 
 MAX_WAITING = 10_000  # reflections of a project, before its clients get 429
+COUNTED_FOR_SECONDS = 1.0  # after which a process counts them again: it takes a millisecond where thousands wait
+_counted_at: dict[UUID, float] = {}  # projects that had room
 
 
 def enqueue_reflection(trajectory: Trajectory, *, by: Actor, request_id: str = "", traceparent: str = "") -> Reflection:
@@ -79,10 +83,13 @@ def _was_given_lessons(trajectory: Trajectory) -> bool:
 
 
 def _refuse_if_full(trajectory: Trajectory) -> None:
-    limit = MAX_WAITING
-    waiting = Job.objects.live().filter(project_id=trajectory.project_id, kind=KIND).order_by("subject")
+    project_id, limit, now = trajectory.project_id, MAX_WAITING, time.monotonic()
+    if now - _counted_at.get(project_id, -COUNTED_FOR_SECONDS) < COUNTED_FOR_SECONDS:
+        return
+    waiting = Job.objects.live().filter(project_id=project_id, kind=KIND).order_by("subject")
     if waiting.values_list("subject")[limit - 1 : limit]:
         raise QueueFull(
             f"{limit} reflections of this project are already waiting. Send the run with reflect: false, or try "
             "again later."
         )
+    _counted_at[project_id] = now

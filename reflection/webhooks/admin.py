@@ -9,6 +9,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
+from django.template.defaultfilters import pluralize
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.cache import add_never_cache_headers
@@ -34,11 +35,14 @@ _FIELDS = ["project", "url", "events", "style", "with_text", "desk_url"]
 class WebhookForm(forms.ModelForm[WebhookEndpoint]):
     """An address is one line, and the events are boxes to tick."""
 
-    events = forms.MultipleChoiceField(choices=EventKind.choices, widget=forms.CheckboxSelectMultiple)
+    events = forms.MultipleChoiceField(
+        label="Send a message when", choices=EventKind.choices, widget=forms.CheckboxSelectMultiple
+    )
 
     class Meta:
         model = WebhookEndpoint
         fields = _FIELDS
+        labels = {"url": "Send to", "style": "Message format", "with_text": "Include the words of lessons"}
         widgets = {name: forms.URLInput(attrs={"class": "vURLField"}) for name in ("url", "desk_url")}
 
     def clean_url(self) -> str:
@@ -251,7 +255,7 @@ def count_failing(request: HttpRequest) -> Iterable[Figure]:
         failing = narrow_to_chosen(rows, request).count()
         if failing:
             link = reverse("admin:reflection_webhookendpoint_changelist")
-            yield Figure(label="webhooks failing", value=str(failing), link=link, alarming=True)
+            yield Figure(label=f"webhook{pluralize(failing)} failing", value=str(failing), link=link, alarming=True)
 
 
 def register() -> None:

@@ -2,7 +2,6 @@
 
 import socket
 from collections.abc import Iterable
-from functools import cache
 from typing import Any
 
 import httpcore
@@ -11,7 +10,7 @@ import httpx
 from memory.egress import find_address_fault, find_project_url_fault
 from reflection.errors import ReflectionError
 from reflection.llm.http import retry_after_seconds
-from reflection.llm.transport import BoundedBackend, BoundedTransport, deadline, default_ssl_context
+from reflection.llm.transport import BoundedBackend, BoundedTransport, deadline
 
 TIMEOUT_SECONDS = 10.0
 CONNECT_SECONDS = 5.0
@@ -45,7 +44,7 @@ def post(url: str, *, body: bytes, headers: dict[str, str]) -> int:
     if fault := find_project_url_fault(url):
         raise DeliveryFailed(fault, code="egress_refused")
     client = httpx.Client(
-        transport=BoundedTransport(ssl_context=_ssl_context(), backend=CheckedBackend()),
+        transport=BoundedTransport(backend=CheckedBackend()),
         follow_redirects=False,
         trust_env=False,
         headers={"user-agent": "erl", "accept-encoding": "identity", **headers},
@@ -101,8 +100,3 @@ def _resolve(host: str, port: int) -> list[str]:
         if fault := find_address_fault(host, address):
             raise DeliveryFailed(fault, code="egress_refused")
     return addresses
-
-
-@cache
-def _ssl_context() -> Any:
-    return default_ssl_context()

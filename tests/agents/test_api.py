@@ -235,6 +235,27 @@ def test_stream_goes_on_after_the_last_event_that_was_read() -> None:
     assert "id: 4\n" in streamed
 
 
+@pytest.mark.parametrize(
+    ("query", "headers", "code", "name"),
+    [
+        ("", {"Last-Event-ID": "x"}, "invalid_request", "Last-Event-ID"),
+        ("", {"Last-Event-ID": "1000"}, "invalid_request", "Last-Event-ID"),
+        ("?after=-1", {}, "invalid_query", "after"),
+        ("?after=1000", {}, "invalid_query", "after"),
+    ],
+)
+def test_position_that_cannot_be_is_refused_by_the_name_it_was_sent_under(
+    query: str, headers: dict[str, str], code: str, name: str
+) -> None:
+    api = Api()
+    run = start(api)
+
+    answer = api.get(f"runs/{run['id']}/events{query}", **headers)
+
+    assert answer.status_code == 400
+    assert (answer.json()["error"]["code"], [*answer.json()["error"]["fields"]]) == (code, [name])
+
+
 def test_stream_that_has_everything_ends() -> None:
     api = Api()
     run = start(api)

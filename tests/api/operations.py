@@ -29,6 +29,8 @@ from memory.releases.deployments import DeploymentChange, change_deployment, cut
 from memory.releases.models import Deployment
 from tests.agents.changing import make_change
 from tests.agents.running import Script, go_on, make_agent, make_run
+from tests.evaluation.evolution_rows import store_evolution
+from tests.evaluation.recorded_runs import make_talker
 from tests.factories import make_evidence, make_heuristic, make_reflection, make_retrieval, make_trajectory, read
 
 DOCUMENT: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "docs" / "openapi.yaml").read_text())
@@ -88,6 +90,8 @@ def make_target(operation: Operation, project: Project) -> UUID | str:
         return make_agent_thing(operation, project)
     if operation.path.split("/")[3] == "changes":
         return make_change(project, step=operation.path.rpartition("/")[2]).pk
+    if operation.path.split("/")[3] == "evolutions":
+        return store_evolution(agent=make_agent(project=project, name=f"agent-{uuid4().hex}")).pk
     if operation.path.split("/")[3] == "tools":
         return save_tool(project, recorded_tool(), by=Actor.policy("test")).revision.tool_id
     served = operation.id in ("retireHeuristic", "quarantineHeuristic", "confirmEvidence")
@@ -179,6 +183,8 @@ def fill_body(operation: Operation, project: Project) -> Any:
         deploy(operation, project)
     if operation.id == "proposeChange":
         body["agent"] = str(make_agent(project=project, name=f"agent-{uuid4().hex}").pk)
+    if operation.id == "evolve":
+        body["agent"] = str(make_talker(project=project, name=f"agent-{uuid4().hex}").pk)
     if operation.id == "startExperiment":
         deploy(operation, project)
     if "decisions" in body:

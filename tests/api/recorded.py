@@ -7,12 +7,14 @@ writes memory/api/examples.json again; then `manage.py spectacular --file docs/o
 
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from django.utils import timezone
 from rest_framework.test import APIClient
 
 from agents.models.changes import Change
 from agents.models.runs import Run
+from evaluation.evolution.requests import run_evolution
 from evaluation.models import EvaluationRun
 from evaluation.runner import build_results, create_run
 from evaluation.suites.base import Options
@@ -20,8 +22,9 @@ from evaluation.suites.replay import REFLECTOR, SOURCES, Replay
 from memory.curation.priority import prioritise_heuristics
 from memory.index.heuristic_vectors import embed_heuristics
 from reflection.reflectors.reflections import run_reflection
-from tests.agents.changing import PROMPTED, PROPOSED, carry_out_shadow
+from tests.agents.changing import PROMPTED, PROPOSED, Service, carry_out_shadow
 from tests.agents.running import Script, go_on
+from tests.evaluation.recorded_runs import Shopkeeper, make_shop_with_runs
 from tests.real_runs import WEBSHOP, load_runs
 
 ROOT = "/api/v1"
@@ -158,6 +161,7 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
     _store_tools(call)
     _run_agents(call)
     _change_agents(call)
+    _evolve_an_agent(call)
 
     call("evaluate", "post", "/evaluate", {"suites": ["toolchoice"], "arms": ["hybrid:5"], "limit": 120})
     _finish_an_evaluation()
@@ -278,6 +282,17 @@ def _change_agents(call: Any) -> None:
     other = call("proposeChange", "post", "/changes", {"agent": agent["id"], "reason": "Shorter.", "system": "Answer."})
     call("rejectChange", "post", f"/changes/{other['id']}/reject", {"reason": "It says too little."})
     call("listChanges", "get", "/changes?limit=1")
+
+
+def _evolve_an_agent(call: Any) -> None:
+    """Let an agent that pays orders back in two calls find out that one would do."""
+    project = Run.objects.latest("created_at").project
+    with Service().running() as shop:
+        agent = make_shop_with_runs(shop, project=project)
+    queued = call("evolve", "post", "/evolutions", {"agent": str(agent.pk), "generations": 1})
+    run_evolution(UUID(queued["id"]), owner="examples", find=lambda model: Shopkeeper())
+    call("getEvolutionReport", "get", f"/evolutions/{queued['id']}")
+    call("listEvolutions", "get", "/evolutions?limit=1")
 
 
 def _finish_an_evaluation() -> None:

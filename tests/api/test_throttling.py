@@ -110,6 +110,18 @@ def test_full_queue_turns_a_client_away_and_stores_nothing(
     assert (Trajectory.objects.count(), Reflection.objects.count()) == (3, 2)
 
 
+@pytest.mark.parametrize(("seconds", "second"), [(0.0, 429), (600.0, 201)])
+def test_queue_that_had_room_is_counted_again_after_a_while(
+    api_client: Any, monkeypatch: pytest.MonkeyPatch, seconds: float, second: int
+) -> None:
+    monkeypatch.setattr(requests, "MAX_WAITING", 1)
+    monkeypatch.setattr(requests, "COUNTED_FOR_SECONDS", seconds)
+
+    answers = [api_client.post("/api/v1/trajectories", {"task": task}).status_code for task in ("one", "two")]
+
+    assert answers == [201, second]
+
+
 def test_client_with_too_many_stored_keys_is_turned_away(api_client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idempotency, "MAX_KEYS", 1)
     monkeypatch.setattr(idempotency, "KEYS_BETWEEN_COUNTS", 1)

@@ -214,3 +214,11 @@ def test_trajectories_with_wrong_scope_answer_403(client, project):
 
     assert response.status_code == 403
     assert response.json()["error"]["code"] == "missing_scope"
+
+
+def test_recording_a_run_takes_a_fixed_number_of_queries(api_client, django_assert_num_queries):
+    # The first also counts what waits, and notes the use of the API key.
+    api_client.post(URL, RUN | {"external_id": "one", "mistake_cards": []}, headers={"Idempotency-Key": "one"})
+
+    with django_assert_num_queries(7):  # key, run, job, reflection and answer, and the savepoint of a test
+        api_client.post(URL, RUN | {"external_id": "two", "mistake_cards": []}, headers={"Idempotency-Key": "two"})

@@ -24,7 +24,8 @@ django.setup()
 
 from django.core.management import call_command  # noqa: E402
 
-from agents.changes.shadow import rehearse  # noqa: E402
+from agents.changes.journal_host import JournalHost, find_kinds, read_journal  # noqa: E402
+from agents.changes.shadow import describe, hold_rehearsal  # noqa: E402
 from reflection.llm.chat import ChatAnswer, ChatRequest  # noqa: E402
 from tests.agents.changing import Service, make_shop_agent, propose_refund  # noqa: E402
 from tests.agents.running import Script, go_on, make_run  # noqa: E402
@@ -51,7 +52,9 @@ def rehearse_often(*, calls: int) -> dict[str, Any]:
         made = refused = 0
         while made < calls:
             script = Script(wanted, [("refund_order", {"order": "A1"})], "Paid.")
-            row = rehearse(change, run, partial(_ask, script), attempt=1, by="bench")
+            host = JournalHost(recorded=read_journal(run), kinds=find_kinds(run))
+            done = hold_rehearsal(change.target, run, partial(_ask, script), host)
+            row = describe(change, run, done, attempt=1, by="bench")
             made += row.same + row.new_writes + row.new_reads
             refused += row.new_writes
         return {

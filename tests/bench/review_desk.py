@@ -41,7 +41,7 @@ django.setup()
 
 from django.contrib.auth import get_user_model  # noqa: E402
 from django.core.management import call_command  # noqa: E402
-from django.db import connection  # noqa: E402
+from django.db import connection, transaction  # noqa: E402
 from django.test import Client  # noqa: E402
 from django.test.utils import CaptureQueriesContext  # noqa: E402
 from django.utils import timezone  # noqa: E402
@@ -177,8 +177,9 @@ def _propose_real_lessons(project: Project) -> None:
             polarity=written["polarity"],
             scope=written["scope"],
         )
-        heuristic = propose_heuristic(project, text=text, by=Actor.policy("bench"))
-        add_evidence(heuristic, runs[number % len(runs)], citations=[Citation(first_step=1, last_step=1)])
+        with transaction.atomic():  # as the reflector does; the vectors of its runs' tasks are made after the commit
+            heuristic = propose_heuristic(project, text=text, by=Actor.policy("bench"))
+            add_evidence(heuristic, runs[number % len(runs)], citations=[Citation(first_step=1, last_step=1)])
 
 
 def decide(root: str, *, decisions: int, executable: str, web_pids: list[int]) -> Measured:

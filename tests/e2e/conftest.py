@@ -6,12 +6,21 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.contrib.staticfiles.handlers import StaticFilesHandler
 from django.test import Client
 from playwright.sync_api import BrowserContext, ConsoleMessage, Page
 
 from memory.projects.models import ProjectMembership
 from tests.e2e.browser import find_chromium, open_browser
 from tests.factories import make_member
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _product_serves_its_files() -> Iterator[None]:
+    """Let the product's middleware serve the static files: those of the test server may not be kept by a browser."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StaticFilesHandler, "_should_handle", lambda self, path: False)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,8 @@
 
 Start `manage.py quickstart` in one terminal; then `python -m tests.e2e.screenshots` writes docs/images/*.png: every
 page of docs/reviewing.md in light, dark and on a narrow screen, the others in light. The stack's address and password
-come from $ERL_HOME/quickstart.json. Use a fresh ERL_HOME: more runs are recorded, the project is consolidated, and a
-release is tried.
+come from $ERL_HOME/quickstart.json. Use a fresh ERL_HOME: more runs are recorded, the project is consolidated, the
+demonstration evolves, and a release is tried.
 """
 
 import argparse
@@ -23,6 +23,11 @@ LOOKS = {
     "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
     "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}},
     "narrow": {"color_scheme": "light", "viewport": {"width": 390, "height": 844}},
+}
+LAST = {
+    "experiment": "evaluation/experiment",
+    "deployment": "memory/deployment",
+    "evolution": "evaluation/evolution",
 }
 
 
@@ -52,16 +57,17 @@ def main() -> int:
     root = stack["admin_url"].removesuffix("/admin/")
     options.out.mkdir(parents=True, exist_ok=True)
     record_runs(stack["base_url"], stack["api_key"])
-    consolidate = [sys.executable, "manage.py", "consolidate", "--project", stack["project"]]
-    subprocess.run(consolidate, env=os.environ | {"ERL_HOME": str(options.home)}, check=True)
+    for command in (["consolidate", "--project", stack["project"]], ["evolve", "demo"]):
+        environment = os.environ | {"ERL_HOME": str(options.home)}
+        subprocess.run([sys.executable, "manage.py", *command], env=environment, check=True)
     for look, settings in LOOKS.items():
         with open_browser(executable, **settings) as context:
             page = context.new_page()
             sign_in(page, root, stack)
             page.goto(f"{root}/admin/memory/heuristic/?status__exact=proposed&order=oldest")
             desk = first_link(page, "th.field-trigger_line a")
-            page.goto(f"{root}/admin/memory/trajectory/")
-            trajectory = first_link(page, "th.field-task_line a")
+            page.goto(root + desk)
+            trajectory = first_link(page, "#panel-evidence .run header a")
             page.goto(f"{root}/admin/memory/heuristic/?status__exact=approved")
             history = first_link(page, "th.field-trigger_line a")
             page.goto(f"{root}/admin/memory/retrieval/?q=")
@@ -109,7 +115,7 @@ def main() -> int:
         try_release(stack["base_url"], stack["api_key"])
         page.goto(f"{root}/admin/memory/release/")
         page.screenshot(path=options.out / "releases-light.png")
-        for name, path in {"experiment": "evaluation/experiment", "deployment": "memory/deployment"}.items():
+        for name, path in LAST.items():
             page.goto(f"{root}/admin/{path}/")
             page.goto(root + first_link(page, "#result_list tbody th a"))
             page.screenshot(path=options.out / f"{name}-light.png")

@@ -32,6 +32,16 @@ def test_search_opens_by_its_key_and_leads_to_the_step(desk: Page, live_server: 
     expect(desk.locator("mark", has_text="courier")).to_be_visible()
 
 
+def test_search_opens_as_a_page_on_a_phone(desk: Page, live_server: Any) -> None:
+    desk.set_viewport_size({"width": 390, "height": 844})
+    desk.goto(f"{live_server.url}/admin/")
+
+    desk.keyboard.press("Control+k")
+
+    desk.wait_for_url("**/admin/search/")
+    expect(desk.locator("#page-q")).to_be_focused()
+
+
 def test_present_section_is_in_sight_on_a_phone(desk: Page, live_server: Any) -> None:
     desk.set_viewport_size({"width": 390, "height": 844})
 

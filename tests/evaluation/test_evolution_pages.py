@@ -39,7 +39,7 @@ def read(client: Client, evolution: Evolution) -> str:
 def test_page_says_what_was_gained_and_draws_every_candidate(admin_client: Client) -> None:
     page = read(admin_client, store_evolution())
 
-    gained = "Candidate 1 takes 1,015 fewer tokens per task (3.0 %, interval 338 to 1,712) on 60 tasks"
+    gained = "Candidate 1 takes 1,015 fewer tokens per task (3.0%, interval 338 to 1,712) on 60 tasks"
     assert gained in page
     assert page.count("<title>Candidate ") == 4
     assert "<title>Candidate 2: stopped by read_then_pay</title>" in page

@@ -85,7 +85,7 @@ def agent() -> Agent:
 
 
 def evolve(agent: Agent, driver: Driver, *, most: int = 8) -> Ended:
-    plan = EvolutionPlan(agent=str(agent.pk), generations=1, most=most)
+    plan = EvolutionPlan(agent=str(agent.pk), suite="bfcl", generations=1, most=most)
     with override_settings(ERL_REFLECTION_LEASE_SECONDS=3600):  # the heartbeat does not see the test's transaction
         return evolve_now(agent, plan, by=BY, find=lambda model: driver)
 

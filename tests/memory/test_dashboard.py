@@ -66,6 +66,31 @@ def test_home_counts_what_the_inbox_shows(admin: Client) -> None:
     assert (kinds["Lessons"].count, kinds["Lessons"].link) == (1, "/admin/inbox/?kind=lesson")
 
 
+def test_home_asks_no_decision_of_a_person_who_may_not_decide(client: Client) -> None:
+    project = make_project()
+    make_heuristic(project=project)
+    operator = make_member("olga", project=project, role="operator", permissions=["view_heuristic", "review_heuristic"])
+    client.force_login(operator)
+
+    html = home(client)
+
+    assert "1 decision is waiting for a reviewer" in html
+    assert "Open the inbox" in html
+    assert "Start reviewing" not in html
+    assert "<span>" not in client.get("/admin/inbox/count/").content.decode()
+
+
+def test_home_counts_only_what_a_person_may_decide(client: Client) -> None:
+    project = make_project()
+    make_heuristic(project=project)
+    allowed = ["view_heuristic", "review_mistakecard", "view_mistakecard"]
+    client.force_login(make_member(project=project, permissions=allowed))
+
+    shown = client.get("/admin/").context
+
+    assert ([kind.label for kind in shown["waiting"]], shown["waiting_count"]) == (["Mistake cards"], 0)
+
+
 def test_harmful_lesson_waits_since_its_harm_was_found(admin: Client) -> None:
     since = timezone.now() - timedelta(days=9)
     harmful = make_heuristic(status="approved")
@@ -119,7 +144,7 @@ def test_state_is_that_of_the_chosen_project(admin: Client) -> None:
 
     figures = {figure.label: figure.value for figure in admin.get("/admin/").context["figures"]}
 
-    assert figures["reflections failed"] == "1"
+    assert figures["reflection failed"] == "1"
 
 
 def test_tiles_without_runs_show_no_division_by_nothing(admin: Client) -> None:
@@ -144,7 +169,7 @@ def test_home_counts_failed_reflections(admin: Client) -> None:
 
     figures = {figure.label: figure.value for figure in admin.get("/admin/").context["figures"]}
 
-    assert figures["reflections failed"] == "1"
+    assert figures["reflection failed"] == "1"
 
 
 def test_first_steps_are_ticked_and_disappear_when_all_are_done(admin: Client) -> None:

@@ -131,6 +131,7 @@ def test_next_page_offers_to_undo_and_undoing_shows_the_item_again(reviewer: Cli
     html = read(reviewer, response["Location"])
     review = Review.objects.get()
     assert f'name="token" value="{review.pk}"' in html
+    assert html.count("Approved. Agents get this lesson") == 1  # and not in a second banner
 
     sent = {"kind": "lesson", "item": f"lesson/{first.pk}", "token": str(review.pk)}
     response = reviewer.post(reverse("admin:inbox_undo") + "?family=-", sent)

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from memory.heuristics.models import Heuristic
-from memory.projects.actors import Actor
+from memory.projects.actors import Actor, describe_actor
 from memory.projects.models import Project, ProjectMembership
 from memory.releases.deployments import cut_release, get_deployment, get_release, promote, roll_back, start_canary
 from memory.releases.models import Deployment, DeploymentEvent, Release
@@ -66,7 +66,7 @@ def test_list_shows_lineage_and_state(served: Project, deployer: Client) -> None
 
     shown = read(deployer, reverse("admin:memory_release_changelist"))
 
-    assert [line in shown for line in (">former<", ">stable<", "Later flights", BY.label)] == [True] * 4
+    assert [line in shown for line in (">former<", ">stable<", "Later flights", describe_actor(BY.label))] == [True] * 4
     assert f"2 ({get_release(served, '2').sha256[:8]})" in shown
 
 

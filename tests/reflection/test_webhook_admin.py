@@ -183,7 +183,7 @@ def test_failing_webhook_is_seen_on_the_home_page(operator: Client, hook: Hook) 
 
     figures = {each.label: each.alarming for each in operator.get("/admin/").context["figures"]}
 
-    assert figures["webhooks failing"] is True
+    assert figures["webhook failing"] is True
     assert "Disabled since" in operator.get(page_of(hook)).content.decode()
 
 

@@ -13,7 +13,7 @@ from evaluation.evolution.controls import hold_controls
 from evaluation.evolution.generations import evolve
 from evaluation.evolution.records import Origin, keep_evolution
 from evaluation.evolution.report import PLAINLY, write_controls, write_report
-from evaluation.evolution.requests import SUITES, EvolutionPlan, evolve_now
+from evaluation.evolution.requests import RECORDED, SUITES, EvolutionPlan, evolve_now
 from evaluation.runner import prepare_database
 from memory.management.options import quiet_logs
 from memory.projects.actors import Actor
@@ -31,9 +31,14 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("agent", help="`demo`, or the name of an agent that has the suite's tools")
+        parser.add_argument("agent", help="`demo`, or the name of an agent")
         parser.add_argument("--project", default="", metavar="SLUG", help="the agent's project")
-        parser.add_argument("--suite", choices=sorted(SUITES), default="bfcl")
+        parser.add_argument(
+            "--suite",
+            choices=[RECORDED, *SUITES],
+            default="bfcl",
+            help="recorded: tasks of the agent's own recorded runs; bfcl: dialogues with simulated services (default)",
+        )
         parser.add_argument("--generations", type=int, default=5)
         parser.add_argument("--seed", type=int, default=0)
         parser.add_argument("--most", type=int, default=0, help="tasks of each family, default all")
@@ -49,6 +54,8 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def _show_demo(self, options: dict[str, Any]) -> Iterator[str]:
+        if options["suite"] not in SUITES:
+            raise CommandError("The demonstration has no recorded runs. Name an agent, or take --suite bfcl.")
         started_at, seed = timezone.now(), options["seed"]
         suite = SUITES[options["suite"]](most=options["most"])
         evolved = evolve(suite, generations=options["generations"], seed=seed)

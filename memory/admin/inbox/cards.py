@@ -16,9 +16,9 @@ from memory.admin.queue import read_projects
 from memory.errors import TooLateToUndo
 from memory.mistakes.decisions import undo_card_review
 from memory.mistakes.models import MistakeCard, MistakeCardReview
-from memory.projects.access import has_role, narrow_to_projects
+from memory.projects.access import narrow_to_projects
 from memory.projects.actors import Actor
-from memory.projects.models import ProjectMembership
+from memory.rows import find_row
 
 REASONS = [
     ("Not a mistake", "Not a mistake"),
@@ -40,6 +40,7 @@ class CardKind(Kind):
     noun = "mistake card"
     label = "Mistake cards"
     permission = "memory.view_mistakecard"
+    decides = "memory.review_mistakecard"
     place = 50
 
     def queue(self, user: Any, query: str) -> QuerySet[MistakeCard]:
@@ -69,7 +70,7 @@ class CardKind(Kind):
 
     def draw_card(self, card: MistakeCard, *, user: Any) -> Pane:
         """Return a card with all its tabs."""
-        may_review = self._may_review(user, card)
+        may_review = self.may_decide(user, card.project_id)
         context = card_context(card, may_review=may_review)
         revision, waiting = context["revision"], context["waiting"]
         no = "" if may_review else "You may only read this card."
@@ -106,7 +107,7 @@ class CardKind(Kind):
 
     def decide_on(self, card: MistakeCard, *, user: Any, data: Any) -> Done:
         """Carry out what a form says about a card, as `decide` does."""
-        if not self._may_review(user, card):
+        if not self.may_decide(user, card.project_id):
             raise PermissionDenied("You need the permission “review mistake cards” to decide on this page.")
         decision = data.get("decision", "")
         reason = ": ".join(part for part in (data.get("reason_code", ""), data.get("reason", "").strip()) if part)
@@ -121,7 +122,7 @@ class CardKind(Kind):
     def undo(self, user: Any, token: str, *, by: Actor) -> str:
         reviews = narrow_to_projects(MistakeCardReview.objects.select_related("card", "revision"), user)
         try:
-            review = reviews.filter(pk=UUID(token)).first()
+            review = find_row(reviews.filter(pk=UUID(token)))
         except ValueError:
             review = None
         if review is None:
@@ -131,12 +132,7 @@ class CardKind(Kind):
 
     def find(self, user: Any, id: UUID) -> MistakeCard | None:
         cards = MistakeCard.objects.select_related("current_revision", "project")
-        return narrow_to_projects(cards, user).filter(pk=id, current_revision__isnull=False).first()
-
-    def _may_review(self, user: Any, card: MistakeCard) -> bool:
-        return user.has_perm("memory.review_mistakecard") and has_role(
-            user, card.project_id, ProjectMembership.Role.REVIEWER
-        )
+        return find_row(narrow_to_projects(cards, user).filter(pk=id, current_revision__isnull=False))
 
 
 CARDS = CardKind()

@@ -15,8 +15,16 @@ from django.utils.dateparse import parse_date
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
-from memory.admin.inbox.kinds import Kind, Pane, Row, Tab, list_kinds
-from memory.admin.inbox.requests import get_actor, get_kind, read_filters, read_query, wants_json, without_storing
+from memory.admin.inbox.kinds import Kind, Pane, Row, Tab
+from memory.admin.inbox.requests import (
+    get_actor,
+    get_kind,
+    list_own_kinds,
+    read_filters,
+    read_query,
+    wants_json,
+    without_storing,
+)
 from memory.admin.pages import admin_page
 from memory.discussion.mentions import find_people
 from memory.discussion.models import MAX_COMMENT, Comment, ItemState
@@ -24,6 +32,7 @@ from memory.discussion.services import Item, assign_item, may_discuss, snooze_it
 from memory.errors import MemoryAppError
 from memory.projects.models import ProjectMembership
 from memory.redaction.visible_text import show_hidden
+from memory.rows import find_row
 
 TAB = "discussion"
 SHOWN_COMMENTS = 200
@@ -100,9 +109,9 @@ def discuss(request: HttpRequest, kind_name: str, id: UUID) -> HttpResponse:
 
 @admin_page("inbox/count/", name="inbox_count")
 def count(request: HttpRequest) -> HttpResponse:
-    """Return how many items wait for the person, for the navigation."""
+    """Return how many items wait for a decision of the person, for the navigation."""
     query = read_filters(request)
-    waiting = sum(kind.count(request.user, query) for kind in list_kinds(request.user))
+    waiting = sum(kind.count(request.user, query) for kind in list_own_kinds(request))
     context = {"waiting": waiting}
     return without_storing(HttpResponse(render_to_string("admin/inbox/count.html", context)))
 
@@ -175,7 +184,7 @@ def _comments(kind: Kind, id: UUID) -> Any:
 
 
 def _find_state(kind: Kind, id: UUID) -> ItemState | None:
-    return ItemState.objects.filter(kind=kind.name, object_id=id).select_related("assignee").first()
+    return find_row(ItemState.objects.filter(kind=kind.name, object_id=id).select_related("assignee"))
 
 
 def _name_assignee(state: ItemState | None) -> str:

@@ -1,6 +1,6 @@
 """What can wait in the inbox. Each kind of item is one class, registered by the app that owns it.
 
-To add a kind, derive a class from `Kind`, give it a name, a label and the permission to see it, and write:
+To add a kind, derive a class from `Kind`, give it a name, a label and the permissions to see and to decide, and write:
 
 - `count` and `list_rows`: the items that wait, in the order in which they should be decided, one `Row` each;
 - `find`: one of them as a row with its `project_id`, if the person may see it;
@@ -28,7 +28,9 @@ from django.urls import reverse
 from django.utils.text import capfirst
 
 from memory.discussion.models import ItemState
+from memory.projects.access import has_role
 from memory.projects.actors import Actor
+from memory.projects.models import ProjectMembership
 
 Waiting = TypeVar("Waiting", bound=Model)
 
@@ -129,6 +131,7 @@ class Kind(ABC):
     noun: ClassVar[str]  # "lesson"
     label: ClassVar[str]  # "Lessons"
     permission: ClassVar[str]  # to see it
+    decides: ClassVar[str] = "memory.review_heuristic"  # the permission to decide on it, as a reviewer of its project
     place: ClassVar[int] = 50  # of its group in the list, the lowest first
     subject: ClassVar[str] = ""  # what comments are kept under, where that is another kind's name
     since: ClassVar[Any] = "created_at"  # since when an item waits, as a column or an expression
@@ -136,6 +139,10 @@ class Kind(ABC):
     @property
     def title(self) -> str:
         return capfirst(self.noun)
+
+    def may_decide(self, user: Any, project_id: UUID) -> bool:
+        """Tell whether a person may decide on items of a project, by permission and by role."""
+        return user.has_perm(self.decides) and has_role(user, project_id, ProjectMembership.Role.REVIEWER)
 
     @abstractmethod
     def queue(self, user: Any, query: str) -> QuerySet[Any]:

@@ -32,6 +32,7 @@ from memory.errors import ChangedMeanwhile, TooLateToUndo
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.projects.access import may_review, narrow_to_projects
 from memory.projects.actors import Actor
+from memory.rows import find_row
 
 TABS = {"evidence": "Evidence", "similar": "Similar", "effect": "Effect", "history": "History"}
 _OF_OUTCOME = {"effect", "history"}
@@ -221,8 +222,8 @@ class SecondApprovalKind(LessonKind):
 
 def find_lesson(user: Any, id: UUID) -> Heuristic | None:
     """Return a lesson that a person may see, with its wording."""
-    rows = Heuristic.objects.select_related("current_revision", "superseded_by__current_revision", "project")
-    return narrow_to_projects(rows, user).filter(pk=id, current_revision__isnull=False).first()
+    rows = Heuristic.objects.select_related("current_revision", "project")
+    return find_row(narrow_to_projects(rows, user).filter(pk=id, current_revision__isnull=False))
 
 
 def find_review(user: Any, token: str) -> Review:
@@ -236,7 +237,7 @@ def find_review(user: Any, token: str) -> Review:
     except ValueError:
         id = UUID(int=0)
     reviews = narrow_to_projects(Review.objects.select_related("heuristic", "revision"), user)
-    review = reviews.filter(pk=id).first()
+    review = find_row(reviews.filter(pk=id))
     if review is None:
         raise TooLateToUndo("This decision no longer exists. Look at the lesson's history.")
     return review

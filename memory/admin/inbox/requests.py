@@ -1,13 +1,16 @@
 """What a request of the inbox asks for: the kind, the filters, and the form in which it wants the answer."""
 
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.cache import patch_cache_control
 
-from memory.admin.chosen_project import chosen_project, names_a_project
-from memory.admin.inbox.kinds import Kind, find_kind
+from memory.admin.chosen_project import chosen_project, names_a_project, narrow_to_chosen
+from memory.admin.inbox.kinds import Kind, find_kind, list_kinds
+from memory.projects.access import projects_with_role
 from memory.projects.actors import Actor
+from memory.projects.models import ProjectMembership
 
 _PROJECT = "project__id__exact"
 
@@ -18,6 +21,14 @@ def get_kind(request: HttpRequest, name: str) -> Kind:
     if kind is None:
         raise Http404
     return kind
+
+
+def list_own_kinds(request: HttpRequest) -> list[Kind]:
+    """Return the kinds on which the person may decide in the chosen project, or in any. One query."""
+    user: Any = request.user
+    reviewed = narrow_to_chosen(projects_with_role(user, ProjectMembership.Role.REVIEWER), request, path="pk")
+    kinds = [kind for kind in list_kinds(user) if user.has_perm(kind.decides)]
+    return kinds if kinds and reviewed.exists() else []
 
 
 def read_query(request: HttpRequest) -> str:

@@ -166,19 +166,20 @@ def _decide(request: HttpRequest, kind: Kind, id: UUID) -> HttpResponse:
         sent = {"said": done.said, "undo": done.undo}
         shown = [f"{kind.name}/{id}"] if done.stays else request.POST.getlist("ahead")
         return JsonResponse(sent | {"panes": _draw_ahead(request, shown)})
-    messages.success(request, done.said)
+    if done.stays or not done.undo:
+        messages.success(request, done.said)
+    else:
+        remember_undo(request, kind, id, done)  # which says it too
     if done.stays:
         return HttpResponseRedirect(here)
-    remember_undo(request, kind, id, done)
     return HttpResponseRedirect(_find_address(request.POST.get("next", ""), request))
 
 
 def remember_undo(request: HttpRequest, kind: Kind, id: UUID, done: Done) -> None:
     """Let the next page offer to undo a decision, where no script does."""
-    if done.undo:
-        key = f"{kind.name}/{id}"
-        offer = {"kind": kind.name, "item": key, "token": done.undo, "said": done.said, "at": time.time()}
-        request.session[_UNDO] = offer
+    key = f"{kind.name}/{id}"
+    offer = {"kind": kind.name, "item": key, "token": done.undo, "said": done.said, "at": time.time()}
+    request.session[_UNDO] = offer
 
 
 def take_undo(request: HttpRequest) -> dict[str, Any] | None:

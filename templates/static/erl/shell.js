@@ -18,10 +18,11 @@
     const isSlash = event.key === "/" && !event.metaKey && !event.ctrlKey && !event.altKey
       && !event.target.closest("input, textarea, select, [contenteditable]");
     if (!isCommand && !isSlash) return;
-    if (!field.offsetParent) return; // on a phone, a link leads to the search
     event.preventDefault();
-    field.focus();
-    field.select();
+    const shown = field.offsetParent ? field : document.getElementById("page-q");
+    if (!shown) return location.assign(form.action); // on a phone, the search is a page
+    shown.focus();
+    shown.select();
   });
 
   form.addEventListener("keydown", (event) => {

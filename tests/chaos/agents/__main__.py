@@ -34,7 +34,7 @@ from django.db import connection  # noqa: E402
 from erl_site.embedded import valkey  # noqa: E402
 
 
-def parts(at_most: float) -> dict[str, tuple[int, Callable[..., dict[str, Any]]]]:
+def parts(at_most: float, at_once: int) -> dict[str, tuple[int, Callable[..., dict[str, Any]]]]:
     """Return the parts with how often each breaks something."""
     from tests.chaos.agents.approval_kills import kill_before_decisions
     from tests.chaos.agents.random_rules import play_random_rules
@@ -44,7 +44,7 @@ def parts(at_most: float) -> dict[str, tuple[int, Callable[..., dict[str, Any]]]
     from tests.chaos.agents.worker_kills import kill_workers_at_random
 
     return {
-        "worker": (200, lambda times, seed: kill_workers_at_random(kills=times, seed=seed)),
+        "worker": (200, lambda times, seed: kill_workers_at_random(kills=times, seed=seed, at_once=at_once)),
         "stall": (20, lambda times, seed: stall_workers_at_random(times=times, seed=seed)),
         "approvals": (200, lambda times, seed: kill_before_decisions(times=times, seed=seed)),
         "web": (100, lambda times, seed: kill_web_during_streams(streams=times, seed=seed)),
@@ -59,8 +59,9 @@ def main() -> int:
     parser.add_argument("--times", type=int, help="How often, instead of what is usual.")
     parser.add_argument("--seed", type=int, default=20)
     parser.add_argument("--at-most", type=float, default=3_600, metavar="SECONDS", help="Of the part `rules`.")
+    parser.add_argument("--at-once", type=int, default=2, metavar="RUNS", help="Of the part `worker`.")
     options = parser.parse_args()
-    known = parts(options.at_most)
+    known = parts(options.at_most, options.at_once)
     if unknown := set(options.part) - set(known):
         parser.error(f"There is no part {sorted(unknown)[0]}.")
     call_command("migrate", verbosity=0)

@@ -18,7 +18,8 @@ from agents.models.runs import Run
 from reflection.jobs.models import Job
 from tests.chaos.agents.scene import BY, Scene, find_wrongs, kill_holder, load_average, place_of, scene, sleep
 
-AT_ONCE = 2  # runs that go on at the same time
+AT_ONCE = 2  # runs that go on at the same time, unless told otherwise
+LOOK_SECONDS = 0.005  # how often the rows are looked at after a kill; the time is that of the look
 KILLS_OF_ONE_RUN = 8
 WHOLE_WORKER_EVERY = 25  # kills
 LATEST_SECONDS = 0.15  # after a job was seen running, its worker is killed
@@ -42,13 +43,13 @@ class Kills:
         return len(self.committed) + self.after_end
 
 
-def kill_workers_at_random(*, kills: int, seed: int = 0) -> dict[str, Any]:
-    """Kill workers so often and return what came of it."""
+def kill_workers_at_random(*, kills: int, seed: int = 0, at_once: int = AT_ONCE) -> dict[str, Any]:
+    """Kill workers so often, while this many runs go on, and return what came of it."""
     load = load_average()
     with scene("w", seed=seed) as on, a_person(on) as person:
         counted = Kills()
         while counted.count < kills:
-            while on.live() < AT_ONCE:
+            while on.live() < at_once:
                 on.start_run()
             _strike(on, counted)
         _wait_for_restarts()
@@ -151,7 +152,7 @@ def _watch(job: Job, killed_at: float, counted: Kills) -> None:
         elif known is None and status != "running" and run_status not in ("queued", "running"):
             counted.after_end += 1  # what it committed last was the end, or the wait for a person
             return
-        time.sleep(0.002)
+        time.sleep(LOOK_SECONDS)
     raise AssertionError(f"nobody went on with run {job.subject} for {LONGEST_SECONDS} seconds")
 
 

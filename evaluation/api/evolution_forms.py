@@ -1,0 +1,164 @@
+"""Evolutions of agents as clients send and read them."""
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import BaseModel, Field
+
+from evaluation.evolution.models import Evolution, EvolutionCandidate
+from evaluation.evolution.requests import CHOICES, RECORDED, EvolutionPlan, read_plan
+from evaluation.reports.evolutions import write_gain
+from memory.api.input import WHOLE, Id, Input, OneOf
+from memory.errors import InvalidInput
+from memory.retrieval.serializers import LessonPage
+from reflection.jobs.models import Job, JobStatus
+
+MOST_GENERATIONS = 20
+MOST_TASKS = 1_000
+
+
+class EvolveInput(Input):
+    """What an agent evolves on."""
+
+    agent: Annotated[Id, Field(description="The id of the agent.")]
+    suite: Annotated[
+        str,
+        Field(
+            json_schema_extra={"enum": list(CHOICES)},
+            description="`recorded`: tasks of its own recorded runs. `bfcl`: dialogues with simulated services, whose "
+            "tools it needs.",
+        ),
+    ] = RECORDED
+    generations: Annotated[int, Field(ge=1, le=MOST_GENERATIONS), WHOLE] = 5
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1, description="Draws the three sets."), WHOLE] = 0
+    most: Annotated[int, Field(ge=0, le=MOST_TASKS, description="Tasks of each family at most; 0 for all."), WHOLE] = 0
+
+    def as_plan(self) -> EvolutionPlan:
+        """Return what was sent as a plan."""
+        if self.suite not in CHOICES:
+            raise InvalidInput({"/suite": [f"Send one of {', '.join(CHOICES)}."]})
+        return EvolutionPlan(**self.model_dump() | {"agent": str(self.agent)})
+
+
+class ScoreAnswer(BaseModel):
+    """What a candidate did on the tasks of a family in the gate set."""
+
+    tasks: int
+    solved: int
+    steps: float
+    tokens: float
+
+
+class CandidateAnswer(BaseModel):
+    """A candidate. Number 0 is the agent as it was. `scores` is empty where a check stopped it before the gate."""
+
+    number: int
+    generation: int
+    parents: Annotated[list[int], Field(description="Numbers of other candidates.")]
+    adds: Annotated[dict[str, Any], Field(description="What it has besides what its parents have.")]
+    sha256: Annotated[str, Field(description="The hash of all that it has besides the agent as it was.")]
+    scores: Annotated[dict[str, ScoreAnswer], Field(description="By family.")]
+    look: Annotated[int | None, Field(description="Which look at the gate it was.")]
+    stopped_by: Annotated[str, Field(description="The check or gate that stopped it; empty where it was kept.")]
+    said: Annotated[str, Field(description="What the check or gate found.")]
+    is_on_front: Annotated[bool, Field(description="Whether no other candidate beats it in every family.")]
+    is_chosen: Annotated[bool, Field(description="Whether it met the hold-out.")]
+    change: Annotated[UUID | None, Field(description="The change that was proposed of it.")]
+
+
+class EvolutionSummary(BaseModel):
+    """An evolution. What it found is null until its end; so is `finished_at`."""
+
+    id: UUID
+    agent: UUID
+    suite: str
+    generations: int
+    seed: int
+    status: Annotated[str, OneOf(JobStatus)]
+    error: Annotated[str, Field(description="What went wrong in the last attempt.")]
+    sentence: Annotated[str | None, Field(description="What was gained on the hold-out.")]
+    looks: Annotated[int | None, Field(description="How often the gate was looked at.")]
+    most_looks: int | None
+    change: Annotated[UUID | None, Field(description="The change that was proposed in the end.")]
+    started_by: str
+    created_at: datetime
+    finished_at: datetime | None
+
+
+class EvolutionReport(EvolutionSummary):
+    """An evolution with all that it tried. Until its end the lists are empty."""
+
+    sets: Annotated[dict[str, dict[str, int]], Field(description="Tasks by set and family; no task is in two sets.")]
+    measured: Annotated[
+        dict[str, Any],
+        Field(description="The chosen candidate on the hold-out, beside the agent as it was: differences per task."),
+    ]
+    proposer: Annotated[dict[str, Any], Field(description="What a language model proposed, if one was asked.")]
+    candidates: list[CandidateAnswer]
+
+
+class EvolutionPage(BaseModel):
+    """Evolutions that have ended, the newest first, and those that have not."""
+
+    results: list[EvolutionSummary]
+    unfinished: Annotated[
+        list[EvolutionSummary], Field(description="The newest 20 that wait, run or failed; the same on every page.")
+    ]
+    pagination: LessonPage
+
+
+def describe_evolution(evolution: Evolution, chosen: EvolutionCandidate | None) -> dict[str, Any]:
+    """Return an evolution that has ended, without its candidates."""
+    same = ("id", "suite", "generations", "seed", "looks", "most_looks", "started_by", "finished_at")
+    return {name: getattr(evolution, name) for name in same} | {
+        "agent": evolution.agent_id,
+        "status": JobStatus.DONE,
+        "error": "",
+        "sentence": write_gain(evolution, chosen),
+        "change": chosen.change_id if chosen is not None else None,
+        "created_at": evolution.started_at,
+    }
+
+
+def describe_evolution_fully(evolution: Evolution) -> dict[str, Any]:
+    """Return an evolution that has ended, with its candidates."""
+    candidates = list(evolution.candidates.order_by("number"))
+    chosen = next((each for each in candidates if each.is_chosen), None)
+    same = ("sets", "measured", "proposer")
+    return (
+        describe_evolution(evolution, chosen)
+        | {name: getattr(evolution, name) for name in same}
+        | {"candidates": [_describe_candidate(each) for each in candidates]}
+    )
+
+
+def describe_job(job: Job) -> dict[str, Any]:
+    """Return an evolution that has not ended, as far as it is known."""
+    plan = read_plan(job)
+    return {
+        "id": job.pk,
+        "agent": plan.agent,
+        "suite": plan.suite,
+        "generations": plan.generations,
+        "seed": plan.seed,
+        "status": job.status,
+        "error": job.last_error,
+        "sentence": None,
+        "looks": None,
+        "most_looks": None,
+        "change": None,
+        "started_by": job.requested_by,
+        "created_at": job.created_at,
+        "finished_at": job.finished_at,
+    }
+
+
+def describe_job_fully(job: Job) -> dict[str, Any]:
+    """Return an evolution that has not ended in the form of one that has."""
+    return describe_job(job) | {"sets": {}, "measured": {}, "proposer": {}, "candidates": []}
+
+
+def _describe_candidate(candidate: EvolutionCandidate) -> dict[str, Any]:
+    named = {name: getattr(candidate, name) for name in CandidateAnswer.model_fields if name != "change"}
+    return named | {"change": candidate.change_id}

@@ -1,0 +1,127 @@
+"""The suite `recorded`: an agent works again on the tasks of its own recorded runs, with answers from their journals.
+
+As in shadow, nothing leaves: a call that the run did not make is refused. A task counts as solved if the agent comes to
+its end and changes all that the recorded run changed.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+from agents.changes.journal_host import Recorded, find_kinds
+from agents.changes.proposals import Proposal
+from agents.changes.regression import still_works
+from agents.changes.shadow import Rehearsal, find_runs
+from agents.changes.subjects import subject_of
+from agents.definitions.storage import find_schemas
+from agents.evolution.rehearsals import AskFor, proposed_subject, rehearse
+from agents.evolution.sequences import ObservedCall, ObservedRun
+from agents.models.agents import Agent
+from agents.models.runs import Run
+from agents.tools.catalogue import core_tools
+from evaluation.evolution.suite import EvolutionTask, Outcome, Variant
+
+FEWEST_TASKS = 20  # so that the gate and the hold-out have five or more
+FEWEST_OF_FAMILY = 3  # one for each set
+MOST_OF_FAMILY = 50
+READ_RUNS = 2_000
+NO_FAMILY = "no family"
+
+
+class RecordedSuite:
+    """The newest runs of an agent that went well, of the families with enough of them.
+
+    Args:
+        ask_for: returns what asks the agent's model, for the name of a rehearsal.
+        most: how many runs of each family, 0 for fifty.
+        until: later runs are left out, so that an evolution which is carried out again has the same tasks.
+    """
+
+    name = "recorded"
+
+    def __init__(self, agent: Agent, ask_for: AskFor, *, most: int = 0, until: datetime | None = None) -> None:
+        self._agent, self._ask_for, self._until = agent, ask_for, until
+        self._most = most or MOST_OF_FAMILY
+
+    def tasks(self) -> list[EvolutionTask]:
+        families: dict[str, list[EvolutionTask]] = defaultdict(list)
+        for run in self._runs.values():
+            family = run.task_id or NO_FAMILY
+            families[family].append(EvolutionTask(id=str(run.pk), family=family))
+        return [task for own in families.values() if len(own) >= FEWEST_OF_FAMILY for task in own[: self._most]]
+
+    def schemas(self) -> dict[str, Any]:
+        return find_schemas(self._agent.project, self._names)
+
+    def kinds(self) -> dict[str, str]:
+        run = next(iter(self._runs.values()))
+        return find_kinds(run)
+
+    def work(self, task: EvolutionTask, variant: Variant, *, seed: str) -> Outcome:
+        run = self._runs[UUID(task.id)]
+        assert self._agent.current is not None  # every agent has one
+        if variant == Variant():
+            subject = subject_of(self._agent.current, run)
+        else:
+            subject = proposed_subject(self._agent, as_proposal(variant), run)
+        done = rehearse(subject, run, self._ask_for(f"{seed}:{task.id}"))
+        return Outcome(
+            solved=still_works(done),
+            steps=done.trial.steps,
+            tokens=done.trial.tokens,
+            run=ObservedRun(id=task.id, segments=_read_segments(done.host.served)),
+            error=_find_fault(done),
+        )
+
+    @cached_property
+    def _runs(self) -> dict[UUID, Run]:
+        runs = find_runs(self._agent.pk)
+        if self._until is not None:
+            runs = runs.filter(finished_at__lt=self._until)
+        return {run.pk: run for run in runs[:READ_RUNS]}
+
+    @cached_property
+    def _names(self) -> set[str]:
+        assert self._agent.current is not None  # every agent has one
+        return {each["name"] for each in self._agent.current.tools if "revision" in each}
+
+
+def as_proposal(variant: Variant) -> Proposal:
+    """Return what a variant has besides the agent as it was as a proposal without a reason."""
+    return Proposal(
+        reason="",
+        tools=variant.tools,
+        system=variant.system,
+        rules=variant.rules,
+        max_output_tokens=variant.max_output_tokens,
+    )
+
+
+def say_too_few(agent: Agent, tasks: Sequence[EvolutionTask]) -> str:
+    """Return how many recorded runs an agent needs to evolve on them, and how many it has."""
+    return (
+        f"The agent {agent.name} has {len(tasks)} recorded runs that can be used, and an evolution needs at least "
+        f"{FEWEST_TASKS}: runs that went well, in task families of {FEWEST_OF_FAMILY} or more. Let it work first, or "
+        "choose another suite."
+    )
+
+
+def _read_segments(served: Sequence[Recorded]) -> tuple[tuple[ObservedCall, ...], ...]:
+    """Return the calls of services in a rehearsal. What failed, or is no such call, ends a segment."""
+    segments: list[list[ObservedCall]] = [[]]
+    for each in served:
+        if each.error or each.composed or each.tool in core_tools():
+            segments.append([])
+        else:
+            segments[-1].append(ObservedCall(tool=each.tool, arguments=each.arguments, value=each.value, id=each.id))
+    return tuple(tuple(each) for each in segments if each)
+
+
+def _find_fault(done: Rehearsal) -> str:
+    if not done.trial.ended:
+        return "it came to no end"
+    left_out = sorted({each.tool for each in done.host.missing if each.kind != "pure"})
+    return f"it left out {', '.join(left_out)}" if left_out else ""
