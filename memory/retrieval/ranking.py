@@ -8,7 +8,7 @@ from memory.retrieval.candidates import Candidate
 from memory.retrieval.limits import NO_LIMITS, Limits
 from memory.retrieval.name_match import find_names
 from memory.retrieval.question import Question
-from memory.retrieval.subtasks import find_subtasks, lists_its_parts, split_task
+from memory.retrieval.subtasks import find_subtasks, split_task
 
 SAME_FAMILY, OTHER_FAMILY = 1.1, 0.95
 # What a lesson has proved to be worth and how often it was seen move it by a tenth at most, so that an agent cannot
@@ -16,7 +16,6 @@ SAME_FAMILY, OTHER_FAMILY = 1.1, 0.95
 USEFULNESS_BOOST = 0.1
 SUPPORT_BOOST, SUPPORT_ENOUGH = 0.02, 5
 LOWEST_BOOST, HIGHEST_BOOST = 0.9, 1.1
-COVERED = 0.5  # a lesson scores at least so much of the best to be taken for a sub-task alone
 
 
 # How similar to the task a lesson must be to be injected (`measure_fit`), by mode: chosen by leaving one domain out
@@ -45,25 +44,20 @@ def rank(
 ) -> list[Ranked]:
     """Choose up to `top_k` candidates, best first.
 
-    Where the task lists its parts, each part that some good lesson serves is served in the answer.
-
     Args:
         mode: in which the candidates were found.
     """
     floor, task_id = FLOORS[mode], question.task_id
     boosted = [(one, get_factors(one, task_id)) for one in candidates if one.similarity >= LISTED_SHARE * floor]
     boosted.sort(key=lambda pair: (-pair[0].score * math.prod(pair[1].values()), pair[0].heuristic_id.int))
-    parts, covers_parts = split_task(question.task), lists_its_parts(question.task)
-    wanted = len(boosted) if limits != NO_LIMITS or covers_parts else top_k
+    wanted = len(boosted) if limits != NO_LIMITS else top_k
     factors = {one.heuristic_id: its for one, its in boosted}
     chosen = [one for one, _ in boosted[:wanted]]
     if limits != NO_LIMITS:
         chosen = limits.apply(chosen, top_k=top_k)
+    parts = split_task(question.task)
     texts = ((one.trigger, one.guideline, one.matched_task, " ".join(one.tags)) for one in chosen)
     subtasks = find_subtasks(parts, texts) if parts else [""] * len(chosen)
-    placed = [*zip(chosen, subtasks, strict=True)]
-    if covers_parts:
-        placed = _cover(placed, top_k=top_k)
     return [
         Ranked(
             candidate=one,
@@ -73,7 +67,7 @@ def rank(
             reason=explain(one, task_id=task_id, subtask=subtask),
             subtask=subtask,
         )
-        for one, subtask in placed
+        for one, subtask in zip(chosen, subtasks, strict=True)
     ]
 
 
@@ -116,21 +110,6 @@ def get_factors(candidate: Candidate, task_id: str) -> dict[str, float]:
         family = OTHER_FAMILY
     factors = {"usefulness": min(max(record, LOWEST_BOOST), HIGHEST_BOOST), "family": family}
     return {name: factor for name, factor in factors.items() if factor != 1}
-
-
-def _cover(placed: Sequence[tuple[Candidate, str]], *, top_k: int) -> list[tuple[Candidate, str]]:
-    """Take the first `top_k`; a part of the task that none of them serves takes a place from one served twice."""
-    chosen = list(placed[:top_k])
-    for other, part in placed[top_k:]:
-        served = [subtask for _, subtask in chosen]
-        if not part or part in served or other.score < COVERED * chosen[0][0].score:
-            continue
-        place = next((place for place in range(len(chosen) - 1, 0, -1) if served.count(served[place]) > 1), None)
-        if place is None:
-            break
-        del chosen[place]
-        chosen.append((other, part))
-    return chosen
 
 
 def describe_scores(candidate: Candidate, factors: Mapping[str, float]) -> dict[str, float]:

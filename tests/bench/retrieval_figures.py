@@ -88,17 +88,11 @@ class Figures:
                 **describe("gain", (values - self.scores[best])[members]),
             }
 
-    def describe_parts(self) -> Iterator[dict[str, Any]]:
-        """Yield what names, and places for listed parts, add to nDCG@10 of every kind of query.
-
-        The search in this process gives no such places; the API does.
-        """
-        without_places = np.array(self.by_weights[str(IN_USE)])
-        by_names = without_places - self.by_weights[str(IN_USE._replace(names=0.0))]
-        by_places = np.array(self.scores["hybrid"]) - without_places
+    def describe_names(self) -> Iterator[dict[str, Any]]:
+        """Yield what names add to nDCG@10 of every kind of query."""
+        added = np.array(self.by_weights[str(IN_USE)]) - self.by_weights[str(IN_USE._replace(names=0.0))]
         for group, members in self.groups.items():
-            names, places = describe("names_add", by_names[members]), describe("places_add", by_places[members])
-            yield {"set": self.set, "queries": group, **names, **places}
+            yield {"set": self.set, "queries": group, **describe("names_add", added[members])}
 
     def describe_answers(self, floor: float) -> dict[str, Any]:
         """Return the share of own tasks that are given something, and of others that are given nothing, by set."""
@@ -135,8 +129,8 @@ def describe_all(sets: Sequence[Figures], modes: Sequence[str]) -> Iterator[dict
     for one in weighed:
         others = [other for other in weighed if other is not one]
         yield from one.describe_left_out(choose_weights(others))
-    for one in weighed if "hybrid" in modes else ():
-        yield from one.describe_parts()
+    for one in weighed:
+        yield from one.describe_names()
     for one in weighed:
         yield one.describe_answers(FLOORS["hybrid"])
     for one in weighed:
@@ -192,11 +186,8 @@ def write_row(row: dict[str, Any]) -> str:
         nothing = "-" if row["foreign_empty"] is None else f"{row['foreign_empty']:.3f}"
         return f"{row['set']:24} {floor}: own tasks answered {row['answered']:.3f}, foreign tasks empty {nothing}"
     if "names_add" in row:
-        added = (
-            f"{word} add {row[f'{word}_add']:+.4f} ({row[f'{word}_add_low']:+.4f} to {row[f'{word}_add_high']:+.4f})"
-            for word in ("names", "places")
-        )
-        return f"{row['set']:24} {row['queries']:4} {', '.join(added)}"
+        interval = f"({row['names_add_low']:+.4f} to {row['names_add_high']:+.4f})"
+        return f"{row['set']:24} {row['queries']:4} names add {row['names_add']:+.4f} {interval}"
     if "left_out" in row:
         return (
             f"{row['set']:24} {row['queries']:4} left out: {row['left_out']:.3f} ({row['left_out_low']:.3f}–"
@@ -215,7 +206,7 @@ def write_row(row: dict[str, Any]) -> str:
 def write_means(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Yield the means over all sets."""
     hybrid = [row for row in rows if row.get("mode", "hybrid") == "hybrid"]
-    for name in ("gain", "difference", "names_add", "places_add"):
+    for name in ("gain", "difference", "names_add"):
         if values := [row[name] for row in hybrid if name in row]:
             yield f"mean {name.replace('_', ' ')} over {len(values)} kinds of queries: {np.mean(values):+.4f}"
     for is_left_out in (True, False):

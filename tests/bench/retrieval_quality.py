@@ -11,8 +11,8 @@ trajectories and cited as evidence.
 
 Beside each set stand the plain searches (baselines.py) and how far ERL is from the best of them, query by query. With
 --left-out follow what ERL reaches with the weights of meaning and names that are best on all *other* sets, what names
-and places for listed parts add, and how many tasks, own and foreign, are given something, with the floor in use and
-with the one chosen on all other sets. For these, the product's search is asked in this process.
+add, and how many tasks, own and foreign, are given something, with the floor in use and with the one chosen on all
+other sets. For these, the product's search is asked in this process.
 
 A long run can be done in parts, at the same time or one after the other: --only measures some of the folders into a
 file, and --from-json prints the figures of all files.

@@ -67,15 +67,12 @@ def test_weight_is_the_one_that_is_best_on_the_other_folders() -> None:
     assert (choose_weights([figures]), choose_weights([])) == (best, IN_USE)
 
 
-def test_what_a_part_adds_is_the_difference_from_the_order_without_it() -> None:
-    scores = {"hybrid": [1.0, 1.0]}
-    figures = make_figures(
-        scores=scores, by_weights={str(IN_USE): [1.0, 0.5], str(IN_USE._replace(names=0.0)): [0.5, 0.5]}
-    )
+def test_what_names_add_is_the_difference_from_the_order_without_them() -> None:
+    figures = make_figures(by_weights={str(IN_USE): [1.0, 0.5], str(IN_USE._replace(names=0.0)): [0.5, 0.5]})
 
-    (row,) = figures.describe_parts()
+    (row,) = figures.describe_names()
 
-    assert (row["queries"], row["names_add"], row["places_add"]) == ("all", 0.25, 0.25)
+    assert (row["queries"], row["names_add"]) == ("all", 0.25)
 
 
 def test_floor_is_the_highest_that_leaves_nearly_all_own_tasks_of_the_others_answered() -> None:

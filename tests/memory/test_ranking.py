@@ -15,7 +15,7 @@ from memory.retrieval.question import Question
 from memory.retrieval.ranking import FLOORS, LISTED_SHARE, Ranked, rank_as_drawn
 from memory.retrieval.ranking import rank as rank_candidates
 from memory.retrieval.scoring import Parts
-from memory.retrieval.subtasks import LONG_CHARACTERS, MAX_PARTS, lists_its_parts, split_task
+from memory.retrieval.subtasks import MAX_PARTS, split_task
 
 
 def make_candidate(number: int = 1, **overrides: Any) -> Candidate:
@@ -189,24 +189,11 @@ PARTS = ("Cancel the flight of the passenger", "Book a room in a hotel nearby")
 LISTED = f"1. {PARTS[0]}\n2. {PARTS[1]}"
 
 
-def test_each_part_of_a_task_that_a_good_lesson_serves_is_served() -> None:
-    flights = [
-        make_candidate(number, trigger=f"a passenger cancels a flight {number}", score=1 - number / 100)
-        for number in range(1, 4)
-    ]
+def test_item_names_the_part_of_the_task_that_it_serves() -> None:
+    flight = make_candidate(1, trigger="a passenger cancels a flight", score=1)
     hotel = make_candidate(9, trigger="a hotel room is booked", score=0.8)
-    places = rank([*flights, hotel], top_k=3, task=LISTED)
-    assert [(place.candidate.heuristic_id.int, place.subtask) for place in places] == [
-        (1, PARTS[0]),
-        (2, PARTS[0]),
-        (9, PARTS[1]),
-    ]
-
-
-def test_a_part_is_not_served_by_a_lesson_that_hardly_fits() -> None:
-    flights = [make_candidate(number, trigger="a passenger cancels a flight") for number in range(1, 4)]
-    hotel = make_candidate(9, trigger="a hotel room is booked", score=0.3)
-    assert order(*flights, hotel, top_k=3, task=LISTED) == [1, 2, 3]
+    places = rank([flight, hotel], top_k=3, task=LISTED)
+    assert [(place.candidate.heuristic_id.int, place.subtask) for place in places] == [(1, PARTS[0]), (9, PARTS[1])]
 
 
 @pytest.mark.parametrize(
@@ -229,15 +216,6 @@ def test_a_part_is_not_served_by_a_lesson_that_hardly_fits() -> None:
 )
 def test_a_task_is_split_in_its_own_words(task: str, parts: tuple[str, ...]) -> None:
     assert split_task(task) == parts
-
-
-@pytest.mark.parametrize("lead", ["{}. ", "- "])
-def test_a_list_of_parts_counts_in_a_short_task_alone(lead: str) -> None:
-    parts = "\n".join(f"{lead.format(number)}Ask for the fee of card {number}" for number in range(1, 4))
-
-    assert lists_its_parts(parts)
-    assert not lists_its_parts(f"You are a customer of the bank.{' ' * LONG_CHARACTERS}\n{parts}")
-    assert not lists_its_parts("Ask for the fee of card 1. Then ask for that of card 2.")
 
 
 def test_a_long_story_has_few_parts_that_hold_all_of_it() -> None:
