@@ -7,15 +7,20 @@ from uuid import UUID
 from pydantic import BaseModel, Field
 
 from evaluation.evolution.models import Evolution, EvolutionCandidate
-from evaluation.evolution.requests import CHOICES, RECORDED, EvolutionPlan, read_plan
+from evaluation.evolution.requests import (
+    CHOICES,
+    MOST_GENERATIONS,
+    MOST_SEED,
+    MOST_TASKS,
+    RECORDED,
+    EvolutionPlan,
+    read_plan,
+)
 from evaluation.reports.evolutions import write_gain
 from memory.api.input import WHOLE, Id, Input, OneOf
 from memory.errors import InvalidInput
 from memory.retrieval.serializers import LessonPage
 from reflection.jobs.models import Job, JobStatus
-
-MOST_GENERATIONS = 20
-MOST_TASKS = 1_000
 
 
 class EvolveInput(Input):
@@ -31,7 +36,7 @@ class EvolveInput(Input):
         ),
     ] = RECORDED
     generations: Annotated[int, Field(ge=1, le=MOST_GENERATIONS), WHOLE] = 5
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1, description="Draws the three sets."), WHOLE] = 0
+    seed: Annotated[int, Field(ge=0, le=MOST_SEED, description="Draws the three sets."), WHOLE] = 0
     most: Annotated[int, Field(ge=0, le=MOST_TASKS, description="Tasks of each family at most; 0 for all."), WHOLE] = 0
 
     def as_plan(self) -> EvolutionPlan:

@@ -65,8 +65,9 @@ class EvolutionListView(ApiView):
         response = self.get_paginated_response(
             [describe_evolution(each, next(iter(each.chosen), None)) for each in page]
         )
-        agent = request.query_params.get("agent")
-        jobs = find_jobs(self.project.pk, agent=UUID(agent) if agent else None).exclude(status=Job.Status.DONE)
+        sent = EvolutionFilter(request.query_params).form
+        agent = sent.cleaned_data["agent"] if sent.is_valid() else None
+        jobs = find_jobs(self.project.pk, agent=agent).exclude(status=Job.Status.DONE)
         response.data["unfinished"] = [
             describe_job(each) for each in jobs.order_by("-created_at", "-pk")[:MOST_UNFINISHED]
         ]
