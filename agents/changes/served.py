@@ -5,12 +5,13 @@ database lets no other be given to anyone.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from uuid import UUID
 
 from agents.limits import Retrieving
 from agents.models.changes import Change
 from memory.curation.decisions import approve_heuristic, retire_heuristic
-from memory.errors import ChangedMeanwhile, InvalidInput, NotAllowed, SecondReviewerNeeded
+from memory.errors import ChangedMeanwhile, InvalidInput, NotAllowed, NotServable, SecondReviewerNeeded
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -38,7 +39,7 @@ def find_wordings(project: Project, lessons: Iterable[UUID]) -> list[UUID]:
         if row.status != _Status.PROPOSED:
             raise InvalidInput({f"/lessons/{place}": [f"This lesson is {row.status}. Name one that is proposed."]})
         if id in used:
-            said = "This lesson is in use in other words. Its new wording is decided on in the inbox."
+            said = "This lesson is in use in another wording. Decide on the new one in the inbox."
             raise InvalidInput({f"/lessons/{place}": [said]})
         found.add(row.current_revision_id)
     return sorted(found)
@@ -78,7 +79,7 @@ def find_lesson_faults(change: Change) -> list[str]:
         elif wording.served:
             continue
         elif wording.heuristic.current_revision_id != id:
-            faults.append(f"The lesson “{wording.trigger[:80]}” has other words now. Propose the change again.")
+            faults.append(f"The lesson “{wording.trigger[:80]}” was reworded. Propose the change again.")
         elif wording.heuristic.status != _Status.PROPOSED:
             said = f"The lesson “{wording.trigger[:80]}” is {wording.heuristic.status}. Propose the change without it."
             faults.append(said)
@@ -125,4 +126,5 @@ def withdraw_lessons(change: Change, stable: Release | None) -> None:
     kept = {revision for revision, _ in index_lessons(stable.manifest).values()} if stable is not None else set()
     for each in read_wordings(change):
         if each.served and each.pk not in kept:
-            retire_heuristic(each.heuristic, by=WITHDRAWS, reason=f"{change.agent.name}: {change} was rolled back.")
+            with suppress(NotServable):  # a person has retired it at this moment
+                retire_heuristic(each.heuristic, by=WITHDRAWS, reason=f"{change.agent.name}: {change} was rolled back.")

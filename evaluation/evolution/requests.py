@@ -91,7 +91,7 @@ def request_evolution(agent: Agent, plan: EvolutionPlan, *, by: Actor) -> Job:
     )  # of two requests at once, one waits and sees the other
     subject = json.dumps(asdict(plan), sort_keys=True)
     if (other := find_jobs(agent.project_id, agent=agent.pk).live().exclude(subject=subject).first()) is not None:
-        raise EvolutionRunning(f"The agent {agent.name} evolves already: {other.pk}. Wait for its end.")
+        raise EvolutionRunning(f"The agent {agent.name} is already evolving: {other.pk}. Wait until that has ended.")
     return enqueue(Job(kind=KIND, project_id=agent.project_id, subject=subject, requested_by=by.label))
 
 
@@ -117,7 +117,8 @@ def evolve_now(agent: Agent, plan: EvolutionPlan, *, by: Actor, find: Find = get
         job = claim(KIND, queued.pk, owner=by.label)
     if job is None:
         raise EvolutionRunning(
-            f"{agent.name} evolves with the same arguments already, or will in a moment. Wait for it."
+            f"The agent {agent.name} is already evolving with the same arguments, or is about to. Wait until that has "
+            "ended."
         )
     _, ended = carry_out(job, partial(_evolve, job, find=find))
     if ended is None:

@@ -1,11 +1,13 @@
 """Changes that bring lessons, and changes of how many lessons runs are given."""
 
+import threading
+from contextlib import closing
 from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, connection, transaction
 from django.urls import reverse
 
 from agents.changes.ladder import check_change, promote_change, roll_back_change, start_trial
@@ -15,7 +17,7 @@ from agents.limits import Retrieving
 from agents.models.agents import Agent
 from agents.models.changes import Change
 from agents.revisions import AgentSpec, revise_agent
-from memory.curation.decisions import reject_heuristic
+from memory.curation.decisions import reject_heuristic, retire_heuristic
 from memory.curation.proposals import revise_heuristic
 from memory.errors import ChangedMeanwhile, InvalidInput, NotAllowed, SecondReviewerNeeded
 from memory.heuristics.models import Heuristic, Review
@@ -32,6 +34,7 @@ from tests.agents.test_api import Api
 from tests.agents.test_pages import log_in
 from tests.factories import approve_as_read, make_heuristic, make_member, make_project, require_two
 from tests.releases import TASK, get_guidelines, make_lesson, serve_releases
+from tests.waiting import is_anyone_waiting, wait_until
 
 pytestmark = pytest.mark.django_db
 GUIDELINE = "Offer a refund as a voucher first."
@@ -123,6 +126,27 @@ def test_ended_trial_retires_the_lesson() -> None:
     check_deferred()
 
 
+@pytest.mark.django_db(transaction=True)
+def test_trial_ends_while_a_person_retires_the_lesson() -> None:
+    api = Api(scopes=SCOPES)
+    lesson = propose_lesson(api.key.api_key.project)
+    change = climb_to_trial(propose(make_deployed_agent(lesson.project), lesson), api)
+
+    def end() -> None:
+        with closing(connection):
+            roll_back_change(change, by=BY)
+
+    ending = threading.Thread(target=end)
+    with transaction.atomic():
+        retire_heuristic(lesson, by=BY)
+        ending.start()
+        wait_until(is_anyone_waiting)
+    ending.join()
+
+    assert Change.objects.get().rung == "rolled_back"
+    assert Review.objects.filter(heuristic=lesson, decision="retire").count() == 1
+
+
 def test_lesson_stays_that_a_later_release_has_too() -> None:
     """A person cuts a release during the trial and makes it stable in place of the change."""
     api = Api(scopes=SCOPES)
@@ -188,7 +212,7 @@ def test_person_reads_the_lesson_on_the_page_and_approves_it_with_the_trial() ->
     get_user_model().objects.get().user_permissions.add(permission)
     client.post(page, {"do": "try", "sha256": change.sha256})
 
-    assert all(said in shown for said in (GUIDELINE, "Promising cash.", "Lessons for a run, at most: 3", change.sha256))
+    assert all(said in shown for said in (GUIDELINE, "Promising cash.", "Lessons per run, at most: 3", change.sha256))
     assert (Change.objects.get().rung, Heuristic.objects.get(pk=lesson.pk).status) == ("canary", "approved")
 
 
