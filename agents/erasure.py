@@ -8,6 +8,8 @@ from memory.runs.models import Trajectory
 from reflection.jobs.models import Job
 from reflection.llm.models import ModelCall
 
+REHEARSE = ("agent_change", "agent_sleep", "agent_evolution")  # jobs whose steps are named for recorded runs
+
 
 def forget_agent_run(trajectory: Trajectory) -> None:
     """Delete the run that a trajectory is the record of, its messages, and the summaries and answers that quote it.
@@ -20,6 +22,8 @@ def forget_agent_run(trajectory: Trajectory) -> None:
         quoting = Q(conversation_id=run.conversation_id, summarised_through__gte=first)
         Compaction.objects.filter(quoting).delete()
         Message.objects.filter(run=run).delete()
-        ModelCall.objects.filter(project_id=run.project_id, subject=f"run:{run.pk}").delete()
+        calls = ModelCall.objects.filter(project_id=run.project_id)
+        calls.filter(subject=f"run:{run.pk}").delete()
+        calls.filter(job__kind__in=REHEARSE, step__contains=str(run.pk)).delete()
         Job.objects.filter(project_id=run.project_id, kind=KIND, subject=str(run.pk)).delete()
         run.delete()

@@ -1,5 +1,7 @@
 """Reasons why an evaluation cannot run."""
 
+from reflection.errors import ReflectionError
+
 
 class EvaluationError(Exception):
     """The evaluation cannot run or continue; the message says what to do."""
@@ -39,3 +41,9 @@ class ExperimentEnded(EvaluationError):
 
 class EvolutionRunning(EvaluationError):
     """The agent is evolving; a second evolution would propose from the same runs."""
+
+
+class EvolutionStopped(EvaluationError, ReflectionError):
+    """An evolution that was started cannot go on, and another attempt would not help."""
+
+    code = "evolution_stopped"

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from django.db import connection
+
 T = TypeVar("T")
 
 
@@ -14,3 +16,10 @@ def wait_until(condition: Callable[[], T | None], *, seconds: float = 30.0, ever
         assert time.monotonic() < end, f"nothing after {seconds} seconds"
         time.sleep(every_seconds)
     return value
+
+
+def is_anyone_waiting() -> bool:
+    """Tell whether a session of the database waits for a lock."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
+        return bool(cursor.fetchone()[0])

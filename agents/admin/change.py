@@ -30,7 +30,7 @@ from memory.projects.actors import Actor
 from memory.redaction.visible_text import show_hidden
 
 LADDER = (ChangeRung.PROPOSED, ChangeRung.CHECKED, ChangeRung.SHADOWED, ChangeRung.CANARY, ChangeRung.STABLE)
-RETRIEVAL = {"top_k": "Lessons for a run, at most", "context_budget_tokens": "Tokens of the block with lessons"}
+RETRIEVAL = {"top_k": "Lessons per run, at most", "context_budget_tokens": "Tokens for lessons, at most"}
 SAYS = {
     "check": "The checks were run; each left a row below.",
     "shadow": "A worker is rehearsing it. Come back to it in a moment.",

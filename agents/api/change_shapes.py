@@ -58,7 +58,7 @@ class ChangeInput(Input):
     max_output_tokens: Annotated[int | None, Field(ge=1, le=10_000_000), WHOLE] = None
     lessons: Annotated[
         list[Id],
-        Field(max_length=MAX_LESSONS, description="Ids of proposed lessons. To try the change is to approve them."),
+        Field(max_length=MAX_LESSONS, description="Ids of proposed lessons. Trying the change approves them."),
     ] = []
     retrieval: Retrieving | None = None
     cases: Annotated[
@@ -159,7 +159,7 @@ class DivergenceAnswer(BaseModel):
 
 
 class ChangeAnswer(BaseModel):
-    """A change and how far it has come. `sha256` is the hash of what the agent would be and of the lessons."""
+    """A change and how far it has come. `sha256` is the hash of everything that it changes."""
 
     id: UUID
     agent: UUID
@@ -181,7 +181,7 @@ class ChangeAnswer(BaseModel):
 
 
 class BroughtLesson(BaseModel):
-    """A lesson that a change brings, in the words that are approved with it."""
+    """A lesson that a change brings, in the wording that is approved with it."""
 
     id: UUID
     status: Annotated[str, OneOf(Heuristic.Status)]
@@ -198,7 +198,7 @@ class ChangeDetail(ChangeAnswer):
     evidence: dict[str, Any]
     tools: list[str]
     lessons: list[BroughtLesson]
-    retrieval: Annotated[dict[str, int], Field(description="What it changes about how many lessons runs are given.")]
+    retrieval: Annotated[dict[str, int], Field(description="How many lessons runs are given, if it changes that.")]
     checks: list[CheckAnswer]
     shadow: list[ShadowRunAnswer]
     divergences: list[DivergenceAnswer]

@@ -148,7 +148,7 @@ class TrialView(ApiView):
         tag="changes",
         summary="Try a change",
         description="Cuts a release that differs from the stable one in this change alone, and makes it the candidate "
-        "for a share of the units. Lessons that it brings are approved by that, and retired if it is rolled back.",
+        "for a share of the units. That approves the lessons it brings; if it is rolled back, they are retired.",
         request=TrialInput,
         responses=ChangeDetail,
     )

@@ -80,5 +80,5 @@ def _step(change: Change) -> int:
     elif objections := find_objections(change):
         reject_change(change, by=POLICY, reason=" ".join(objections))
     else:
-        start_trial(change, sha256=change.target.sha256, by=POLICY, reason="Every check passed, and shadow agreed.")
+        start_trial(change, sha256=change.sha256, by=POLICY, reason="Every check passed, and shadow agreed.")
     return 1

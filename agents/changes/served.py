@@ -5,12 +5,13 @@ database lets no other be given to anyone.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from uuid import UUID
 
 from agents.limits import Retrieving
 from agents.models.changes import Change
 from memory.curation.decisions import approve_heuristic, retire_heuristic
-from memory.errors import InvalidInput, NotAllowed, SecondReviewerNeeded
+from memory.errors import ChangedMeanwhile, InvalidInput, NotAllowed, NotServable, SecondReviewerNeeded
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -38,7 +39,7 @@ def find_wordings(project: Project, lessons: Iterable[UUID]) -> list[UUID]:
         if row.status != _Status.PROPOSED:
             raise InvalidInput({f"/lessons/{place}": [f"This lesson is {row.status}. Name one that is proposed."]})
         if id in used:
-            said = "This lesson is in use in other words. Its new wording is decided on in the inbox."
+            said = "This lesson is in use in another wording. Decide on the new one in the inbox."
             raise InvalidInput({f"/lessons/{place}": [said]})
         found.add(row.current_revision_id)
     return sorted(found)
@@ -68,17 +69,20 @@ def write_lessons(change: Change) -> str:
 
 
 def find_lesson_faults(change: Change) -> list[str]:
-    """Return why the lessons of a change could not be approved as they are."""
+    """Return why the lessons of a change could not be approved as they are. Nothing is wrong with one in use."""
     found = {each.pk: each for each in read_wordings(change)}
     faults = []
     for id in change.lessons:
         wording = found.get(id)
         if wording is None:
-            faults.append("A lesson that it brings was erased.")
+            faults.append("A lesson that it brings was erased. Propose the change again without it.")
+        elif wording.served:
+            continue
         elif wording.heuristic.current_revision_id != id:
-            faults.append(f"The lesson “{wording.trigger[:80]}” has other words now. Propose the change again.")
-        elif wording.heuristic.status not in (_Status.PROPOSED, _Status.APPROVED):
-            faults.append(f"The lesson “{wording.trigger[:80]}” is {wording.heuristic.status}.")
+            faults.append(f"The lesson “{wording.trigger[:80]}” was reworded. Propose the change again.")
+        elif wording.heuristic.status != _Status.PROPOSED:
+            said = f"The lesson “{wording.trigger[:80]}” is {wording.heuristic.status}. Propose the change without it."
+            faults.append(said)
         elif flags := wording.heuristic.risk_flags:
             faults.append(
                 f"The lesson “{wording.trigger[:80]}” was flagged ({', '.join(flags)}). Decide on it in the inbox."
@@ -92,15 +96,16 @@ def approve_lessons(change: Change, *, by: Actor) -> list[HeuristicRevision]:
     Raises:
         NotAllowed: a policy decides. Lessons are approved by people, or by keys that they gave.
         SecondReviewerNeeded: two people have to approve a lesson, and none has yet.
+        ChangedMeanwhile: a lesson was decided on, reworded or flagged since the change was checked.
         MemoryAppError: a lesson cannot be approved; see `approve_heuristic`.
     """
+    if faults := find_lesson_faults(change):
+        raise ChangedMeanwhile(" ".join(faults))
     wordings = read_wordings(change)
-    if len(wordings) < len(change.lessons):
-        raise InvalidInput({"/": ["A lesson of this change was erased. Propose the change again without it."]})
     if wordings and by.user_id is None and by.api_key_id is None:
         raise NotAllowed("This change brings a lesson, which a person has to approve. Try the change yourself.")
     for each in wordings:
-        if each.heuristic.status == _Status.APPROVED and each.served:
+        if each.served:  # a newer wording may wait, which is not what is tried
             continue
         reason = f"{change.agent.name}: {change}"
         decided = approve_heuristic(each.heuristic, by=by, content_sha256=each.content_sha256, reason=reason)
@@ -121,4 +126,5 @@ def withdraw_lessons(change: Change, stable: Release | None) -> None:
     kept = {revision for revision, _ in index_lessons(stable.manifest).values()} if stable is not None else set()
     for each in read_wordings(change):
         if each.served and each.pk not in kept:
-            retire_heuristic(each.heuristic, by=WITHDRAWS, reason=f"{change.agent.name}: {change} was rolled back.")
+            with suppress(NotServable):  # a person has retired it at this moment
+                retire_heuristic(each.heuristic, by=WITHDRAWS, reason=f"{change.agent.name}: {change} was rolled back.")

@@ -7,15 +7,20 @@ from uuid import UUID
 from pydantic import BaseModel, Field
 
 from evaluation.evolution.models import Evolution, EvolutionCandidate
-from evaluation.evolution.requests import CHOICES, RECORDED, EvolutionPlan, read_plan
+from evaluation.evolution.requests import (
+    CHOICES,
+    MOST_GENERATIONS,
+    MOST_SEED,
+    MOST_TASKS,
+    RECORDED,
+    EvolutionPlan,
+    read_plan,
+)
 from evaluation.reports.evolutions import write_gain
 from memory.api.input import WHOLE, Id, Input, OneOf
 from memory.errors import InvalidInput
 from memory.retrieval.serializers import LessonPage
 from reflection.jobs.models import Job, JobStatus
-
-MOST_GENERATIONS = 20
-MOST_TASKS = 1_000
 
 
 class EvolveInput(Input):
@@ -26,13 +31,17 @@ class EvolveInput(Input):
         str,
         Field(
             json_schema_extra={"enum": list(CHOICES)},
-            description="`recorded`: tasks of its own recorded runs. `bfcl`: dialogues with simulated services, whose "
-            "tools it needs.",
+            description="`recorded`: the tasks of its own recorded runs. `bfcl`: dialogues with simulated services; "
+            "it must have their tools.",
         ),
     ] = RECORDED
     generations: Annotated[int, Field(ge=1, le=MOST_GENERATIONS), WHOLE] = 5
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1, description="Draws the three sets."), WHOLE] = 0
-    most: Annotated[int, Field(ge=0, le=MOST_TASKS, description="Tasks of each family at most; 0 for all."), WHOLE] = 0
+    seed: Annotated[int, Field(ge=0, le=MOST_SEED, description="Draws the three sets."), WHOLE] = 0
+    most: Annotated[
+        int,
+        Field(ge=0, le=MOST_TASKS, description="Tasks of each family at most. 0: all of `bfcl`, or 50 recorded runs."),
+        WHOLE,
+    ] = 0
 
     def as_plan(self) -> EvolutionPlan:
         """Return what was sent as a plan."""
@@ -56,19 +65,19 @@ class CandidateAnswer(BaseModel):
     number: int
     generation: int
     parents: Annotated[list[int], Field(description="Numbers of other candidates.")]
-    adds: Annotated[dict[str, Any], Field(description="What it has besides what its parents have.")]
-    sha256: Annotated[str, Field(description="The hash of all that it has besides the agent as it was.")]
+    adds: Annotated[dict[str, Any], Field(description="What it adds to its parents.")]
+    sha256: Annotated[str, Field(description="The hash of everything that it adds to the agent as it was.")]
     scores: Annotated[dict[str, ScoreAnswer], Field(description="By family.")]
     look: Annotated[int | None, Field(description="Which look at the gate it was.")]
     stopped_by: Annotated[str, Field(description="The check or gate that stopped it; empty where it was kept.")]
     said: Annotated[str, Field(description="What the check or gate found.")]
     is_on_front: Annotated[bool, Field(description="Whether no other candidate beats it in every family.")]
-    is_chosen: Annotated[bool, Field(description="Whether it met the hold-out.")]
-    change: Annotated[UUID | None, Field(description="The change that was proposed of it.")]
+    is_chosen: Annotated[bool, Field(description="Whether it was measured on the hold-out.")]
+    change: Annotated[UUID | None, Field(description="The change that was proposed from it.")]
 
 
 class EvolutionSummary(BaseModel):
-    """An evolution. What it found is null until its end; so is `finished_at`."""
+    """An evolution. What it found is null until it is done; `finished_at` is null until it is done or dead."""
 
     id: UUID
     agent: UUID
@@ -87,12 +96,12 @@ class EvolutionSummary(BaseModel):
 
 
 class EvolutionReport(EvolutionSummary):
-    """An evolution with all that it tried. Until its end the lists are empty."""
+    """An evolution with everything that it tried. The lists are empty until it is done."""
 
     sets: Annotated[dict[str, dict[str, int]], Field(description="Tasks by set and family; no task is in two sets.")]
     measured: Annotated[
         dict[str, Any],
-        Field(description="The chosen candidate on the hold-out, beside the agent as it was: differences per task."),
+        Field(description="The chosen candidate on the hold-out and the agent as it was. Differences are per task."),
     ]
     proposer: Annotated[dict[str, Any], Field(description="What a language model proposed, if one was asked.")]
     candidates: list[CandidateAnswer]
@@ -103,7 +112,8 @@ class EvolutionPage(BaseModel):
 
     results: list[EvolutionSummary]
     unfinished: Annotated[
-        list[EvolutionSummary], Field(description="The newest 20 that wait, run or failed; the same on every page.")
+        list[EvolutionSummary],
+        Field(description="The newest 20 that are waiting, running or dead; the same on every page."),
     ]
     pagination: LessonPage
 

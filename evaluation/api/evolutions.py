@@ -53,7 +53,7 @@ class EvolutionListView(ApiView):
         "listEvolutions",
         tag="changes",
         summary="List evolutions",
-        description="What each gained in one sentence, the newest first; besides, those that have not ended.",
+        description="The newest first, each with what it gained in one sentence; and those that have not ended.",
         filters=True,
         responses=EvolutionPage,
     )
@@ -65,8 +65,9 @@ class EvolutionListView(ApiView):
         response = self.get_paginated_response(
             [describe_evolution(each, next(iter(each.chosen), None)) for each in page]
         )
-        agent = request.query_params.get("agent")
-        jobs = find_jobs(self.project.pk, agent=UUID(agent) if agent else None).exclude(status=Job.Status.DONE)
+        sent = EvolutionFilter(request.query_params).form
+        agent = sent.cleaned_data["agent"] if sent.is_valid() else None
+        jobs = find_jobs(self.project.pk, agent=agent).exclude(status=Job.Status.DONE)
         response.data["unfinished"] = [
             describe_job(each) for each in jobs.order_by("-created_at", "-pk")[:MOST_UNFINISHED]
         ]
@@ -76,10 +77,11 @@ class EvolutionListView(ApiView):
         "evolve",
         tag="changes",
         summary="Let an agent evolve",
-        description="A worker splits the tasks of a suite into three sets that share none, proposes changes by what "
+        description="A worker splits the tasks of a suite into three separate sets, proposes changes by what "
         "the agent does on the first, judges each on the second, and measures the best on the third. The agent's model "
         "is paid for from the project's budget. The best candidate is proposed as a change; the agent stays as it is. "
-        "An agent evolves once at a time: the same request returns the evolution that waits or runs, another gets 409.",
+        "An agent has one evolution at a time: the same request returns the one that is queued or running, a different "
+        "one gets 409.",
         request=EvolveInput,
         responses={202: OpenApiResponse(EvolutionReport, "It is queued; follow `Location`.")},
         parameters=[LOCATION],

@@ -100,10 +100,20 @@ def as_proposal(variant: Variant) -> Proposal:
     )
 
 
-def say_too_few(agent: Agent, tasks: Sequence[EvolutionTask]) -> str:
-    """Return how many recorded runs an agent needs to evolve on them, and how many it has."""
+def say_too_few(agent: Agent, tasks: int, *, most: int) -> str:
+    """Return how many recorded runs an agent needs to evolve on them, and how many it has.
+
+    Args:
+        tasks: how many are left with `most` of each family.
+    """
+    if most:
+        return (
+            f"With at most {most} of each family, {tasks} recorded runs of the agent {agent.name} can be used. An "
+            f"evolution needs at least {FEWEST_TASKS}, in families of {FEWEST_OF_FAMILY} or more. Raise `most`, or "
+            "leave it out."
+        )
     return (
-        f"The agent {agent.name} has {len(tasks)} recorded runs that can be used, and an evolution needs at least "
+        f"The agent {agent.name} has {tasks} recorded runs that can be used, and an evolution needs at least "
         f"{FEWEST_TASKS}: runs that went well, in task families of {FEWEST_OF_FAMILY} or more. Let it work first, or "
         "choose another suite."
     )

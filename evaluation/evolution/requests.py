@@ -21,7 +21,7 @@ from agents.evolution.evidence import RunCost, show_agent, sum_costs
 from agents.evolution.proposer import ask_for_candidates, may_ask, version
 from agents.models.agents import Agent
 from agents.models.changes import Change
-from evaluation.errors import EvaluationError, EvolutionRunning
+from evaluation.errors import EvaluationError, EvolutionRunning, EvolutionStopped
 from evaluation.evolution.bfcl import BfclSuite
 from evaluation.evolution.generations import Evolved, evolve
 from evaluation.evolution.models import Evolution
@@ -31,6 +31,7 @@ from evaluation.evolution.suite import EvolutionSuite, EvolutionTask, Variant, s
 from evaluation.evolution.suite import Outcome as TaskOutcome
 from evaluation.evolution.workers import AskFor, OwnAgent
 from memory.database_clock import database_now
+from memory.errors import MemoryAppError
 from memory.failpoints import failpoint
 from memory.projects.actors import Actor
 from memory.redaction import redact_text
@@ -50,6 +51,9 @@ CHOICES = (RECORDED, *SUITES)
 KIND = "agent_evolution"
 TIME_LIMIT_SECONDS = 24 * 3600
 SHOWN_FAILURES = 12
+MOST_GENERATIONS = 20
+MOST_SEED = 2**31 - 1
+MOST_TASKS = 1_000
 Find = Callable[[str], Provider]
 
 
@@ -81,10 +85,13 @@ def request_evolution(agent: Agent, plan: EvolutionPlan, *, by: Actor) -> Job:
         EvolutionRunning: the agent evolves with another plan.
         EvaluationError: the agent is archived, or cannot work on enough tasks of the suite.
     """
-    check_tasks(agent, plan)
+    check_tasks(agent, plan, make_suite(agent, plan, _ask_nothing))
+    Agent.objects.select_for_update(no_key=True).get(
+        pk=agent.pk
+    )  # of two requests at once, one waits and sees the other
     subject = json.dumps(asdict(plan), sort_keys=True)
     if (other := find_jobs(agent.project_id, agent=agent.pk).live().exclude(subject=subject).first()) is not None:
-        raise EvolutionRunning(f"The agent {agent.name} evolves already: {other.pk}. Wait for its end.")
+        raise EvolutionRunning(f"The agent {agent.name} is already evolving: {other.pk}. Wait until that has ended.")
     return enqueue(Job(kind=KIND, project_id=agent.project_id, subject=subject, requested_by=by.label))
 
 
@@ -110,7 +117,8 @@ def evolve_now(agent: Agent, plan: EvolutionPlan, *, by: Actor, find: Find = get
         job = claim(KIND, queued.pk, owner=by.label)
     if job is None:
         raise EvolutionRunning(
-            f"{agent.name} evolves with the same arguments already, or will in a moment. Wait for it."
+            f"The agent {agent.name} is already evolving with the same arguments, or is about to. Wait until that has "
+            "ended."
         )
     _, ended = carry_out(job, partial(_evolve, job, find=find))
     if ended is None:
@@ -119,19 +127,17 @@ def evolve_now(agent: Agent, plan: EvolutionPlan, *, by: Actor, find: Find = get
     return ended
 
 
-def check_tasks(agent: Agent, plan: EvolutionPlan) -> None:
-    """Raise EvaluationError where an agent has not the tools for enough tasks of a suite."""
-    assert agent.current is not None  # every agent has one
+def check_tasks(agent: Agent, plan: EvolutionPlan, suite: EvolutionSuite) -> None:
+    """Raise EvaluationError where an agent is archived, or cannot work on enough tasks of a suite."""
     if agent.archived_at is not None:
         raise EvaluationError(f"The agent {agent.name} is archived, so it does not evolve. Choose another one.")
-    suite = make_suite(agent, plan, _ask_nothing)
     tasks = suite.tasks()
-    if plan.suite == RECORDED:
-        if len(tasks) < FEWEST_TASKS:
-            raise EvaluationError(say_too_few(agent, tasks))
-        return
     sets = split(tasks, seed=plan.seed)
-    if not (sets.mine and sets.gate and sets.holdout):
+    enough = bool(sets.mine and sets.gate and sets.holdout)
+    if plan.suite == RECORDED:
+        if not enough or len(tasks) < FEWEST_TASKS:
+            raise EvaluationError(say_too_few(agent, len(tasks), most=plan.most))
+    elif not enough:
         raise EvaluationError(
             f"The agent {agent.name} can work on {len(tasks)} tasks of the suite {plan.suite}, too few for three sets. "
             f"Give it the tools of the suite, for example {next(iter(suite.schemas()))}."
@@ -163,6 +169,13 @@ def run_evolution(job_id: UUID | None = None, *, owner: str, find: Find = get_ch
 
 
 def _evolve(job: Job, heartbeat: Heartbeat, *, find: Find) -> Ended | None:
+    try:
+        return _evolve_to_the_end(job, heartbeat, find=find)
+    except (EvaluationError, MemoryAppError) as refusal:  # the agent was archived meanwhile, say
+        raise EvolutionStopped(str(refusal)) from refusal
+
+
+def _evolve_to_the_end(job: Job, heartbeat: Heartbeat, *, find: Find) -> Ended | None:
     plan = read_plan(job)
     started_at = database_now()
     agent = Agent.objects.select_related("project", "current").filter(pk=UUID(plan.agent)).first()
@@ -176,6 +189,7 @@ def _evolve(job: Job, heartbeat: Heartbeat, *, find: Find) -> Ended | None:
         return partial(_ask, chat, name)
 
     suite = make_suite(agent, plan, ask_for, until=job.created_at)
+    check_tasks(agent, plan, suite)  # again: runs may have been erased since
     thoughts: list[Read] = []
     think = partial(_think, agent, RememberedAsk(job, heartbeat, ask_model=ask_provider), thoughts)
     evolved = evolve(suite, generations=plan.generations, seed=plan.seed, think=think if may_ask() else None)

@@ -1,11 +1,13 @@
 """Changes that bring lessons, and changes of how many lessons runs are given."""
 
+import threading
+from contextlib import closing
 from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, connection, transaction
 from django.urls import reverse
 
 from agents.changes.ladder import check_change, promote_change, roll_back_change, start_trial
@@ -15,13 +17,15 @@ from agents.limits import Retrieving
 from agents.models.agents import Agent
 from agents.models.changes import Change
 from agents.revisions import AgentSpec, revise_agent
-from memory.curation.decisions import reject_heuristic
+from memory.curation.decisions import reject_heuristic, retire_heuristic
+from memory.curation.proposals import revise_heuristic
 from memory.errors import ChangedMeanwhile, InvalidInput, NotAllowed, SecondReviewerNeeded
 from memory.heuristics.models import Heuristic, Review
+from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import ApiKey, Project
-from memory.releases.deployments import cut_release, promote
+from memory.releases.deployments import cut_release, get_deployment, promote
 from memory.trust.audit import verify_audit
 from reflection.llm.chat import ChatRequest
 from tests.agents.changing import carry_out_shadow, rehearse
@@ -30,6 +34,7 @@ from tests.agents.test_api import Api
 from tests.agents.test_pages import log_in
 from tests.factories import approve_as_read, make_heuristic, make_member, make_project, require_two
 from tests.releases import TASK, get_guidelines, make_lesson, serve_releases
+from tests.waiting import is_anyone_waiting, wait_until
 
 pytestmark = pytest.mark.django_db
 GUIDELINE = "Offer a refund as a voucher first."
@@ -121,6 +126,27 @@ def test_ended_trial_retires_the_lesson() -> None:
     check_deferred()
 
 
+@pytest.mark.django_db(transaction=True)
+def test_trial_ends_while_a_person_retires_the_lesson() -> None:
+    api = Api(scopes=SCOPES)
+    lesson = propose_lesson(api.key.api_key.project)
+    change = climb_to_trial(propose(make_deployed_agent(lesson.project), lesson), api)
+
+    def end() -> None:
+        with closing(connection):
+            roll_back_change(change, by=BY)
+
+    ending = threading.Thread(target=end)
+    with transaction.atomic():
+        retire_heuristic(lesson, by=BY)
+        ending.start()
+        wait_until(is_anyone_waiting)
+    ending.join()
+
+    assert Change.objects.get().rung == "rolled_back"
+    assert Review.objects.filter(heuristic=lesson, decision="retire").count() == 1
+
+
 def test_lesson_stays_that_a_later_release_has_too() -> None:
     """A person cuts a release during the trial and makes it stable in place of the change."""
     api = Api(scopes=SCOPES)
@@ -186,7 +212,7 @@ def test_person_reads_the_lesson_on_the_page_and_approves_it_with_the_trial() ->
     get_user_model().objects.get().user_permissions.add(permission)
     client.post(page, {"do": "try", "sha256": change.sha256})
 
-    assert all(said in shown for said in (GUIDELINE, "Promising cash.", "Lessons for a run, at most: 3", change.sha256))
+    assert all(said in shown for said in (GUIDELINE, "Promising cash.", "Lessons per run, at most: 3", change.sha256))
     assert (Change.objects.get().rung, Heuristic.objects.get(pk=lesson.pk).status) == ("canary", "approved")
 
 
@@ -243,6 +269,49 @@ def test_lesson_that_a_person_approved_meanwhile_is_approved_once() -> None:
     assert Review.objects.filter(heuristic=lesson, decision="approve").count() == 1
 
 
+def test_flagged_lesson_that_a_person_approved_passes_the_checks() -> None:
+    project = make_project()
+    lesson = propose_lesson(project)
+    change = propose(make_deployed_agent(project), lesson)
+    Heuristic.objects.filter(pk=lesson.pk).update(risk_flags=["injection"])
+    approve_as_read(lesson, by=BY)
+
+    check_change(change, by=BY)
+
+    assert change.rung == "checked"
+
+
+@pytest.mark.parametrize(("flags", "said"), [(["injection"], "was flagged (injection)"), ([], "is rejected")])
+def test_lesson_that_changed_after_the_checks_is_not_tried(flags: list[str], said: str) -> None:
+    api = Api(scopes=SCOPES)
+    lesson = propose_lesson(api.key.api_key.project)
+    change = propose(make_deployed_agent(lesson.project), lesson)
+    check_change(change, by=BY)
+    rehearse(change, "Cancelled.")
+    Heuristic.objects.filter(pk=lesson.pk).update(risk_flags=flags)
+    if not flags:
+        reject_heuristic(lesson, by=BY)
+
+    answer = api.post(f"changes/{change.pk}/canary", {"sha256": change.sha256})
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, ChangedMeanwhile.code)
+    assert said in answer.json()["error"]["message"]
+    assert not Review.objects.filter(decision="approve", heuristic=lesson).exists()
+
+
+def test_share_grows_while_a_new_wording_waits() -> None:
+    api = Api(scopes=SCOPES)
+    lesson = propose_lesson(api.key.api_key.project)
+    change = climb_to_trial(propose(make_deployed_agent(lesson.project), lesson), api)
+    lesson.refresh_from_db()
+    words = HeuristicText(trigger=lesson.current_revision.trigger, guideline="Offer cash.", rationale="It is faster.")
+    revise_heuristic(lesson, text=words, by=BY, content_sha256=lesson.current_revision.content_sha256)
+
+    answer = api.post(f"changes/{change.pk}/canary", {"sha256": change.sha256, "percent": 50})
+
+    assert (answer.status_code, get_deployment(lesson.project).canary_share) == (200, 500)
+
+
 def test_same_lesson_is_proposed_once() -> None:
     agent = make_agent()
     lesson = propose_lesson(agent.project)
@@ -266,6 +335,17 @@ def test_change_of_retrieval_is_kept_by_later_releases_and_taken_back() -> None:
     roll_back_change(change, by=BY)
 
     assert len(get_guidelines(project)) == 2
+
+
+def test_policy_tries_a_change_of_retrieval() -> None:
+    agent = make_deployed_agent(make_project(), changes_by="policy")
+    change = propose(agent, retrieval=Retrieving(top_k=1))
+    climb()
+    climb()
+    carry_out_shadow(change, "Cancelled.")
+
+    assert climb() == 1
+    assert Change.objects.get().rung == "canary"
 
 
 def test_change_that_brings_nothing_is_refused() -> None:

@@ -1,12 +1,14 @@
 """Evolutions over HTTP, on an agent's own recorded runs."""
 
+import threading
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models.functions import Now
 from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
@@ -16,17 +18,20 @@ from agents.models.agents import Agent
 from agents.models.changes import Change
 from agents.models.runs import Run
 from agents.revisions import archive_agent
+from evaluation.errors import EvolutionRunning
 from evaluation.evolution.models import Evolution
-from evaluation.evolution.requests import run_evolution
+from evaluation.evolution.requests import EvolutionPlan, request_evolution, run_evolution
 from memory.projects.models import Project
+from memory.trust.erasure import erase_trajectory
 from reflection.jobs.models import Job
-from reflection.llm.models import DailySpend
+from reflection.llm.models import DailySpend, ModelCall
 from tests.agents.changing import Service
 from tests.agents.running import BY, check_deferred, make_agent
 from tests.agents.test_api import Api
 from tests.evaluation.evolution_rows import store_evolution
 from tests.evaluation.recorded_runs import Shopkeeper, make_shop_with_runs, make_talker
 from tests.factories import make_project
+from tests.waiting import is_anyone_waiting, wait_until
 
 pytestmark = pytest.mark.django_db
 
@@ -130,12 +135,89 @@ def test_command_says_how_many_runs_are_needed() -> None:
         call_command("evolve", "demo", "--suite", "recorded")
 
 
+@pytest.mark.parametrize("option", ["--generations=0", "--most=-1", "--seed=2147483648"])
+def test_command_refuses_numbers_that_could_not_be_stored(option: str) -> None:
+    with pytest.raises(CommandError, match="is not a whole number"):
+        call_command("evolve", "demo", option)
+
+
 @pytest.mark.parametrize(
     "plan", [{"suite": "toolchoice"}, {"generations": 0}, {"generations": 21}, {"most": -1}, {"looks": 3}]
 )
 def test_invalid_plans_are_refused(api: Api, project: Project, plan: dict[str, Any]) -> None:
     assert start(api, make_agent(project=project), **plan).status_code == 400
     assert not Job.objects.filter(kind="agent_evolution").exists()
+
+
+def test_limit_that_leaves_too_few_runs_is_named(api: Api, project: Project) -> None:
+    answer = start(api, make_talker(project=project), most=19)
+
+    assert answer.status_code == 400
+    assert "With at most 19 of each family, 19 recorded runs" in answer.json()["error"]["message"]
+
+
+def test_limit_that_leaves_a_set_empty_is_refused(api: Api, project: Project) -> None:
+    agent = make_talker(project=project, runs=30)
+    for number, pk in enumerate(Run.objects.values_list("pk", flat=True)):
+        Run.objects.filter(pk=pk).update(task_id=f"hours {number % 10}")
+
+    answer = start(api, agent, most=2)
+
+    assert answer.status_code == 400
+    assert "Raise `most`" in answer.json()["error"]["message"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_plans_at_once_one_is_refused(api: Api, project: Project) -> None:
+    agent = make_talker(project=project)
+    refused: list[Exception] = []
+
+    def ask() -> None:
+        with closing(connection), pytest.raises(EvolutionRunning) as caught:
+            request_evolution(agent, EvolutionPlan(agent=str(agent.pk), seed=1), by=BY)
+        refused.append(caught.value)
+
+    asking = threading.Thread(target=ask)
+    with transaction.atomic():
+        request_evolution(agent, EvolutionPlan(agent=str(agent.pk)), by=BY)
+        asking.start()
+        wait_until(is_anyone_waiting)
+    asking.join()
+
+    assert len(refused) == Job.objects.filter(kind="agent_evolution").count() == 1
+
+
+def test_agent_that_was_archived_meanwhile_ends_the_evolution_and_says_so(api: Api, project: Project) -> None:
+    agent = make_talker(project=project)
+    path = start(api, agent)["Location"].removeprefix("/api/v1/")
+    archive_agent(agent, by=BY)
+
+    assert run_evolution(owner="worker", find=lambda model: Shopkeeper()) == "dead"
+
+    report = api.get(path).json()
+    assert report["error"] == "The agent support is archived, so it does not evolve. Choose another one."
+
+
+def test_runs_that_were_erased_meanwhile_are_missing_and_it_says_so(api: Api, project: Project) -> None:
+    path = start(api, make_talker(project=project))["Location"].removeprefix("/api/v1/")
+    erase_trajectory(Run.objects.latest("created_at").trajectory, by=BY)
+
+    assert run_evolution(owner="worker", find=lambda model: Shopkeeper()) == "dead"
+
+    assert "has 19 recorded runs that can be used" in api.get(path).json()["error"]
+
+
+def test_erasure_of_a_run_takes_the_answers_of_its_rehearsals_along(api: Api, project: Project, shop: Service) -> None:
+    start(api, make_shop_with_runs(shop, project=project))
+    let_worker_evolve()
+    run = Run.objects.latest("created_at")
+    calls = ModelCall.objects.filter(step__contains=str(run.pk))
+    assert calls.exists()
+
+    erase_trajectory(run.trajectory, by=BY)
+
+    assert not calls.exists()
+    assert ModelCall.objects.exists()
 
 
 def test_archived_agent_does_not_evolve(api: Api, project: Project) -> None:
@@ -178,6 +260,7 @@ def test_list_has_the_newest_first_and_what_has_not_ended(api: Api, project: Pro
     assert listed["results"][0]["sentence"].startswith("Nothing was gained")
     assert ([each["id"] for each in listed["unfinished"]], listed["pagination"]["total"]) == ([job], 2)
     assert api.get(f"evolutions?agent={other.pk}").json()["unfinished"] == []
+    assert [each["id"] for each in api.get(f"evolutions?agent=%20{agent.pk}").json()["unfinished"]] == [job]
     assert api.get("evolutions?agent=ana").status_code == 400
 
 

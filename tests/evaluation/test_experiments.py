@@ -43,7 +43,7 @@ from tests.evaluation.experiment_rows import (
     make_held_out,
 )
 from tests.factories import make_heuristic
-from tests.waiting import wait_until
+from tests.waiting import is_anyone_waiting, wait_until
 
 pytestmark = pytest.mark.django_db
 
@@ -522,12 +522,6 @@ def test_look_does_not_promote_what_a_person_rolls_back_meanwhile() -> None:
     experiment.refresh_from_db()
     assert (looks, experiment.status, experiment.conclusion) == ([None], "ended", "")
     assert deployment_of(experiment).stable == experiment.control_release
-
-
-def is_anyone_waiting() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
-        return bool(cursor.fetchone()[0])
 
 
 def test_default_plan_can_be_carried_out() -> None:

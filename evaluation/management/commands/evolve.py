@@ -13,9 +13,17 @@ from evaluation.evolution.controls import hold_controls
 from evaluation.evolution.generations import evolve
 from evaluation.evolution.records import Origin, keep_evolution
 from evaluation.evolution.report import PLAINLY, write_controls, write_report
-from evaluation.evolution.requests import RECORDED, SUITES, EvolutionPlan, evolve_now
+from evaluation.evolution.requests import (
+    MOST_GENERATIONS,
+    MOST_SEED,
+    MOST_TASKS,
+    RECORDED,
+    SUITES,
+    EvolutionPlan,
+    evolve_now,
+)
 from evaluation.runner import prepare_database
-from memory.management.options import quiet_logs
+from memory.management.options import number_up_to, quiet_logs
 from memory.projects.actors import Actor
 
 DEMO = "demo"
@@ -39,10 +47,14 @@ class Command(BaseCommand):
             default="bfcl",
             help="recorded: tasks of the agent's own recorded runs; bfcl: dialogues with simulated services (default)",
         )
-        parser.add_argument("--generations", type=int, default=5)
-        parser.add_argument("--seed", type=int, default=0)
-        parser.add_argument("--most", type=int, default=0, help="tasks of each family, default all")
-        parser.add_argument("--aa", type=int, default=100, help="how often `demo` is judged against itself")
+        parser.add_argument("--generations", type=number_up_to(MOST_GENERATIONS, least=1), default=5)
+        parser.add_argument("--seed", type=number_up_to(MOST_SEED), default=0)
+        parser.add_argument(
+            "--most", type=number_up_to(MOST_TASKS), default=0, help="tasks of each family, default all"
+        )
+        parser.add_argument(
+            "--aa", type=number_up_to(MOST_TASKS), default=100, help="how often `demo` is judged against itself"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
