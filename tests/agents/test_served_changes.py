@@ -304,8 +304,9 @@ def test_share_grows_while_a_new_wording_waits() -> None:
     lesson = propose_lesson(api.key.api_key.project)
     change = climb_to_trial(propose(make_deployed_agent(lesson.project), lesson), api)
     lesson.refresh_from_db()
-    words = HeuristicText(trigger=lesson.current_revision.trigger, guideline="Offer cash.", rationale="It is faster.")
-    revise_heuristic(lesson, text=words, by=BY, content_sha256=lesson.current_revision.content_sha256)
+    served = lesson.revisions.get()
+    words = HeuristicText(trigger=served.trigger, guideline="Offer cash.", rationale="It is faster.")
+    revise_heuristic(lesson, text=words, by=BY, content_sha256=served.content_sha256)
 
     answer = api.post(f"changes/{change.pk}/canary", {"sha256": change.sha256, "percent": 50})
 

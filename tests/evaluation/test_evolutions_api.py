@@ -22,6 +22,7 @@ from evaluation.errors import EvolutionRunning
 from evaluation.evolution.models import Evolution
 from evaluation.evolution.requests import EvolutionPlan, request_evolution, run_evolution
 from memory.projects.models import Project
+from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
 from reflection.jobs.models import Job
 from reflection.llm.models import DailySpend, ModelCall
@@ -200,7 +201,7 @@ def test_agent_that_was_archived_meanwhile_ends_the_evolution_and_says_so(api: A
 
 def test_runs_that_were_erased_meanwhile_are_missing_and_it_says_so(api: Api, project: Project) -> None:
     path = start(api, make_talker(project=project))["Location"].removeprefix("/api/v1/")
-    erase_trajectory(Run.objects.latest("created_at").trajectory, by=BY)
+    erase_trajectory(Trajectory.objects.latest("created_at"), by=BY)
 
     assert run_evolution(owner="worker", find=lambda model: Shopkeeper()) == "dead"
 
@@ -214,7 +215,7 @@ def test_erasure_of_a_run_takes_the_answers_of_its_rehearsals_along(api: Api, pr
     calls = ModelCall.objects.filter(step__contains=str(run.pk))
     assert calls.exists()
 
-    erase_trajectory(run.trajectory, by=BY)
+    erase_trajectory(Trajectory.objects.get(pk=run.pk), by=BY)
 
     assert not calls.exists()
     assert ModelCall.objects.exists()
