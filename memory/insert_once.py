@@ -1,16 +1,16 @@
 """Insert a row unless a unique key of it is taken: one statement, no savepoint, and no SQL compiled for each row."""
 
-from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connections
-from django.db.models import AutoField, Field, Model
+from django.db.models import NOT_PROVIDED, AutoField, Field, Model
+from django.db.models.expressions import DatabaseDefault
 
-NOTHING: Mapping[str, str] = {}
+NOTHING: dict[str, str] = {}
 
 
-def insert_once(row: Model, *, made: Mapping[str, str] = NOTHING) -> bool:
+def insert_once(row: Model, *, made: dict[str, str] = NOTHING) -> bool:
     """Insert a row and return whether it is new; it is not where a unique key is taken.
 
     It waits for a transaction that is taking the key, and the caller's transaction stays usable either way. Of a row
@@ -19,6 +19,9 @@ def insert_once(row: Model, *, made: Mapping[str, str] = NOTHING) -> bool:
     Args:
         made: SQL of what the database makes, by field: {"created_at": "now()"}. It is set on a new row.
     """
+    made = made | {
+        name: "DEFAULT" for name in _find_defaults(type(row)) if isinstance(getattr(row, name), DatabaseDefault)
+    }
     statement, fields = _write_insert(type(row), tuple(made.items()))
     here = connections[DEFAULT_DB_ALIAS]  # looked up once: `connection` does so at every attribute
     values = [field.get_db_prep_save(field.pre_save(row, add=True), here) for field in fields]
@@ -31,6 +34,12 @@ def insert_once(row: Model, *, made: Mapping[str, str] = NOTHING) -> bool:
                 setattr(row, name, value)
     row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS
     return True
+
+
+@cache
+def _find_defaults(model: type[Model]) -> list[str]:
+    """Return the fields that the database may fill in."""
+    return [field.name for field in model._meta.local_concrete_fields if field.db_default is not NOT_PROVIDED]
 
 
 @cache

@@ -76,10 +76,11 @@ def approve_heuristic(
     heuristic = _lock_proposed(heuristic)
     project = check_decider(heuristic, by=by)
     revision = get_current_revision(heuristic, content_sha256=content_sha256)
-    if project.four_eyes and not _is_second_approval(revision, by):
+    if project.four_eyes:
         check_servable(heuristic.project_id, [revision.lineage])
-        record_review(revision, _Decision.FIRST_APPROVAL, item=heuristic, by=by, **note)
-        return heuristic
+        if not _is_second_approval(revision, by):
+            record_review(revision, _Decision.FIRST_APPROVAL, item=heuristic, by=by, **note)
+            return heuristic
     lead_group(heuristic)
     serve_revision(heuristic, revision, by=by)
     after_commit(embed_heuristics, [heuristic.pk])  # a client's proposal may have no vectors yet
