@@ -46,7 +46,6 @@ def test_benchmark_measures_all_searches_and_what_was_left_out(
     printed = capsys.readouterr().out
     assert "mean gain over 2 kinds of queries: +0.0000" in printed
     assert "mean names add over 2 kinds of queries: +0.0000" in printed
-    assert "mean places add over 2 kinds of queries: +0.0000" in printed
     assert "mean with the floor left out: own tasks answered 1.000" in printed
     assert "one, q" in plot.read_text()
 
