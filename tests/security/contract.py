@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from io import BytesIO
+from itertools import takewhile
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -98,15 +99,20 @@ def send(application: Application, request: Sent) -> Answer:
     begun: list[tuple[str, list[tuple[str, str]]]] = []
     try:
         chunks = application(environ, lambda status, headers, *_: begun.append((status, headers)))
-        try:
-            body = b"".join(chunks)
-        finally:
-            if (close := getattr(chunks, "close", None)) is not None:
-                close()
+        body = read_body(chunks)
     except Exception as error:  # every server makes that of it
         return Answer(status=500, headers={}, body=repr(error).encode())
     [(status, headers)] = begun
     return Answer(status=int(status[:3]), headers={name.lower(): value for name, value in headers}, body=body)
+
+
+def read_body(chunks: Iterable[bytes]) -> bytes:
+    """Return a body, and close it; of a stream whose run goes on, what it has before nothing comes for a second."""
+    try:
+        return b"".join(takewhile(bool, chunks))
+    finally:
+        if (close := getattr(chunks, "close", None)) is not None:
+            close()
 
 
 @contextmanager
