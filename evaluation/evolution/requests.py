@@ -86,9 +86,8 @@ def request_evolution(agent: Agent, plan: EvolutionPlan, *, by: Actor) -> Job:
         EvaluationError: the agent is archived, or cannot work on enough tasks of the suite.
     """
     check_tasks(agent, plan, make_suite(agent, plan, _ask_nothing))
-    Agent.objects.select_for_update(no_key=True).get(
-        pk=agent.pk
-    )  # of two requests at once, one waits and sees the other
+    # Of two requests at once, one waits here and sees the job of the other.
+    Agent.objects.select_for_update(no_key=True).get(pk=agent.pk)
     subject = json.dumps(asdict(plan), sort_keys=True)
     if (other := find_jobs(agent.project_id, agent=agent.pk).live().exclude(subject=subject).first()) is not None:
         raise EvolutionRunning(f"The agent {agent.name} is already evolving: {other.pk}. Wait until that has ended.")
