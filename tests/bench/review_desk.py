@@ -262,6 +262,7 @@ def main() -> int:
         median = statistics.median(taken)
         print(f"{len(taken)} decisions: median {median:.0f} ms, p95 {p95:.0f} ms, max {taken[-1]:.0f} ms")
         print(f"processor time of the web server: {measured.cpu_ms:.0f} ms a decision (with the items fetched ahead)")
+        print(f"for an approval alone: {measured.alone_ms:.0f} ms")
         print(f"requests of a page on a warm cache: {measured.requests}")
         print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
         print("| page | queries | of them in the database, ms | whole page, ms |\n| --- | --- | --- | --- |")
