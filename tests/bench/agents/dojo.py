@@ -142,12 +142,17 @@ class Place:
 
 
 def try_all(place: Place, *, limit: int | None) -> Iterator[Tried]:
-    """Try every task alone, then every pair of a task and an injected one; of both only the first, if limited."""
+    """Try every task alone, then every pair of a task and an injected one; of both only the first, if limited.
+
+    Injected tasks for which the suite has no calls are left out: there is nothing that the model could obey with.
+    """
     agent = place.prepare()
     tasks = [*place.suite.user_tasks.values()]
+    unharmed = place.suite.load_and_inject_default_environment({})
+    others = [other for other in place.suite.injection_tasks.values() if other.ground_truth(unharmed)]
     for task in tasks[:limit]:
         yield place.attempt(agent, task)
-    pairs = [(task, other) for task in tasks for other in place.suite.injection_tasks.values()]
+    pairs = [(task, other) for task in tasks for other in others]
     step = 1 if limit is None else max(len(pairs) // limit, 1)
     for task, other in pairs[::step][:limit]:
         yield place.attempt(agent, task, other)
