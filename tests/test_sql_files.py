@@ -22,7 +22,7 @@ SELECT 'function ' || p.oid::regprocedure, pg_get_functiondef(p.oid) FROM pg_pro
 WHERE p.pronamespace = ANY (ARRAY['public', 'erl_tenant']::regnamespace[])
     AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')
 UNION ALL
-SELECT 'trigger ' || tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal
+SELECT 'trigger ' || tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal AND tgparentid = 0
 UNION ALL
 SELECT 'policy on ' || polrelid::regclass, pg_get_expr(polqual, polrelid) FROM pg_policy
 UNION ALL

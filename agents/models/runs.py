@@ -205,10 +205,11 @@ class Step(models.Model):
 class Event(models.Model):
     """What happened in a run, in order: what a stream sends. `text` events are parts of an answer that is on its way.
 
-    The numbers have no gaps until old `text` events are pruned, and become visible in their order.
+    The numbers have no gaps until old `text` events are pruned, and become visible in their order. The table is
+    partitioned by the month of the run (agents/sql/event_months.sql).
     """
 
-    id = models.BigAutoField(primary_key=True)
+    pk = models.CompositePrimaryKey("run", "seq")
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events", db_index=False)
     seq = models.PositiveIntegerField()
@@ -218,7 +219,6 @@ class Event(models.Model):
 
     class Meta:
         ordering = ["run", "seq"]
-        constraints = [models.UniqueConstraint(fields=["run", "seq"], name="agents_event_seq_unique")]
 
     def __str__(self) -> str:
         return f"{self.seq} {self.kind}"

@@ -38,5 +38,5 @@ def append_event(run_id: UUID, kind: str, /, **payload: Any) -> int:
 
 def prune_parts() -> int:
     """Delete the parts of answers in runs that ended an hour ago; the messages stay. Return how many."""
-    old = Event.objects.filter(kind="text", run__finished_at__lt=Now() - PARTS_KEPT)
-    return Event.objects.filter(pk__in=list(old.values_list("pk", flat=True)[:PARTS_AT_ONCE])).delete()[0]
+    old = Event.objects.filter(kind="text", run__finished_at__lt=Now() - PARTS_KEPT).order_by()
+    return Event.objects.filter(pk__in=old.values("pk")[:PARTS_AT_ONCE]).delete()[0]

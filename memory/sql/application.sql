@@ -10,9 +10,10 @@ BEGIN
     IF application = current_user THEN
         RETURN;
     END IF;
+    -- Not to partitions: their tables have the policies.
     FOR each IN SELECT oid::regclass AS relation, relname, relkind FROM pg_class
-        WHERE relnamespace IN ('public'::regnamespace, 'erl_tenant'::regnamespace) AND relkind IN ('r', 'v')
-            AND pg_has_role(current_user, relowner, 'USAGE')
+        WHERE relnamespace IN ('public'::regnamespace, 'erl_tenant'::regnamespace) AND relkind IN ('r', 'p', 'v')
+            AND NOT relispartition AND pg_has_role(current_user, relowner, 'USAGE')
     LOOP
         rights := CASE
             WHEN each.relkind = 'v' THEN 'SELECT'

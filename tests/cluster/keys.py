@@ -35,8 +35,10 @@ def find_keys() -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the table and columns of each unique key but primary keys of one column, which are random."""
     for model in project_tables():
         columns = {field.name: field.column for field in model._meta.concrete_fields}
+        primary = [field.name for field in model._meta.pk_fields]
         own = [field for field in model._meta.local_concrete_fields if field.unique and not field.primary_key]
         keys: list[Sequence[str]] = [(field.name,) for field in own]
+        keys += [primary] if len(primary) > 1 else []
         keys += [
             constraint.fields
             for constraint in model._meta.constraints

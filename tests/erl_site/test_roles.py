@@ -113,7 +113,8 @@ def test_application_has_the_rights_it_needs_on_every_table(application: psycopg
     lacking = read(
         application,
         "SELECT relname, needed FROM pg_class, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS needed"
-        " WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND NOT has_table_privilege(oid, needed)",
+        " WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition"
+        " AND NOT has_table_privilege(oid, needed)",
     )
 
     assert {name for name, _ in lacking} == {

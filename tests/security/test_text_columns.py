@@ -26,6 +26,7 @@ _TEXT = """
 SELECT table_name, column_name, udt_name FROM information_schema.columns
 JOIN information_schema.tables USING (table_schema, table_name)
 WHERE table_schema = 'public' AND table_type = 'BASE TABLE' AND is_generated = 'NEVER'
+  AND NOT (SELECT relispartition FROM pg_class WHERE oid = format('%I.%I', table_schema, table_name)::regclass)
   AND udt_name IN ('text', 'varchar', 'bpchar', 'json', 'jsonb', 'bytea', 'xml', 'tsvector', 'hstore', '_text',
                    '_varchar', '_json', '_jsonb', '_bytea')
 """

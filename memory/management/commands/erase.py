@@ -21,9 +21,13 @@ from memory.trust.text_columns import find_tables_of_runs
 BY = Actor(label="command:erase")
 # ANALYZE leaves the statistics of a table without rows as they were.
 _CLEAR_STATISTICS = """
+WITH cleared AS (
+    SELECT unnest(%(tables)s::text[]) AS name
+    UNION SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent::regclass::text = ANY(%(tables)s)
+)
 SELECT count(pg_clear_attribute_stats(schemaname, tablename, attname, inherited)) FROM pg_stats
-WHERE tablename = ANY(%(tables)s)
-    OR tablename IN (SELECT indexname FROM pg_indexes WHERE tablename = ANY(%(tables)s))
+WHERE tablename IN (SELECT name FROM cleared)
+    OR tablename IN (SELECT indexname FROM pg_indexes WHERE tablename IN (SELECT name FROM cleared))
 """
 
 
