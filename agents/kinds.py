@@ -11,6 +11,7 @@ from agents.evolution.sleep import run_sleep, send_to_sleep
 from agents.loop.execution import give_up, run_agent
 from agents.models.runs import KIND
 from agents.streaming.events import prune_parts
+from agents.streaming.months import keep_event_months
 from memory.housekeeping import PeriodicWork
 from reflection.jobs.kinds import JobKind
 
@@ -24,4 +25,5 @@ PERIODIC = (
     PeriodicWork("changes of agents", timedelta(seconds=30), climb),
     PeriodicWork("overdue approvals", timedelta(seconds=4), expire_approvals),
     PeriodicWork("parts of answers", timedelta(minutes=10), prune_parts),
+    PeriodicWork("months of events", timedelta(hours=1), keep_event_months),
 )

@@ -262,6 +262,7 @@ ERL_RATE_LIMITS = env.list(
     default=["retrieve=6000/60", "trajectories:write=3000/60", "reflect=600/60", "evaluate=60/60", "failed=1000/60"],
 )
 ERL_ANSWER_RETENTION_DAYS = env.int("ERL_ANSWER_RETENTION_DAYS", 180)  # of answers without a run; 0: for ever
+ERL_EVENT_RETENTION_DAYS = env.int("ERL_EVENT_RETENTION_DAYS", 180)  # of agents' runs, by whole months; 0: for ever
 
 # ── Retrieval ─────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_EMBEDDER = env.str("ERL_EMBEDDER", "minilm")  # minilm, minilm-floats, http or none

@@ -18,6 +18,7 @@ LIMITS: tuple[tuple[str, float, float], ...] = (
     ("ERL_API_KEY_CACHE_SECONDS", 0, 60),
     ("ERL_IDEMPOTENCY_HOURS", 1, 24 * 365),
     ("ERL_ANSWER_RETENTION_DAYS", 0, 36_500),
+    ("ERL_EVENT_RETENTION_DAYS", 0, 36_500),
     ("ERL_OPEN_RUN_HOURS", 0.1, 24 * 365),
     ("ERL_EMBEDDER_DIMENSIONS", 1, 4_000),  # the most a halfvec index supports
     ("ERL_RETRIEVE_TOP_K", 1, MAX_TOP_K),
