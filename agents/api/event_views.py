@@ -34,6 +34,7 @@ _EVENT = {
 class RunEventsView(ApiView):
     required_scopes = {"GET": Scope.RUN}
     allowed_query_params = frozenset({"after"})
+    forgets = True
 
     @describe(
         "followRun",
@@ -42,7 +43,7 @@ class RunEventsView(ApiView):
         description="Server-sent events from the run's own rows: `run`, `step`, `message`, `effect`, `approval`, "
         "`compaction`, `cancel`, and `text` with parts of an answer that is on its way. The stream ends with the run. "
         "Send `Last-Event-ID` to go on after an event; any server of the installation can. 204 says that no more will "
-        "come.",
+        "come, 410 that the events of a run that ended were deleted after their time.",
         parameters=[
             OpenApiParameter(
                 "Last-Event-ID", OpenApiTypes.STR, OpenApiParameter.HEADER, description="The last event that you have."
@@ -61,6 +62,10 @@ class RunEventsView(ApiView):
             raise _refuse(request, f"The run has {run.events_written} events so far. Send the id of one that you have.")
         first = read_events(run.pk, after=after)
         if not first and not run.is_live:
+            if after < run.events_written:
+                raise Refusal(
+                    ErrorCode.EVENTS_DELETED, "The events of this run were deleted; its messages and steps were not."
+                )
             return HttpResponse(status=204)
         return EventStream(run, after=after, first=first)
 

@@ -9,12 +9,13 @@ from django.test import Client
 
 from agents.definitions.storage import save_tool
 from agents.definitions.values import ToolDefinition
-from agents.models.runs import Run
+from agents.models.runs import Event, Run
 from agents.streaming.events import append_event
 from agents.streaming.feed import read_events
 from agents.streaming.sse import write_events
 from memory.projects.actors import Actor
 from tests.agents.running import Script, go_on, make_agent, make_run
+from tests.api.problems import error_of
 from tests.factories import bearer, make_api_key, make_project
 
 pytestmark = pytest.mark.django_db
@@ -262,6 +263,17 @@ def test_stream_that_has_everything_ends() -> None:
     finish(run, "On its way.")
 
     assert api.get(f"runs/{run['id']}/events?after=1000").status_code == 204
+
+
+def test_stream_of_a_run_whose_events_were_deleted_says_so() -> None:
+    api = Api()
+    run = start(api)
+    finish(run, "On its way.")
+    Event.objects.filter(run=run["id"]).delete()
+    last = Run.objects.get(pk=run["id"]).events_written
+
+    assert error_of(api.get(f"runs/{run['id']}/events")) == (410, "events_deleted")
+    assert api.get(f"runs/{run['id']}/events?after={last}").status_code == 204
 
 
 def test_stream_of_a_run_that_ended_ends_after_what_people_said_later() -> None:
