@@ -128,6 +128,7 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
 
 @admin.register(AuditEntry)
 class AuditEntryAdmin(LastingRecordAdmin[AuditEntry]):
+    nothing_yet = "Nothing has been recorded yet. Decisions, keys, erasures and quarantines are, and cannot be changed."
     list_display = ["number", column("created_at", "when"), *_ENTRY, PROJECT, column("sha256", "hash")]
     list_filter = ["kind", "created_at"]
     search_fields = ["sha256", "kind", "content"]
