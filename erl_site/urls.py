@@ -13,6 +13,7 @@ from memory.intake.trace_views import TraceView
 from memory.mcp.views import McpView
 
 admin.site.site_title = admin.site.site_header = "ERL"
+admin.site.empty_value_display = "–"
 admin.site.site_url = None  # no "View site" link
 admin.site.enable_nav_sidebar = False  # memory/admin/navigation.py has the navigation
 

@@ -1,12 +1,13 @@
 """Reflections in the admin: what each cost, its result, and queueing it again."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.text import Truncator
 
+from memory.admin.columns import column, count, link, money, structure, who, words
 from memory.admin.insights import add_spending
 from memory.admin.panels import add_desk_panel, add_figures
 from memory.admin.read_only import ReadOnlyAdmin
@@ -35,10 +36,20 @@ webhooks.register()
 add_spending(count_spending)
 
 
+_STEP = column("step", "for", lambda step: step.replace(":", " "))
+_SPENT = [count("input_tokens", "tokens in"), count("output_tokens", "tokens out"), money()]
+
+
 class ProposalInline(admin.TabularInline[Proposal, Reflection]):
     model = Proposal
     fk_name = "reflection"
-    fields = ["effect", "heuristic", "near", "similarity"]
+    fields: ClassVar[Any] = [
+        "effect",
+        link("heuristic", "lesson"),
+        link("near", "similar to"),
+        column("similarity", "similarity", "{:.0%}".format),
+    ]
+    readonly_fields = fields
     can_delete = False
     extra = 0
 
@@ -54,7 +65,8 @@ class ProposalInline(admin.TabularInline[Proposal, Reflection]):
 
 class ModelCallInline(admin.TabularInline[ModelCall, Reflection]):
     model = ModelCall
-    fields = ["step", "provider", "model", "response", "input_tokens", "output_tokens", "cost_usd", "latency_ms"]
+    fields: ClassVar[Any] = [_STEP, "provider", "model", "response", *_SPENT]
+    readonly_fields = fields
     can_delete = False
     extra = 0
 
@@ -71,12 +83,31 @@ class ReflectionAdmin(ReadOnlyAdmin[Reflection]):
         "task_line",
         "status",
         "reflector",
-        "heuristics_proposed",
+        column("heuristics_proposed", "lessons proposed"),
         "attempts",
-        "cost_usd",
-        "last_error_code",
+        money(),
+        words("last_error_code", "last error"),
         "project",
         "created_at",
+    ]
+    nothing_yet = "No run has been reflected on yet. Workers reflect on runs soon after they are recorded."
+    facts = [
+        link("trajectory", "run"),
+        "status",
+        "reflector",
+        "reflector_version",
+        "prompt_version",
+        column("heuristics_proposed", "lessons proposed"),
+        column("skip_reason", "why none"),
+        "attempts",
+        column("last_error", "last error"),
+        "model",
+        *_SPENT,
+        "project",
+        who("requested_by", "requested by"),
+        "created_at",
+        "started_at",
+        "finished_at",
     ]
     list_filter = ["status", "reflector", "project", "created_at"]
     list_select_related = ["trajectory", "project"]
@@ -109,13 +140,31 @@ class ReflectionAdmin(ReadOnlyAdmin[Reflection]):
 
 @admin.register(ModelCall)
 class ModelCallAdmin(ReadOnlyAdmin[ModelCall]):
-    list_display = ["created_at", "step", "provider", "model", "input_tokens", "output_tokens", "cost_usd", "project"]
+    list_display = [column("created_at", "when"), _STEP, "provider", "model", *_SPENT, "project"]
     list_filter = ["provider", "model", "project", "created_at"]
     list_select_related = ["project"]
+    nothing_yet = "No language model has been called yet. Reflection by rules needs none."
+    facts = [
+        column("created_at", "when"),
+        _STEP,
+        "subject",
+        "provider",
+        "model",
+        "response",
+        structure("tool_calls", "tools it called"),
+        words("finish_reason", "why it ended"),
+        *_SPENT,
+        column("latency_ms", "time", lambda ms: f"{ms:,.0f} ms"),
+        "attempt",
+        "project",
+        column("prompt_sha256", "hash of the prompt"),
+    ]
 
 
 @admin.register(DailySpend)
 class DailySpendAdmin(ReadOnlyAdmin[DailySpend]):
-    list_display = ["day", "project", "calls", "tokens", "cost_usd"]
+    nothing_yet = "Nothing has been spent yet. Each day on which a language model is called has a row here."
+    list_display = ["day", "project", count("calls", "calls"), count("tokens", "tokens"), money()]
+    facts = list_display
     list_filter = ["project", "day"]
     list_select_related = ["project"]

@@ -48,6 +48,7 @@ class AgentAdmin(ReadOnlyAdmin[Agent]):
     list_select_related = ["current", "project"]
     search_fields = ["name", "description"]
     show_full_result_count = False
+    nothing_yet = "No agent runs here yet. Agents are defined in files, or with POST /api/v1/agents."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Agent]:
         runs = Count("runs", distinct=True)

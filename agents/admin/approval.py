@@ -8,9 +8,9 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.text import Truncator
 
-from agents.admin.decision_form import write_arguments
-from agents.admin.inbox import CALLS
+from agents.admin.inbox import CALLS, write_briefly
 from agents.models.effects import Approval
+from memory.admin.columns import who
 from memory.admin.inbox.kinds import Done
 from memory.admin.inbox.views import draw_own_page
 from memory.admin.read_only import ReadOnlyAdmin
@@ -20,7 +20,16 @@ from memory.redaction.visible_text import show_hidden
 
 @admin.register(Approval)
 class ApprovalAdmin(ReadOnlyAdmin[Approval]):
-    list_display = ["call", "agent", "status_shown", "requested_at", "expires_at", "decided_by", "project"]
+    list_display = [
+        "call",
+        "agent",
+        "status_shown",
+        "requested_at",
+        "expires_at",
+        who("decided_by", "decided by"),
+        "project",
+    ]
+    nothing_yet = "No agent has asked a person yet. Agents ask before calls that their rules name."
     list_filter = ["status", "about_unknown", "run__agent__name", "project"]
     list_select_related = ["effect", "run__agent", "project"]
     search_fields = ["effect__tool", "run__agent__name", "run__task"]
@@ -29,7 +38,7 @@ class ApprovalAdmin(ReadOnlyAdmin[Approval]):
     @admin.display(description="call")
     def call(self, approval: Approval) -> str:
         effect = approval.effect
-        return show_hidden(Truncator(f"{effect.tool} {write_arguments(effect.arguments)}").chars(140))
+        return show_hidden(Truncator(f"{effect.tool}: {write_briefly(effect.arguments)}").chars(140))
 
     @admin.display(description="agent", ordering="run__agent__name")
     def agent(self, approval: Approval) -> str:

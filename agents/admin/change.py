@@ -49,6 +49,7 @@ class ChangeAdmin(ReadOnlyAdmin[Change]):
     list_select_related = ["agent", "project"]
     search_fields = ["reason", "agent__name"]
     show_full_result_count = False
+    nothing_yet = "No change of an agent has been proposed yet. Evolutions propose them, and so do people by API."
 
     @admin.display(description="change", ordering="number")
     def named(self, change: Change) -> str:

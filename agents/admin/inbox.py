@@ -1,5 +1,6 @@
 """Agent calls in the inbox: those that wait for a person before they happen, and those that may have happened."""
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -47,12 +48,11 @@ class CallKind(Kind):
         return [self._write_row(approval) for approval in found[:limit]]
 
     def _write_row(self, approval: Approval) -> Row:
-        arguments = ", ".join(f"{name}: {_write(value)}" for name, value in approval.effect.arguments.items())
         return Row(
             kind=self.name,
             id=approval.pk,
             title=f"{approval.run.agent.name}: {approval.effect.tool}",
-            then=Truncator(" ".join(arguments.split())).chars(200),
+            then=Truncator(write_briefly(approval.effect.arguments)).chars(200),
             flags=["did it happen?"] if approval.about_unknown else [],
             since=approval.requested_at,
         )
@@ -146,6 +146,11 @@ def _list_actions(approval: Approval, form: DecisionForm, *, may_decide: bool, i
         Action(key="r", decision="reject", label=reject, asks="reason", tone="bad", disabled=no),
         Action(key="w", decision="answer", label=answer, asks="answer", disabled=no),
     ]
+
+
+def write_briefly(arguments: Mapping[str, Any]) -> str:
+    """Write the arguments of a call in one line."""
+    return " ".join(", ".join(f"{name}: {_write(value)}" for name, value in arguments.items()).split())
 
 
 def _write(value: Any) -> str:

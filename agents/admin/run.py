@@ -30,6 +30,7 @@ SHOWN_RUNS = 10
 @admin.register(Run)
 class RunAdmin(ReadOnlyAdmin[Run]):
     change_form_template = "admin/agents/run/page.html"
+    nothing_yet = "No agent has run yet. Send one a message on its page, or with POST /api/v1/agents/{id}/runs."
     list_display = [
         "task_line",
         "agent",

@@ -46,6 +46,7 @@ class ToolAdmin(ReadOnlyAdmin[Tool]):
     list_select_related = ["current", "project"]
     search_fields = ["name", "current__description"]
     show_full_result_count = False
+    nothing_yet = "No tool has been stored yet. Agents call the tools that are in force."
 
     @admin.display(description="in force")
     def in_force(self, tool: Tool) -> str:

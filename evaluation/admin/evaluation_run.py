@@ -22,6 +22,7 @@ from evaluation.runner import count_units
 from evaluation.shadow.admin import ShadowAnswerAdmin
 from evaluation.suites.base import Options
 from memory.admin.chosen_project import chosen_project
+from memory.admin.columns import structure, who
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.projects.access import projects_with_role
 from memory.projects.actors import Actor
@@ -29,11 +30,13 @@ from memory.projects.models import ProjectMembership
 
 admin.site.register(ShadowAnswer, ShadowAnswerAdmin)
 
+_REQUESTED = who("requested_by", "requested by")
+
 
 @admin.register(EvaluationRun)
 class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
     change_form_template = "admin/evaluation/evaluation.html"
-    list_display = ["created_at", "suites", "status", "progress", "uplift", "git_revision", "requested_by", "project"]
+    list_display = ["created_at", "suites", "status", "progress", "uplift", "git_revision", _REQUESTED, "project"]
     actions = ["compare_selected"]
     add_label = "Start an evaluation"
     nothing_yet = "No evaluation has been run yet. Start one to see on known tasks whether lessons help."
@@ -41,18 +44,20 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
     list_select_related = ["project"]
     search_fields = ["requested_by", "failure"]
     date_hierarchy = "created_at"
-    fields = [
-        "id",
+    facts = [
         "status",
         "failure",
         "report",
-        "configuration",
-        "versions",
-        "requested_by",
+        structure("configuration", "settings"),
+        structure("versions", "versions"),
+        _REQUESTED,
         "created_at",
         "finished_at",
+        "id",
     ]
-    readonly_fields = ["id", "report"]
+
+    def get_fields(self, request: HttpRequest, obj: EvaluationRun | None = None) -> Any:
+        return [name for name in self.facts if name != "failure" or obj is None or obj.failure]
 
     @admin.display(description="uplift (95%)")
     def uplift(self, run: EvaluationRun) -> str:
@@ -115,7 +120,7 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
         run = self.get_object(request, object_id)
         is_live = run is not None and run.status in LIVE
         done, total = count_units(run) if run is not None and is_live else (0, 0)
-        shown = {"title": "Evaluation", "subtitle": None, "run": run, "is_live": is_live, "done": done, "total": total}
+        shown = {"title": "Evaluation", "run": run, "is_live": is_live, "done": done, "total": total}
         return super().change_view(request, object_id, form_url, {**shown, **(extra_context or {})})
 
     # ── Comparing ─────────────────────────────────────────────────────────────────────────────────────────────────

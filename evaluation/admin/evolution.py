@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 
 from evaluation.evolution.models import Evolution, EvolutionCandidate
 from evaluation.reports.evolutions import draw_candidates, write_gain
+from memory.admin.columns import who
 from memory.admin.read_only import ReadOnlyAdmin
 
 SETS = {"mine": "Mine: proposed from", "gate": "Gate: judged on", "holdout": "Hold-out: measured on, once"}
@@ -18,13 +19,21 @@ SETS = {"mine": "Mine: proposed from", "gate": "Gate: judged on", "holdout": "Ho
 class EvolutionAdmin(ReadOnlyAdmin[Evolution]):
     change_list_template = "admin/evaluation/evolutions.html"
     change_form_template = "admin/evaluation/evolution.html"
-    list_display = ["name", "sentence", "candidate_count", "looks", "started_by", "project", "finished_at"]
+    list_display = [
+        "name",
+        "sentence",
+        "candidate_count",
+        "looks",
+        who("started_by", "started by"),
+        "project",
+        "finished_at",
+    ]
     list_filter = ["suite", "agent__name", "project", "finished_at"]
     list_select_related = ["project", "agent"]
     search_fields = ["suite", "agent__name"]
     show_full_result_count = False
     actions = None
-    nothing_yet = "No agent has evolved yet. `manage.py evolve demo` shows how it goes, offline."
+    nothing_yet = "No agent has evolved yet. `manage.py evolve demo` runs an example, offline."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Evolution]:
         chosen = EvolutionCandidate.objects.filter(is_chosen=True).defer("adds")
@@ -61,7 +70,6 @@ def evolution_context(evolution: Evolution) -> dict[str, Any]:
     return {
         "evolution": evolution,
         "title": str(evolution),
-        "subtitle": None,
         "sentence": write_gain(evolution, chosen),
         "chart": draw_candidates(candidates),
         "candidates": [

@@ -19,6 +19,7 @@ from evaluation.experiments.looks import find_last_looks, take_look
 from evaluation.experiments.models import Experiment
 from evaluation.reports.experiments import describe_experiment, show_estimate, write_sentence
 from evaluation.sequential import RATIO_ALARM
+from memory.admin.columns import who
 from memory.admin.deployment_form import may_deploy
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.errors import MemoryAppError
@@ -43,7 +44,8 @@ _Role = ProjectMembership.Role
 class ExperimentAdmin(ReadOnlyAdmin[Experiment]):
     change_list_template = "admin/evaluation/experiments.html"
     change_form_template = "admin/evaluation/experiment.html"
-    list_display = ["name", "sentence", "status", "started_by", "project", "started_at"]
+    list_display = ["name", "sentence", "status", who("started_by", "started by"), "project", "started_at"]
+    nothing_yet = "No experiment has been started yet. One compares a release with another, or lessons with none."
     list_filter = ["status", "compared", "project", "started_at"]
     list_select_related = ["project", "treated_release", "control_release"]
     search_fields = ["reason", "started_by"]
@@ -99,7 +101,7 @@ class ExperimentAdmin(ReadOnlyAdmin[Experiment]):
                 raise PermissionDenied
             self._act(request, experiment)
             return HttpResponseRedirect(request.path)
-        context = {**experiment_context(experiment), "title": str(experiment), "subtitle": None, "may_deploy": allowed}
+        context = {**experiment_context(experiment), "title": str(experiment), "may_deploy": allowed}
         return super().change_view(request, object_id, form_url, {**context, **(extra_context or {})})
 
     def start_view(self, request: HttpRequest, project_id: UUID) -> HttpResponse:

@@ -168,8 +168,8 @@ def describe_unwatched(experiment: Experiment) -> str:
     """Say that the canary of an ended experiment goes on, and what to do."""
     share = experiment.deployment.canary_share / 10
     return (
-        f"{name_treated(experiment)} still runs as a canary of {share:g}%, and nothing watches it since {experiment} "
-        "ended. Promote it or roll it back."
+        f"{name_treated(experiment)} still runs as a canary of {share:g}%, and nothing has watched it since "
+        f"{experiment} ended. Promote it or roll it back."
     )
 
 

@@ -12,8 +12,11 @@ from django.utils.safestring import SafeString
 
 from evaluation.shadow.models import ShadowAnswer
 from evaluation.shadow.summary import ShadowReport, describe_shadow
+from memory.admin.columns import column, count
 from memory.admin.read_only import ReadOnlyAdmin
+from memory.heuristics.models import Heuristic
 from memory.projects.access import visible_projects
+from memory.redaction.visible_text import show_hidden
 from memory.releases.models import Deployment
 
 MOST_PROJECTS = 10  # shown above the list unless one is chosen
@@ -22,15 +25,25 @@ MOST_PROJECTS = 10  # shown above the list unless one is chosen
 class ShadowAnswerAdmin(ReadOnlyAdmin[ShadowAnswer]):
     change_list_template = "admin/evaluation/shadow.html"
     nothing_yet = (
-        "No answer has been compared. Answers are while a release is on trial, in the share for shadow that is set "
-        "under Lessons, Deployments."
+        "No answer has been compared. While a release is on trial, a share of the answers is worked out from it too; "
+        "set that share under Lessons, Deployments."
     )
-    list_display = ["asked_at", "family", "arm", "differs", "added", "removed", "reworded", "candidate", "project"]
+    list_display = [
+        column("asked_at", "asked"),
+        "family",
+        "arm",
+        "differs",
+        "added",
+        "removed",
+        "reworded",
+        "candidate",
+        "project",
+    ]
     list_filter = ["project", "differs", "asked_at"]
     list_select_related = ["retrieval", "candidate", "project"]
     search_fields = ["retrieval__task_id"]
     date_hierarchy = "asked_at"
-    fields = [
+    facts = [
         "answer",
         "family",
         "arm",
@@ -40,12 +53,11 @@ class ShadowAnswerAdmin(ReadOnlyAdmin[ShadowAnswer]):
         "added_lessons",
         "removed_lessons",
         "reworded_lessons",
-        "stable_tokens",
-        "candidate_tokens",
-        "asked_at",
-        "computed_at",
+        count("stable_tokens", "tokens of the stable release"),
+        count("candidate_tokens", "tokens of the candidate"),
+        column("asked_at", "asked"),
+        column("computed_at", "compared"),
     ]
-    readonly_fields = ["answer", "family", "arm", "added_lessons", "removed_lessons", "reworded_lessons"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ShadowAnswer]:
         return super().get_queryset(request).select_related("retrieval", "stable", "candidate")
@@ -106,6 +118,7 @@ def find_reports(request: HttpRequest, project: str = "") -> list[tuple[str, Sha
 
 
 def link_lessons(ids: list[UUID]) -> SafeString | str:
-    """Link each lesson to its page."""
-    links = ((reverse("admin:memory_heuristic_change", args=[id]), str(id)[-8:]) for id in ids)
-    return format_html_join(", ", '<a href="{}">…{}</a>', links) if ids else "–"
+    """Link each lesson to its page. One query."""
+    words = Heuristic.objects.filter(pk__in=ids).select_related("current_revision").in_bulk()
+    links = ((reverse("admin:memory_heuristic_change", args=[id]), show_hidden(str(words.get(id, id)))) for id in ids)
+    return format_html_join(SafeString("<br>"), '<a href="{}">{}</a>', links) if ids else "–"

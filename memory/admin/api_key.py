@@ -178,13 +178,8 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         key = self.get_object(request, object_id)
-        may = (
-            key is not None
-            and self.has_revoke_permission(request)
-            and has_role(request.user, key.project_id, _OPERATOR)
-        )
-        is_usable = key is not None and ApiKey.objects.usable().filter(pk=key.pk).exists()
-        shown = {"may_act": may and is_usable, "key": key, "overlap_hours": _OVERLAP_HOURS, "title": "API key"}
+        may_act = key is not None and self._may_act(request, key)
+        shown = {"may_act": may_act, "key": key, "overlap_hours": _OVERLAP_HOURS, "title": f"API key of {key}"}
         return super().change_view(request, object_id, form_url, {**shown, **(extra_context or {})})
 
     def _may_act(self, request: HttpRequest, key: ApiKey) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.utils.safestring import SafeString
+from django.utils.text import Truncator
 
 from memory.admin.markdown import indent_json, looks_marked, render_markdown
 from memory.effects.models import HeuristicFeedback
@@ -117,10 +118,10 @@ def _read_step(raw: dict[str, Any], quotes: dict[int, list[str]], query: str) ->
     index, tool = raw["index"], show_hidden(name)
     found = any(passage.found for passage in (*agent, *answer) if passage)
     first = next((passage for passage in (*agent, *answer) if passage), None)
-    gist = tool if tool and not speech else (first.parts[0].text if first else "")
+    gist = tool if tool and not speech else "".join(part.text for part in first.parts) if first else ""
     return ReadStep(
         index=index,
-        gist=" ".join(gist.split())[:_GIST_CHARS],
+        gist=Truncator(" ".join(gist.split())).chars(_GIST_CHARS),
         cost=_describe_cost(raw.get("metadata") or {}),
         tool="" if speech else tool,
         agent=tuple(passage for passage in agent if passage),

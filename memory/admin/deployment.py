@@ -43,6 +43,7 @@ class DeploymentAdmin(ReadOnlyAdmin[Deployment]):
     list_select_related = ["project", "stable", "candidate"]
     search_fields = ["project__name", "project__slug"]
     actions = None
+    nothing_yet = "Projects that were set to wait for releases are listed here."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Deployment]:
         return super().get_queryset(request).defer("stable__manifest", "candidate__manifest")

@@ -34,6 +34,7 @@ from memory.redaction.visible_text import show_hidden
 @admin.register(Heuristic)
 class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
     change_list_template = "admin/memory/heuristic/change_list.html"
+    nothing_yet = "No lesson has been proposed yet. Reflections propose them from runs; people and agents can too."
     list_display = [
         "trigger_line",
         "status",
@@ -106,7 +107,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
 
     @admin.display(description="polarity", ordering="current_revision__polarity")
     def polarity(self, heuristic: Heuristic) -> str:
-        return heuristic.current_revision.polarity if heuristic.current_revision else ""
+        return heuristic.current_revision.get_polarity_display() if heuristic.current_revision else ""
 
     @admin.display(description="task family", ordering="current_revision__task_id")
     def task_id(self, heuristic: Heuristic) -> str:

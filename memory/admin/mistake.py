@@ -11,6 +11,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils.text import Truncator
 
+from memory.admin.columns import column, words
 from memory.admin.inbox.cards import CARDS
 from memory.admin.inbox.views import draw_own_page
 from memory.admin.mistake_desk import DONE, carry_out
@@ -61,9 +62,16 @@ class GrownFilter(admin.SimpleListFilter):
 
 @admin.register(MistakeCard)
 class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
-    nothing_yet = "No mistake has been recorded yet. Runs bring them, as mistake_cards."
+    nothing_yet = "No mistake has been recorded yet. Runs bring them, as `mistake_cards`."
     change_list_template = "admin/memory/mistakecard/change_list.html"
-    list_display = ["decision_line", "mistake_type", "seen_count", "status", "about", "seen_last"]
+    list_display = [
+        "decision_line",
+        words("mistake_type", "kind of mistake"),
+        column("seen_count", "runs"),
+        "status",
+        "about",
+        "seen_last",
+    ]
     list_filter = ["status", MergedFilter, GrownFilter, "project", "last_seen_at"]
     list_select_related = ["current_revision", "project"]
     search_fields = ["mistake_type", "task_id", "current_revision__bad_decision", "current_revision__lesson"]

@@ -13,11 +13,13 @@ from django.urls import reverse
 class Page:
     """One entry. `table` is the model it lists, such as memory_heuristic: who may open that list sees the entry.
 
-    A page without a table is shown to people with `permission`, or to everyone who may sign in.
+    A page without a table is shown to people with `permission`, or to everyone who may sign in. The lists of `tables`
+    have no entry of their own and are reached from this page.
     """
 
     label: str
     table: str = ""
+    tables: tuple[str, ...] = ()
     name: str = ""
     query: str = ""
     permission: str = ""
@@ -32,6 +34,8 @@ class Page:
 
     def owns(self, url_name: str) -> bool:
         """Tell whether an address is this page, or one of its rows and not a page of its own."""
+        if url_name.startswith(tuple(f"{table}_" for table in self.tables)):
+            return True
         if self.name:
             return url_name == self.name or url_name.startswith(f"{self.name}_")
         return url_name.startswith(f"{self.table}_") and url_name not in _NAMED
@@ -118,14 +122,14 @@ _SECTIONS = (
             Page(label="Projects", table="memory_project"),
             Page(label="API keys", table="memory_apikey"),
             Page(label="Members", table="memory_projectmembership"),
-            Page(label="Webhooks", table="reflection_webhookendpoint"),
+            Page(label="Webhooks", table="reflection_webhookendpoint", tables=("reflection_webhookdelivery",)),
             Page(label="Quotas", table="memory_polarityquota"),
             Page(label="Health", name="health", superuser=True),
             Page(label="Audit", table="memory_auditentry"),
             Page(label="Quarantine", table="memory_quarantineorder"),
             Page(label="Erasures", table="memory_erasure"),
             Page(label="API docs", name="api-docs", is_outside=True),
-            Page(label="All tables", name="tables", superuser=True),
+            Page(label="All tables", name="tables", tables=("auth_user", "auth_group"), superuser=True),
         ),
     ),
 )

@@ -7,6 +7,7 @@ from django.db.models import Case, IntegerField, QuerySet, Value, When
 from django.http import HttpRequest
 from django.utils.text import Truncator
 
+from memory.admin.columns import column, who
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.limits import MAX_TASK_CHARS
 from memory.passages.models import Passage
@@ -34,22 +35,22 @@ class QuarantineFilter(admin.SimpleListFilter):
 @admin.register(Passage)
 class PassageAdmin(ReadOnlyAdmin[Passage]):
     nothing_yet = "No passage has been stored yet. Agents store what they want to find again."
-    list_display = ["says", "shown_tags", "owner", "created_by", "created_at", "project"]
+    list_display = ["says", "shown_tags", "owner", who("created_by", "stored by"), "created_at", "project"]
     list_filter = ["project", QuarantineFilter, "created_at"]
     list_select_related = ["project"]
     search_fields = ["text"]  # so that there is a search box; get_search_results does the work
     search_help_text = "By meaning, words and names, as agents search; the best come first."
     ordering = ["-created_at", "-id"]
     show_full_result_count = False
-    fields = readonly_fields = (
+    facts = (
         "whole_text",
         "shown_tags",
         "owner",
-        "run_id",
-        "created_by",
+        column("run_id", "id of the run"),
+        who("created_by", "stored by"),
         "created_at",
-        "text_sha256",
-        "quarantine_order_id",
+        column("text_sha256", "hash of the text"),
+        column("quarantine_order_id", "id of the quarantine order"),
         "project",
     )
 

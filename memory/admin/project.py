@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponseRedirect
 from django.urls import reverse
 from django.utils import timezone
 
+from memory.admin.columns import column, who
 from memory.admin.project_form import SIZE, MembershipForm, ProjectForm
 from memory.admin.read_only import MemberRows
 from memory.admin.rule_change import REQUESTED
@@ -17,6 +18,7 @@ from memory.projects.access import has_role, projects_with_role, visible_project
 from memory.projects.actors import Actor, name_actor
 from memory.projects.models import RECORD_SIZES, Project, ProjectMembership
 from memory.projects.rule_changes import RULE_SETTINGS, add_reviewer, change_settings, may_change, requires_two
+from memory.redaction.visible_text import show_hidden
 from memory.retrieval.models import PolarityQuota
 
 
@@ -101,10 +103,15 @@ class ProjectMembershipAdmin(admin.ModelAdmin[ProjectMembership]):
 
     form = MembershipForm
     add_label = "Add a member"
-    list_display = ["user", "project", "role", "created_at"]
+    nothing_yet = "No one is a member yet. Superusers see every project without it."
+    list_display = ["user", "where", "role", "created_at"]
     list_filter = ["role", "project"]
     list_select_related = ["user", "project"]
     search_fields = ["user__username", "project__name"]
+
+    @admin.display(description="project", ordering="project")
+    def where(self, membership: ProjectMembership) -> str:
+        return str(membership.project or "every project")
 
     def has_delete_permission(self, request: HttpRequest, obj: ProjectMembership | None = None) -> bool:
         return super().has_delete_permission(request, obj) and (obj is None or may_change(request.user, obj.project))
@@ -176,15 +183,25 @@ class PolarityQuotaAdmin(MemberRows[PolarityQuota]):
             {
                 "description": "manage.py evaluate measures which mix a kind of task needs, and manage.py learn_quotas "
                 "stores its findings here.",
-                "fields": ["project", "task_id", "max_works_share", "max_avoid_share", "set_by", "set_at"],
+                "fields": ["project", "task_id", "max_works_share", "max_avoid_share"],
             },
         )
     ]
-    list_display = ["project", "__str__", "max_works_share", "max_avoid_share", "set_by", "set_at"]
+    list_display = [
+        "family",
+        column("max_works_share", "what works, at most", "{:.0%}".format),
+        column("max_avoid_share", "what to avoid, at most", "{:.0%}".format),
+        "project",
+        who("set_by", "set by"),
+        "set_at",
+    ]
     list_filter = ["project"]
     list_select_related = ["project"]
     search_fields = ["task_id"]
-    readonly_fields = ["set_by", "set_at"]
+
+    @admin.display(description="task family", ordering="task_id")
+    def family(self, quota: PolarityQuota) -> str:
+        return show_hidden(str(quota))
 
     def has_change_permission(self, request: HttpRequest, obj: PolarityQuota | None = None) -> bool:
         return super().has_change_permission(request, obj) and _is_operator(request, obj)
@@ -198,7 +215,7 @@ class PolarityQuotaAdmin(MemberRows[PolarityQuota]):
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: PolarityQuota, form: Any, change: bool) -> None:
-        obj.set_by, obj.set_at = f"person:{request.user}", timezone.now()
+        obj.set_by, obj.set_at = Actor.person(request.user).label, timezone.now()  # type: ignore[arg-type]
         super().save_model(request, obj, form, change)
 
 

@@ -1,5 +1,6 @@
 """Quarantine orders: what each covers, the answers that carried the words, and lifting it."""
 
+from typing import Any
 from uuid import UUID
 
 from django.contrib import admin, messages
@@ -9,36 +10,42 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from memory.admin.read_only import ReadOnlyAdmin
+from memory.admin.columns import column, who
+from memory.admin.read_only import PROJECT, LastingRecordAdmin
 from memory.heuristics.models import Heuristic
 from memory.mistakes.models import MistakeCard
 from memory.projects.access import has_role
-from memory.projects.actors import Actor
+from memory.projects.actors import Actor, describe_actor
 from memory.projects.models import Project, ProjectMembership
 from memory.trust.carried import find_carried
 from memory.trust.models import QuarantineOrder
 from memory.trust.quarantine import find_covered_by, lift_order
 
 SHOWN = 500
+_ORDER: list[Any] = [
+    column("ordered_at", "when"),
+    who("source", "learnt from"),
+    column("since", "since"),
+    "reason",
+    who("ordered_by", "ordered by"),
+]
 
 
 @admin.register(QuarantineOrder)
-class QuarantineOrderAdmin(ReadOnlyAdmin[QuarantineOrder]):
-    nothing_yet = "No lessons have been quarantined by client or run."
-    project_path = "project_id"
+class QuarantineOrderAdmin(LastingRecordAdmin[QuarantineOrder]):
+    nothing_yet = (
+        "No source has been quarantined. Quarantining an API key, or a client with `manage.py quarantine`, takes "
+        "everything learnt from it out of service."
+    )
     list_display = [
-        "ordered_at",
-        "source",
-        "since",
-        "reason",
-        "retrieval_count",
-        "ordered_by",
+        *_ORDER,
+        column("retrieval_count", "answers that carried its words"),
         "is_lifted",
-        "project_id",
+        PROJECT,
     ]
     search_fields = ["source", "reason", "ordered_by"]
     date_hierarchy = "ordered_at"
-    fields = ["source", "since", "reason", "ordered_by", "ordered_at", "lifted", "covered", "answers"]
+    facts = [*_ORDER, PROJECT, "lifted", "covered", "answers"]
     actions = ["lift"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[QuarantineOrder]:
@@ -51,7 +58,7 @@ class QuarantineOrderAdmin(ReadOnlyAdmin[QuarantineOrder]):
     @admin.display(description="lifted")
     def lifted(self, order: QuarantineOrder) -> str:
         said = [
-            f"{lift.lifted_at:%Y-%m-%d %H:%M} by {lift.lifted_by}"
+            f"{lift.lifted_at:%Y-%m-%d %H:%M} by {describe_actor(lift.lifted_by)}"
             + (f" for {lift.subject_id}" if lift.subject_id else " for all it covers")
             + (f": {lift.reason}" if lift.reason else "")
             for lift in order.lifts.all()

@@ -1,16 +1,19 @@
 """Read-only admin pages for records, shown to the members of their project."""
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.db import DataError
-from django.db.models import Model, QuerySet
+from django.db.models import Model, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.utils.text import capfirst
 
 from memory.admin.chosen_project import chosen_project, names_a_project
+from memory.admin.columns import column
 from memory.projects.access import narrow_to_projects, visible_projects
+from memory.projects.models import Project
 
 Row = TypeVar("Row", bound=Model)
 
@@ -58,6 +61,9 @@ def _is_list(request: HttpRequest) -> bool:
 class ReadOnlyAdmin(MemberRows[Row]):
     """Lists and shows rows. Adding, changing and deleting go through services, so the admin offers none of them."""
 
+    facts: Sequence[Any] = ()  # what the page of a row shows, as in list_display; else every field
+    row_title = ""  # what the page of a row is called, if it is not the name of the model
+
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         title = capfirst(self.opts.verbose_name_plural)
         return super().changelist_view(request, {"title": title, **(extra_context or {})})
@@ -69,8 +75,14 @@ class ReadOnlyAdmin(MemberRows[Row]):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        title = capfirst(self.opts.verbose_name)
+        title = self.row_title or capfirst(self.opts.verbose_name)
         return super().changeform_view(request, object_id, form_url, {"title": title, **(extra_context or {})})
+
+    def get_fields(self, request: HttpRequest, obj: Row | None = None) -> Any:
+        return [*self.facts] or super().get_fields(request, obj)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Row | None = None) -> Any:
+        return [*self.facts] or super().get_readonly_fields(request, obj)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -80,3 +92,17 @@ class ReadOnlyAdmin(MemberRows[Row]):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
+
+
+class LastingRecordAdmin(ReadOnlyAdmin[Row]):
+    """Shows rows that outlive what they describe: they name their project by id, and here by its name."""
+
+    project_path = "project_id"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Row]:
+        name = Project.objects.filter(pk=OuterRef("project_id")).values("name")
+        rows: QuerySet[Row] = super().get_queryset(request).annotate(project_name=Subquery(name))
+        return rows
+
+
+PROJECT = column("project_name", "project")

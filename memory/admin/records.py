@@ -13,8 +13,9 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from memory.admin.charts import draw_weeks, first_week, midnight
+from memory.admin.columns import column, link, who, words
 from memory.admin.markdown import write_inline_code
-from memory.admin.read_only import ReadOnlyAdmin
+from memory.admin.read_only import PROJECT, LastingRecordAdmin, ReadOnlyAdmin
 from memory.curation.review_statistics import (
     count_reviewers,
     count_weeks,
@@ -23,12 +24,16 @@ from memory.curation.review_statistics import (
     median_seconds,
     regretted,
 )
-from memory.heuristics.models import Review
-from memory.projects.actors import describe_actor
+from memory.heuristics.models import Heuristic, Review
 from memory.redaction.visible_text import show_hidden
 from memory.trust.models import AuditEntry, Erasure
 
 PERIODS_DAYS = (7, 30, 90, 365)
+_ENTRY = [words("kind", "what happened"), column("subject_id", "about")]
+
+
+def _name_lesson(heuristic: Heuristic) -> SafeString:
+    return write_inline_code(show_hidden(str(heuristic)))
 
 
 class RegretFilter(admin.SimpleListFilter):
@@ -47,19 +52,33 @@ class RegretFilter(admin.SimpleListFilter):
 @admin.register(Review)
 class ReviewAdmin(ReadOnlyAdmin[Review]):
     change_list_template = "admin/memory/review/change_list.html"
-    list_display = ["created_at", "decision", "lesson", "by", "reason", "project"]
+    row_title = "Decision"
+    nothing_yet = "Nothing has been decided yet. What waits for a decision is in the inbox."
+    list_display = [
+        column("created_at", "when"),
+        "decision",
+        column("heuristic", "lesson", _name_lesson),
+        who("reviewer", "reviewer"),
+        "reason",
+        "project",
+    ]
     list_filter = ["decision", RegretFilter, "project", "created_at"]
     list_select_related = ["heuristic__current_revision", "project"]
     search_fields = ["reviewer", "reason", "content_sha256"]
     date_hierarchy = "created_at"
-
-    @admin.display(description="lesson", ordering="heuristic")
-    def lesson(self, review: Review) -> SafeString:
-        return write_inline_code(show_hidden(str(review.heuristic)))
-
-    @admin.display(description="reviewer", ordering="reviewer")
-    def by(self, review: Review) -> str:
-        return show_hidden(describe_actor(review.reviewer))
+    facts = [
+        column("created_at", "when"),
+        "decision",
+        link("heuristic", "lesson", _name_lesson),
+        "revision",
+        who("reviewer", "reviewer"),
+        "reason",
+        column("seconds_on_screen", "time on screen", "{:.1f} s".format),
+        column("decided_with", "decided with"),
+        "project",
+        column("content_sha256", "hash of the words"),
+        "request_id",
+    ]
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.statistics_view)
@@ -108,19 +127,34 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
 
 
 @admin.register(AuditEntry)
-class AuditEntryAdmin(ReadOnlyAdmin[AuditEntry]):
-    project_path = "project_id"
-    list_display = ["number", "project_id", "kind", "subject_id", "sha256", "created_at"]
+class AuditEntryAdmin(LastingRecordAdmin[AuditEntry]):
+    nothing_yet = "Nothing has been recorded yet. Decisions, keys, erasures and quarantines are, and cannot be changed."
+    list_display = ["number", column("created_at", "when"), *_ENTRY, PROJECT, column("sha256", "hash")]
     list_filter = ["kind", "created_at"]
     search_fields = ["sha256", "kind", "content"]
     date_hierarchy = "created_at"
+    facts = [
+        "number",
+        column("created_at", "when"),
+        *_ENTRY,
+        PROJECT,
+        column("content", "content, as hashed"),
+        column("previous_sha256", "hash of the entry before"),
+        column("sha256", "hash"),
+    ]
 
 
 @admin.register(Erasure)
-class ErasureAdmin(ReadOnlyAdmin[Erasure]):
-    nothing_yet = "Nothing has been erased."
-    project_path = "project_id"
-    list_display = ["erased_at", "trajectory_id", "erased_by", "project_id"]
+class ErasureAdmin(LastingRecordAdmin[Erasure]):
+    nothing_yet = "Nothing has been erased. `manage.py erase` and DELETE /api/v1/trajectories/{id} erase a run."
+    list_display = [
+        column("erased_at", "when"),
+        column("trajectory_id", "id of the run"),
+        column("heuristic_ids", "lessons erased with it", len),
+        who("erased_by", "by"),
+        PROJECT,
+    ]
+    facts = list_display
     search_fields = ["erased_by"]
     date_hierarchy = "erased_at"
 

@@ -60,6 +60,7 @@ class ReleaseAdmin(ReadOnlyAdmin[Release]):
     search_fields = ["sha256", "note", "created_by"]
     show_full_result_count = False
     actions = None
+    nothing_yet = "No release has been cut yet. Until then every approval is live at once."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Release]:
         then_stable = DeploymentEvent.objects.annotate(then_stable=KeyTextTransform("stable_id", "state"))
@@ -186,7 +187,6 @@ def release_context(release: Release, *, wanted: str, page: str) -> dict[str, An
     deployment = getattr(release.project, "deployment", None)
     return {
         "title": f"Release {release.number}",
-        "subtitle": None,
         "release": release,
         "state": find_state(release),
         "serves_releases": deployment is not None and deployment.mode == Deployment.Mode.RELEASES,

@@ -6,6 +6,7 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from memory.admin.columns import column, who
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.errors import MemoryAppError
 from memory.projects.actors import Actor
@@ -20,8 +21,20 @@ REQUESTED = (
 
 @admin.register(RuleChange)
 class RuleChangeAdmin(ReadOnlyAdmin[RuleChange]):
-    nothing_yet = "No change of who decides has been requested. Projects with two reviewers need one."
-    list_display = ["what", "project", "status", "requested_by", "requested_at", "decided_by", "decided_at"]
+    nothing_yet = (
+        "No such change has been requested. Where two reviewers are required, a second one has to agree before it "
+        "changes who decides."
+    )
+    list_display = [
+        "what",
+        "project",
+        "status",
+        who("requested_by", "requested by"),
+        "requested_at",
+        who("decided_by", "decided by"),
+        "decided_at",
+    ]
+    facts = [*list_display, column("applied_at", "in force since")]
     list_filter = ["status", "kind", "project"]
     list_select_related = ["project"]
     search_fields = ["requested_by", "decided_by"]

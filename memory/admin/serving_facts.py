@@ -102,7 +102,7 @@ def _list_facts(heuristic: Heuristic, revision: HeuristicRevision) -> list[Fact]
     support = f"{heuristic.approved_support} of {heuristic.support} count in ranking"
     said = {
         "polarity": ("Kind", revision.get_polarity_display()),
-        "scope": ("Scope", revision.get_scope_display()),
+        "scope": ("Scope", revision.get_scope_display().capitalize()),
         "task_id": ("Task family", revision.task_id or "none"),
         "tags": ("Tags", ", ".join(revision.tags) or "none"),
         "source_task": ("Learnt from the task", revision.source_task),

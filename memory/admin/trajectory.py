@@ -14,6 +14,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.text import Truncator
 
+from memory.admin.columns import column
 from memory.admin.conversation import find_given_heuristics, read_steps
 from memory.admin.lesson_form import LessonForm, propose_from_step
 from memory.admin.read_only import ReadOnlyAdmin
@@ -51,7 +52,16 @@ class GivenFilter(admin.SimpleListFilter):
 @admin.register(Trajectory)
 class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
     change_form_template = "admin/memory/trajectory/read.html"
-    list_display = ["task_line", "outcome", "score_shown", "was_given", "task_id", "agent", "project", "created_at"]
+    list_display = [
+        "task_line",
+        "outcome",
+        "score_shown",
+        "was_given",
+        column("task_id", "task family"),
+        "agent",
+        "project",
+        "created_at",
+    ]
     list_filter = ["outcome", "outcome_source", GivenFilter, "project", "created_at"]
     list_select_related = ["project"]
     search_fields = ["task_id", "external_id", "agent"]

@@ -9,6 +9,7 @@ from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
 from memory.admin.markdown import write_inline_code
+from memory.admin.word_diff import DiffPart
 from memory.projects.actors import describe_actor
 from memory.redaction.visible_text import show_hidden
 
@@ -45,6 +46,12 @@ def arguments(value: dict[str, Any]) -> str:
 def folded(value: str, length: int) -> bool:
     """Tell whether a text is long enough to be folded."""
     return len(value) > length
+
+
+@register.filter
+def has_changes(parts: list[DiffPart]) -> bool:
+    """Tell whether a text differs from what it is compared with."""
+    return any(part.kind != "same" for part in parts)
 
 
 @register.filter

@@ -31,9 +31,12 @@ def shell(context: template.Context) -> dict[str, Any]:
 
 @register.simple_tag(takes_context=True)
 def list_heading(context: template.Context) -> str:
-    """Return what the navigation calls the present list; "" if it is not there."""
+    """Return what the navigation calls the present list, else what its model is called."""
     sections = build_navigation(context["request"], context.get("available_apps"))
-    return next((page.label for section in sections for page in section.pages if page.current), "")
+    opts = context["cl"].opts
+    table = f"{opts.app_label}_{opts.model_name}"
+    labels = (page.label for section in sections for page in section.pages if page.table == table)
+    return next(labels, capfirst(opts.verbose_name_plural))
 
 
 @register.filter

@@ -9,6 +9,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
+from django.template.defaultfilters import pluralize
 from django.urls import URLPattern, path, reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.text import Truncator
@@ -59,6 +60,7 @@ class ConsolidationRunAdmin(ReadOnlyAdmin[ConsolidationRun]):
     date_hierarchy = "created_at"
     show_full_result_count = False
     actions = ["consolidate_again"]
+    nothing_yet = "No project has been consolidated yet. It happens by itself once enough new runs are in."
 
     @admin.display(description="when", ordering="created_at")
     def day(self, run: ConsolidationRun) -> str:
@@ -66,7 +68,8 @@ class ConsolidationRunAdmin(ReadOnlyAdmin[ConsolidationRun]):
 
     @admin.display(description="proposed")
     def found(self, run: ConsolidationRun) -> str:
-        return f"{run.heuristics_proposed} lessons, {run.suggestions_made} changes"
+        lessons, changes = run.heuristics_proposed, run.suggestions_made
+        return f"{lessons} lesson{pluralize(lessons)}, {changes} change{pluralize(changes)}"
 
     @admin.display(description="lessons, if accepted")
     def lessons(self, run: ConsolidationRun) -> str:
@@ -114,6 +117,9 @@ class ConsolidationRunAdmin(ReadOnlyAdmin[ConsolidationRun]):
 
 
 class SuggestionAdmin(ReadOnlyAdmin[Suggestion]):
+    nothing_yet = (
+        "Nothing has been suggested. When lessons are similar or out of date, a consolidation says what to do."
+    )
     list_display = ["line", "kind", "why", "percent", "tokens_saved", "status"]
     list_filter = ["status", "kind", "method", "project", "created_at"]
     search_fields = ["reason", "heuristic__current_revision__trigger", "heuristic__current_revision__guideline"]

@@ -15,6 +15,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.cache import add_never_cache_headers
 
 from memory.admin.chosen_project import chosen_project, narrow_to_chosen
+from memory.admin.columns import column, link, structure
 from memory.admin.panels import Figure, add_figures
 from memory.admin.read_only import MemberRows, ReadOnlyAdmin
 from memory.egress import find_project_url_fault
@@ -66,7 +67,7 @@ class WebhookEndpointAdmin(MemberRows[WebhookEndpoint]):
     form = WebhookForm
     change_form_template = "admin/reflection/webhook.html"
     nothing_yet = "No webhook has been added. A webhook tells another service, such as a chat, what happens here."
-    list_display = ["host", "project", "style", "state", "failing_since", "created_at"]
+    list_display = ["host", "project", "message_format", "state", "failing_since", "created_at"]
     list_filter = ["project", "style"]
     list_select_related = ["project"]
     ordering = ["-created_at"]
@@ -76,6 +77,10 @@ class WebhookEndpointAdmin(MemberRows[WebhookEndpoint]):
     @admin.display(description="webhook")
     def host(self, endpoint: WebhookEndpoint) -> str:
         return endpoint.host
+
+    @admin.display(description="message format", ordering="style")
+    def message_format(self, endpoint: WebhookEndpoint) -> str:
+        return str(endpoint.get_style_display())
 
     @admin.display(description="state")
     def state(self, endpoint: WebhookEndpoint) -> str:
@@ -216,22 +221,31 @@ def _act(endpoint: WebhookEndpoint, posted: Any, *, by: Actor) -> "endpoints.New
 
 
 class WebhookDeliveryAdmin(ReadOnlyAdmin[WebhookDelivery]):
-    list_display = ["happened_at", "event_kind", "endpoint", "status", "status_code", "attempts", "last_error"]
-    list_filter = ["status", "event_kind", "project", "created_at"]
-    list_select_related = ["endpoint", "project"]
-    fields = [
+    nothing_yet = "No message has been sent. Each event that a webhook asks for is one."
+    list_display = [
+        column("happened_at", "when"),
         "event_kind",
-        "endpoint",
-        "message_id",
-        "lesson_ids",
-        "details",
-        "happened_at",
+        column("endpoint", "webhook"),
         "status",
         "status_code",
         "attempts",
         "last_error",
-        "available_at",
+    ]
+    list_filter = ["status", "event_kind", "project", "created_at"]
+    list_select_related = ["endpoint", "project"]
+    facts = [
+        "event_kind",
+        link("endpoint", "webhook"),
+        column("happened_at", "when"),
+        "status",
+        "status_code",
+        "attempts",
+        "last_error",
+        column("available_at", "next attempt after"),
         "finished_at",
+        structure("details", "details"),
+        column("lesson_ids", "ids of the lessons", lambda ids: ", ".join(map(str, ids))),
+        column("message_id", "id of the message"),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WebhookDelivery]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.urls import reverse
 from django.utils import timezone
 from playwright.sync_api import BrowserContext, Page
 
@@ -103,6 +104,11 @@ def examine(page: Page, url: str) -> list[str]:
     return found + [f"too wide {each}" for each in page.evaluate(TOO_WIDE)]
 
 
+def find_wide(page: Page, url: str) -> Any:
+    page.goto(url)
+    return page.evaluate(TOO_WIDE)
+
+
 @pytest.fixture
 def plain(chromium: BrowserContext) -> Iterator[Page]:
     """A page that may complain: axe tries inline styles, which our content policy stops."""
@@ -178,6 +184,17 @@ def test_every_page_is_accessible_in_every_look(reader: Page, live_server: Any, 
     paths = list_pages() + row_pages(**rows, django_forms=False)
 
     found = {path: problems for path in paths if (problems := examine(reader, live_server.url + path))}
+
+    assert found == {}
+
+
+def test_forms_of_django_fit_on_a_phone(reader: Page, live_server: Any, rows: dict[str, Any]) -> None:
+    ours = set(row_pages(**rows, django_forms=False))
+    paths = [reverse("admin:auth_user_add"), reverse("admin:auth_group_add")]
+    paths += [path for path in row_pages(**rows) if path not in ours]
+    reader.set_viewport_size({"width": 390, "height": 844})
+
+    found = {path: wide for path in paths if (wide := find_wide(reader, live_server.url + path))}
 
     assert found == {}
 

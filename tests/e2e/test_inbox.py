@@ -182,6 +182,18 @@ def test_no_word_of_a_lesson_is_hidden_behind_anything(
     assert desk.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_phone_says_how_to_give_a_reason_without_keys(desk: Page, live_server: Any, project: Project) -> None:
+    heuristic = make_heuristic(project=project)
+    desk.set_viewport_size({"width": 390, "height": 844})
+    open_inbox(desk, live_server, f"lesson/{heuristic.pk}/")
+
+    desk.get_by_role("button", name="Reject").click()
+
+    expect(desk.locator(".asking")).to_have_text("Reject: choose a reason, then press Reject again.")
+    desk.get_by_role("button", name="Edit", exact=True).click()
+    expect(desk.locator(".reasons")).to_be_hidden()
+
+
 def test_buttons_stay_where_they_are(desk: Page, live_server: Any, project: Project) -> None:
     make_heuristic(project=project, trigger="a short one")
     make_heuristic(trajectory=make_trajectory(project=project), trigger=LONG[:300], guideline=LONG, avoid=LONG)

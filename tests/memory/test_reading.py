@@ -9,6 +9,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from memory.admin.conversation import read_steps
 from memory.effects.models import HeuristicFeedback
 from memory.runs.models import Trajectory
 from memory.runs.steps import make_step
@@ -75,6 +76,14 @@ def test_search_marks_opens_and_counts(reader: Client) -> None:
     assert "<details open>" in page
     assert "occurs in 2 of 3 steps" in page
     assert '<details class="neighbour"><summary>Step 2' in page
+
+
+def test_outline_of_a_searched_run_is_whole() -> None:
+    run = make_trajectory(steps=[make_step(index=1, thought="Ask about the fare, please.")])
+
+    (step,) = read_steps(run, cited=[], query="a")
+
+    assert step.gist == "Ask about the fare, please."
 
 
 def test_search_that_finds_nothing_says_so(reader: Client) -> None:

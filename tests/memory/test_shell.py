@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.contrib import admin
 from django.db import connection
 from django.test import Client
 from django.urls import reverse
@@ -14,6 +15,8 @@ from memory.projects.actors import Actor
 from memory.projects.models import Project, ProjectMembership
 from memory.runs.models import Trajectory
 from memory.runs.search import with_words
+from memory.trust.erasure import erase_trajectory
+from memory.trust.models import Erasure
 from tests.factories import approve_as_read, make_api_key, make_heuristic, make_member, make_project, make_trajectory
 
 pytestmark = pytest.mark.django_db
@@ -169,7 +172,7 @@ def test_cells_of_a_list_are_named_for_a_phone(admin_client: Client) -> None:
     html = admin_client.get(reverse("admin:memory_trajectory_changelist")).content.decode()
 
     assert '<td data-label="Outcome" class="field-outcome">' in html
-    assert '<td data-label="Task id"' in html
+    assert '<td data-label="Task family"' in html
     assert "<img src=x>" not in html
 
 
@@ -187,6 +190,31 @@ def test_empty_list_says_why(admin_client: Client) -> None:
 
     assert b"No run has been recorded yet." in admin_client.get(page).content
     assert b"Nothing matches." in admin_client.get(page, {"q": "absent"}).content
+
+
+def test_every_list_says_why_it_is_empty() -> None:
+    silent = [model._meta.label for model, each in admin.site._registry.items() if not hasattr(each, "nothing_yet")]
+
+    assert sorted(silent) == ["auth.Group", "auth.User", "memory.Project"]  # never empty
+
+
+def test_lists_of_records_name_people_and_projects(admin_client: Client) -> None:
+    run = make_trajectory(project=make_project(name="Airline"))
+    erase_trajectory(run, by=Actor(label="user:ana"))
+    page = reverse("admin:memory_erasure_changelist")
+    row = reverse("admin:memory_erasure_change", args=[Erasure.objects.get().pk])
+
+    shown = admin_client.get(page).content.decode() + admin_client.get(row).content.decode()
+
+    assert shown.count(">ana<") == shown.count(">Airline<") == 2
+    assert "user:ana" not in shown
+
+
+def test_lists_without_an_entry_belong_to_a_section(admin_client: Client) -> None:
+    shown = admin_client.get(reverse("admin:reflection_webhookdelivery_changelist"))
+
+    assert shown.context["frame"]["section"].label == "Settings"
+    assert b"<h1>Webhook deliveries</h1>" in shown.content
 
 
 # ── Search ────────────────────────────────────────────────────────────────────────────────────────────────────────

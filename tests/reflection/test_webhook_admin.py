@@ -143,7 +143,7 @@ def test_test_message_is_sent(operator: Client, hook: Hook) -> None:
     deliver()
 
     assert hook.verified()["type"] == "webhook.test"
-    assert "webhook.test" in operator.get(page_of(hook)).content.decode()
+    assert "<td>A test</td>" in operator.get(page_of(hook)).content.decode()
 
 
 def test_delivery_is_sent_again(operator: Client, hook: Hook) -> None:

@@ -1,3 +1,6 @@
+const theme = localStorage.getItem("theme"); // as chosen in the admin
+const isDark = theme === "dark" || (theme !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
+document.documentElement.classList.toggle("dark-mode", isDark);
 SwaggerUIBundle({
   domNode: document.getElementById("api"),
   url: document.getElementById("api").dataset.schema,

@@ -26,6 +26,7 @@
   let answered = 0; // the newest of them whose answer was said
   let version = 0; // of what is shown, so that a late answer is not shown over it
 
+  const isPhone = () => window.matchMedia("(max-width: 640px)").matches; // where no keys are shown
   const item = () => document.getElementById("item");
   const key = () => item().dataset.item || "";
   const noun = () => item().dataset.noun || "item";
@@ -439,14 +440,20 @@
     asking = button;
     box.classList.add("is-open");
     const choices = box.querySelectorAll("input[type=radio]").length;
-    box.querySelector(".asking").textContent = `${button.firstChild.textContent.trim()}: press 1 to ${choices} for the reason, o to write one, or Esc to cancel.`;
+    const name = button.firstChild.textContent.trim();
+    const how = isPhone() ? `choose a reason, then press ${name} again.` : `press 1 to ${choices} for the reason, o to write one, or Esc to cancel.`;
+    box.querySelector(".asking").textContent = `${name}: ${how}`;
     button.focus();
   };
 
-  const stop = () => {
+  const closeReasons = () => {
     const box = item().querySelector(".reasons");
     if (box) box.classList.remove("is-open");
     asking = null;
+  };
+
+  const stop = () => {
+    closeReasons();
     focusWords(); // so that the arrow keys scroll them
   };
 
@@ -458,8 +465,10 @@
   const openFields = (selector) => {
     const details = item().querySelector(selector);
     if (!details) return;
+    closeReasons();
     details.open = true;
     (details.querySelector("textarea[name=guideline]") || details.querySelector("textarea")).focus();
+    details.scrollIntoView({ block: "nearest" });
   };
 
   const openDiscussion = (letter) => {
@@ -554,7 +563,7 @@
         const [first] = unseen;
         first.parentElement.scrollIntoView({ block: "nearest" });
         first.scrollIntoView({ block: "center" });
-        say("You had not seen all of it. Read to the end, then press a again.");
+        say("You had not seen all of it. Read to the end, then approve again.");
       });
     }
     if (inbox.classList.contains("alone")) return;

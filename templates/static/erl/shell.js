@@ -7,6 +7,11 @@
   };
   showCurrent();
   document.querySelector(".waiting-count")?.addEventListener("htmx:afterSettle", showCurrent, { once: true }); // it takes room
+  for (const table of document.querySelectorAll(".people")) { // on a phone, each row is a card, its cells named
+    const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim());
+    for (const cell of table.querySelectorAll("tbody td")) cell.dataset.label = names[cell.cellIndex];
+    table.classList.add("cards");
+  }
   const field = document.getElementById("shell-q");
   const found = document.getElementById("shell-found");
   if (!field || !found) return;
