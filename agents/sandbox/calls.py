@@ -16,7 +16,7 @@ BUSY = "All workers of the sandbox are busy. Try again in a moment."
 class Limits:
     """What one call of a tool may use. Time does not run while the tool waits for a host function."""
 
-    seconds: float = 1.0
+    seconds: float = 5.0
     memory_bytes: int = 64 * 1024 * 1024
     output_chars: int = 50_000
     recursion: int = 200

@@ -232,7 +232,8 @@ def test_call_of_a_tool_with_arguments_that_do_not_fit_leaves_no_gap() -> None:
 
     go_on(run, Script([("insist", {"text": '"x"'})], "Done."))
 
-    assert run.effects.get(tool="insist").result == "42"
+    effect = run.effects.get(tool="insist")
+    assert (effect.error, effect.result) == ("", "42")
 
 
 def test_second_worker_does_not_take_a_run_that_another_works_on() -> None:

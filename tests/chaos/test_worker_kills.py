@@ -2,6 +2,8 @@
 
 import signal
 import time
+from contextlib import suppress
+from functools import partial
 from threading import Event
 
 import psutil
@@ -81,40 +83,48 @@ def test_worker_that_hung_past_its_lease_is_fenced() -> None:
     with jobs(behaviour=once(are_frozen)) as made:
         for name in (workers := ("worker", "other")):
             made.stack.start_worker(name, concurrency=AT_ONCE)
-        frozen = queued = 0
+        fenced = queued = rounds = 0
 
         def are_done() -> bool:
             return Reflection.objects.filter(status=Status.DONE).count() == queued
 
-        def have_lost_claims() -> bool:
-            return sum(_lost_claims(made.stack.log(name)) for name in workers) >= frozen
+        def has_said(event: str, about: Reflection) -> bool:
+            lines = "\n".join(made.stack.log(name) for name in workers).splitlines()
+            return any(f'"{event}"' in line and str(about.pk) in line for line in lines)
 
-        while frozen < FREEZES:
+        def have_begun() -> bool:
+            return len(running := _running()) == AT_ONCE and all(
+                has_said("reflection_started", each) for each in running
+            )
+
+        def has_let_go(hung: Reflection) -> bool:
+            # One that ended with its worker, which stalled and was replaced, has nobody left to lose the claim.
+            return has_said("reflection_lost", hung) or not _is_alive(working_process(hung))
+
+        while fenced < FREEZES:
+            assert (rounds := rounds + 1) <= 10 * FREEZES
             are_frozen.clear()
             queued += len(made.enqueue(AT_ONCE))
-            wait_until(lambda: len(_running()) == AT_ONCE)
+            wait_until(have_begun)  # one that has only claimed says nothing of its loss
             hung = _running()
             for each in hung:
                 kill(working_process(each), signal.SIGSTOP)
             are_frozen.set()  # the worker that takes over is answered
-            # One that was through before it was stopped was not frozen at its work.
-            caught = [each for each in hung if Reflection.objects.filter(pk=each.pk, status=Status.RUNNING).exists()]
             # One that hangs in a transaction keeps its rows until PostgreSQL ends the session, after a minute.
             made.wait_until(are_done, seconds=120)
-
-            # One that ended with its worker, which stalled and was replaced, has nobody left to lose the claim.
-            left = [each for each in caught if psutil.pid_exists(working_process(each))]
             for each in hung:
                 kill(working_process(each), signal.SIGCONT)
-            frozen += len(left)
-            wait_until(have_lost_claims)
-            for each in caught:
+
+            for each in hung:
                 after = Reflection.objects.get(pk=each.pk)
-                assert after.attempts > each.attempts
+                if after.attempts == each.attempts:
+                    continue  # it had committed when it was stopped
                 assert after.lease_owner != each.lease_owner
+                wait_until(partial(has_let_go, each))
+                fenced += has_said("reflection_lost", each)
 
         report(
-            "F6", frozen=frozen, heuristics=Heuristic.objects.count(), double_writes=Heuristic.objects.count() - queued
+            "F6", fenced=fenced, heuristics=Heuristic.objects.count(), double_writes=Heuristic.objects.count() - queued
         )
         assert_each_has_one_effect(queued, asked_once=False)
 
@@ -123,8 +133,10 @@ def _running() -> list[Reflection]:
     return list(Reflection.objects.filter(status=Status.RUNNING, lease_owner__contains="/"))
 
 
-def _lost_claims(log: str) -> int:
-    return log.count('"reflection_lost"')
+def _is_alive(process_id: int) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return bool(psutil.Process(process_id).status() != psutil.STATUS_ZOMBIE)
+    return False
 
 
 def test_reflection_that_kills_its_worker_is_dead_after_five_claims_and_others_finish() -> None:
