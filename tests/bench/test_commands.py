@@ -37,10 +37,12 @@ def test_serving_is_measured_against_the_floor_with_each_setting_and_against_the
     cost = run("tests.bench.serving_cost", *filled, *short, "--heuristics", "60", "--rates", "0", "--warm-up", "0.2")
     settings = run("tests.bench.gunicorn_settings", *filled, *short, "--heuristics", "60", "--only", "2 x 4")
     plan = run("tests.bench.capacity", *filled, "--lessons", "60", "--seconds", "0.4", fails=True)
+    index = run("tests.bench.index_search", *filled, "--tasks", "2")
 
     ratios = re.findall(r"^POST /retrieve (?:un)?cached +1 client.* (\d\.\d\d) ", cost, re.MULTILINE)
     assert len(ratios) == 2, cost
     assert settings.count("| 2 x 4 |") == 2
+    assert index.count(" ms   recall ") == 8
     assert re.search(r"60 lessons, measured over planned: new \d", plan)
     assert re.search(r"answer: [1-9][\d,]* bytes a row", plan)
 

@@ -36,6 +36,18 @@ def first_link(page: Page, selector: str) -> str:
     return str(page.locator(selector).first.get_attribute("href"))
 
 
+def find_runs(page: Page, root: str) -> tuple[str, str]:
+    """Return the first proposed lesson that has runs as evidence, and the first of these runs."""
+    page.goto(f"{root}/admin/memory/heuristic/?status__exact=proposed")
+    links = page.locator("th.field-trigger_line a")
+    for lesson in [str(link.get_attribute("href")) for link in links.all()]:
+        page.goto(root + lesson)
+        run = page.locator("#panel-evidence .run header a")
+        if run.count():
+            return lesson, str(run.first.get_attribute("href"))
+    raise SystemExit("No proposed lesson has runs. Start with a fresh ERL_HOME.")
+
+
 def sign_in(page: Page, root: str, stack: dict[str, Any]) -> None:
     page.goto(f"{root}/admin/login/")
     page.fill("#id_username", stack["admin_user"])
@@ -64,10 +76,7 @@ def main() -> int:
         with open_browser(executable, **settings) as context:
             page = context.new_page()
             sign_in(page, root, stack)
-            page.goto(f"{root}/admin/memory/heuristic/?status__exact=proposed&order=oldest")
-            desk = first_link(page, "th.field-trigger_line a")
-            page.goto(root + desk)
-            trajectory = first_link(page, "#panel-evidence .run header a")
+            desk, trajectory = find_runs(page, root)
             page.goto(f"{root}/admin/memory/heuristic/?status__exact=approved")
             history = first_link(page, "th.field-trigger_line a")
             page.goto(f"{root}/admin/memory/retrieval/?q=")
