@@ -5,11 +5,14 @@ down before the rules and not looked at while they were made. Each line has the 
 """
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 _FOLDER = Path(__file__).resolve().parent.parent / "data" / "redaction"
+
+_DIGEST = re.compile(r"(?<=\[REDACTED:)[\w-]+:[0-9a-f]{8}\]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,7 +30,8 @@ def read_forms(name: str) -> list[Form]:
 
 
 def survives(secret: str, value: Any) -> bool:
-    """Return whether half of a secret can still be read."""
+    """Return whether half of a secret can still be read. The digits in a mark may equal three of a code by chance."""
     text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
+    text = _DIGEST.sub("]", text)
     middle = len(secret) // 2
     return secret[: middle + 1] in text or secret[middle:] in text
