@@ -3,19 +3,19 @@
     uv run python -m tests.bench.serving_cost --heuristics 100000 --home FOLDER --fill
     uv run python -m tests.bench.index_search --home FOLDER [--tasks 80]
 
-The first lines vary how much the product's statement takes: nearest vectors (`ef_search`) and texts with rare words.
+The first lines vary how much the product's statement takes: nearest vectors (`ef_search`), with texts with rare words in
+proportion as the product takes them, and these texts alone.
 The last two compare the vector index alone with an index over one bit of each number, of which four times as many are
 taken and compared exactly. CPU is that of the connection, for one search with a task of 18 words. Recall is the share
 of the 20 lessons, or 60 texts, of an exact search that is found, on average and for the worst task.
 """
 
 import argparse
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from tests.bench.serving_cost import read_into_memory, start_servers, stop_servers  # first: it sets the environment
-
-from collections.abc import Callable  # isort: skip
-from functools import partial  # isort: skip
-from typing import Any  # isort: skip
 
 from django.db import connection  # isort: skip
 from django.db.models import Count  # isort: skip
@@ -37,8 +37,8 @@ ROUNDS = 3
 MATCHES, ENOUGH = database_search.MATCHES, database_search.ENOUGH
 VARIANTS = {  # vectors that are taken, texts with rare words, and how many of these words are enough
     "as it is": (FIRST_BREADTH, MATCHES, ENOUGH),
-    "40 vectors": (40, MATCHES, ENOUGH),
-    "20 vectors": (20, MATCHES, ENOUGH),
+    "40 vectors, words in proportion": (40, MATCHES, ENOUGH),
+    "20 vectors, words in proportion": (20, MATCHES, ENOUGH),
     "700 texts with rare words": (FIRST_BREADTH, 700, ENOUGH),
     "500 texts with rare words": (FIRST_BREADTH, 500, ENOUGH),
     "no texts with rare words": (FIRST_BREADTH, 0, 0),
@@ -79,7 +79,7 @@ def measure(name: str, find: Callable[[Search], list[Any]], searches: list[Searc
         find(search)
     cpu_ms = (read_cpu_seconds(pids) - before) * 1000 / (ROUNDS * len(searches))
     shares = [len({*one} & {*other}) / len(one) for one, other in zip(exact, found, strict=True)]
-    print(f"{name:30} {cpu_ms:6.2f} ms   recall {sum(shares) / len(shares):.3f}, least {min(shares):.2f}", flush=True)
+    print(f"{name:32} {cpu_ms:6.2f} ms   recall {sum(shares) / len(shares):.3f}, least {min(shares):.2f}", flush=True)
 
 
 def compare(index: SearchIndex, *, tasks: int) -> None:
