@@ -3,8 +3,8 @@
     uv run python -m tests.bench.serving_cost --heuristics 100000 --home FOLDER --fill
     uv run python -m tests.bench.index_search --home FOLDER [--tasks 80]
 
-The first lines vary how much the product's statement takes: nearest vectors (`ef_search`), with texts with rare words in
-proportion as the product takes them, and these texts alone.
+The first lines vary how much the product's statement takes: nearest vectors (`ef_search`), with which it takes texts
+with rare words in proportion, and these texts alone.
 The last two compare the vector index alone with an index over one bit of each number, of which four times as many are
 taken and compared exactly. CPU is that of the connection, for one search with a task of 18 words. Recall is the share
 of the 20 lessons, or 60 texts, of an exact search that is found, on average and for the worst task.
