@@ -261,7 +261,7 @@ ERL_RATE_LIMITS = env.list(
     "ERL_RATE_LIMITS",
     default=["retrieve=6000/60", "trajectories:write=3000/60", "reflect=600/60", "evaluate=60/60", "failed=1000/60"],
 )
-ERL_ANSWER_RETENTION_DAYS = env.int("ERL_ANSWER_RETENTION_DAYS", 180)  # of answers without a run; 0: for ever
+ERL_ANSWER_RETENTION_DAYS = env.int("ERL_ANSWER_RETENTION_DAYS", 180)  # without a run, by whole months; 0: for ever
 ERL_EVENT_RETENTION_DAYS = env.int("ERL_EVENT_RETENTION_DAYS", 180)  # of agents' runs, by whole months; 0: for ever
 
 # ── Retrieval ─────────────────────────────────────────────────────────────────────────────────────────────────────

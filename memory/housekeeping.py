@@ -19,7 +19,7 @@ from memory.mistakes.policy import keep_cards
 from memory.passages.vectors import embed_new_passages
 from memory.releases.policy import cut_every_night
 from memory.retrieval.models import ServedChange, TermChange
-from memory.trust.retention import delete_old_answers
+from memory.trust.retention import delete_old_answers, keep_answer_months
 
 AT_ONCE = 2000  # wordings; each takes 0.2 ms and is written again
 FOLD_FROM = 50  # rows of one project; reading them takes 0.1 ms
@@ -96,6 +96,7 @@ PERIODIC = (
     PeriodicWork("runs left open", _MINUTE, close_unfinished_runs),
     PeriodicWork("ended sessions", _HOUR, delete_ended_sessions),
     PeriodicWork("harmful lessons", _HOUR, note_harmful_lessons),
+    PeriodicWork("months of answers", _HOUR, keep_answer_months),
     PeriodicWork("old answers", _HOUR, delete_old_answers),
     PeriodicWork("nightly releases", _HOUR, cut_every_night),
 )

@@ -37,7 +37,10 @@ def installations() -> list[RunSQL]:
     loader = MigrationLoader(None, ignore_no_migrations=True)
     plan = dict.fromkeys(key for leaf in loader.graph.leaf_nodes() for key in loader.graph.forwards_plan(leaf))
     operations = [each for key in plan for each in loader.disk_migrations[key].operations if isinstance(each, RunSQL)]
-    return list({str(each.sql): each for each in reversed(operations)}.values())[::-1]
+    once: dict[str, RunSQL] = {}
+    for each in operations:
+        once.setdefault(str(each.sql), each)
+    return list(once.values())
 
 
 def in_force() -> dict[str, str]:

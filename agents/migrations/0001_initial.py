@@ -214,7 +214,7 @@ class Migration(migrations.Migration):
                         ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project')),
                         ('release', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='memory.release')),
                         ('resumes', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='resumed_by', to='agents.run')),
-                        ('retrieval', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='memory.retrieval')),
+                        ('retrieval', models.ForeignKey(db_constraint=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='memory.retrieval')),
                         ('revision', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='runs', to='agents.agentrevision')),
                         ('trajectory', models.OneToOneField(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='agent_run', to='memory.trajectory')),
                     ],

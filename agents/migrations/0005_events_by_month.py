@@ -8,31 +8,21 @@ from typing import Any
 from django.db import migrations, models
 
 from memory.sql import install, reinstall
+from memory.sql.partition import take_over
 
 # The rows that exist, and those that arrive until the end of the next month, are in the first partition.
 _FIRST = """
 DO $$ BEGIN
     ALTER TABLE agents_event DROP CONSTRAINT IF EXISTS agents_event_first_month;
     EXECUTE format('ALTER TABLE agents_event ADD CONSTRAINT agents_event_first_month CHECK (run_id < %L) NOT VALID',
-                   agents_first_id((date_trunc('month', now() AT TIME ZONE 'UTC') + interval '2 months')::date));
+                   memory_first_id((date_trunc('month', now() AT TIME ZONE 'UTC') + interval '2 months')::date));
 END $$
 """
 _LOCK = """
     LOCK TABLE memory_project, agents_run IN SHARE ROW EXCLUSIVE MODE; -- in the order in which writers take them
     LOCK TABLE agents_event IN ACCESS EXCLUSIVE MODE;
 """
-# Give a new table `agents_event` the foreign keys, rights and rules of the table `was`.
-_TAKE_OVER = """
-    FOR each IN SELECT format('ALTER TABLE agents_event ADD CONSTRAINT %I %s', conname, pg_get_constraintdef(oid)) AS it
-        FROM pg_constraint WHERE conrelid = was AND contype = 'f'
-        UNION ALL SELECT format('GRANT %s ON agents_event TO %s', privilege_type, grantee::regrole)
-        FROM pg_class, aclexplode(relacl) WHERE oid = was AND grantee NOT IN (0, relowner)
-        UNION ALL SELECT format('REVOKE ALL ON %s FROM %s', was, grantee::regrole)
-        FROM pg_class, aclexplode(relacl) WHERE oid = was AND grantee NOT IN (0, relowner)
-    LOOP
-        EXECUTE each.it;
-    END LOOP;
-    PERFORM memory_belongs_to_project('agents_event');
+_TAKE_OVER = f"""{take_over('agents_event')}
     PERFORM memory_check_references('agents_event', ARRAY[['run_id', 'agents_run', '']]);
 """
 _PARTITION = f"""
@@ -58,10 +48,10 @@ BEGIN
     ALTER TABLE agents_event DROP CONSTRAINT agents_event_first_month;
 {_TAKE_OVER}
     EXECUTE format('ALTER TABLE agents_event ATTACH PARTITION %s FOR VALUES FROM (MINVALUE) TO (%L)',
-                   was, agents_first_id((next_month + interval '1 month')::date));
+                   was, memory_first_id((next_month + interval '1 month')::date));
     EXECUTE format('ALTER TABLE %s DROP CONSTRAINT agents_event_first_month', was);
     CREATE TABLE agents_event_default PARTITION OF agents_event DEFAULT;
-    PERFORM agents_make_event_months(2);
+    PERFORM memory_make_months('agents_event', 2);
 END $$
 """
 _MAKE_WHOLE = f"""
@@ -96,6 +86,7 @@ class Migration(migrations.Migration):
     atomic = False  # the index is built and the rows are checked without a lock
     dependencies = [("agents", "0004_lessons_of_changes"), ("memory", "0003_groups")]
     operations = [
+        reinstall("memory/sql/months.sql"),
         install("agents/sql/event_months.sql"),
         reinstall("memory/sql/application.sql"),
         migrations.SeparateDatabaseAndState(

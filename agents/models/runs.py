@@ -75,7 +75,9 @@ class Run(models.Model):
     error = models.TextField(blank=True, default="", help_text="What went wrong, for people.")
     task = models.TextField(help_text="What the agent is to do, in the user's words.")
     task_id = models.TextField(blank=True, default="", help_text="Task family.")
-    retrieval = models.ForeignKey(Retrieval, null=True, on_delete=models.SET_NULL, related_name="+")
+    retrieval = models.ForeignKey(
+        Retrieval, null=True, on_delete=models.SET_NULL, related_name="+", db_constraint=False
+    )
     release = models.ForeignKey(Release, null=True, on_delete=models.SET_NULL, related_name="+")
     arm = models.TextField(blank=True, default="")
     head = models.TextField(blank=True, default="", help_text="The beginning of every prompt.")

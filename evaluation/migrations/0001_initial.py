@@ -151,7 +151,7 @@ class Migration(migrations.Migration):
                         ('computed_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
                         ('candidate', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.release')),
                         ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project')),
-                        ('retrieval', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='shadow_answers', to='memory.retrieval')),
+                        ('retrieval', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='shadow_answers', to='memory.retrieval')),
                         ('stable', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.release')),
                     ],
                     options={

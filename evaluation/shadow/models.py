@@ -22,7 +22,9 @@ class ShadowAnswer(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
-    retrieval = models.ForeignKey(Retrieval, on_delete=models.CASCADE, related_name="shadow_answers", db_index=False)
+    retrieval = models.ForeignKey(
+        Retrieval, on_delete=models.CASCADE, related_name="shadow_answers", db_constraint=False, db_index=False
+    )
     stable = models.ForeignKey(Release, on_delete=models.CASCADE, related_name="+", db_index=False)
     candidate = models.ForeignKey(Release, on_delete=models.CASCADE, related_name="+", db_index=False)
     lessons = models.JSONField(default=list)

@@ -27,7 +27,9 @@ class HeuristicFeedback(models.Model):
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="feedback")
     trajectory = models.ForeignKey(Trajectory, null=True, blank=True, on_delete=models.CASCADE, related_name="feedback")
-    retrieval = models.ForeignKey(Retrieval, null=True, blank=True, on_delete=models.SET_NULL, related_name="feedback")
+    retrieval = models.ForeignKey(
+        Retrieval, null=True, blank=True, on_delete=models.SET_NULL, related_name="feedback", db_constraint=False
+    )
     verdict = models.TextField(choices=Verdict.choices)
     helpful = models.BooleanField(null=True, blank=True)
     comment = models.TextField(blank=True, default="")
@@ -74,7 +76,9 @@ class UsageVerdict(models.Model):
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="usage_verdicts", db_index=False)
     trajectory = models.ForeignKey(Trajectory, on_delete=models.CASCADE, related_name="usage_verdicts")
-    retrieval = models.ForeignKey(Retrieval, null=True, on_delete=models.SET_NULL, related_name="+")
+    retrieval = models.ForeignKey(
+        Retrieval, null=True, on_delete=models.SET_NULL, related_name="+", db_constraint=False
+    )
     content_sha256 = models.CharField(max_length=64, help_text="The wording the run was given.")
     verdict = models.TextField(choices=Verdict.choices)
     step = models.PositiveIntegerField(null=True, help_text="The step that shows it.")

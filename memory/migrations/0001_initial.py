@@ -1054,7 +1054,7 @@ class Migration(migrations.Migration):
                 migrations.AddField(
                     model_name='heuristicfeedback',
                     name='retrieval',
-                    field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='feedback', to='memory.retrieval'),
+                    field=models.ForeignKey(blank=True, db_constraint=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='feedback', to='memory.retrieval'),
                 ),
                 migrations.AddField(
                     model_name='review',
@@ -1141,7 +1141,7 @@ class Migration(migrations.Migration):
                 migrations.AddField(
                     model_name='trajectory',
                     name='retrieval',
-                    field=models.ForeignKey(blank=True, db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='trajectories', to='memory.retrieval'),
+                    field=models.ForeignKey(blank=True, db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='trajectories', to='memory.retrieval'),
                 ),
                 migrations.AddField(
                     model_name='mistakesighting',
@@ -1196,7 +1196,7 @@ class Migration(migrations.Migration):
                 migrations.AddField(
                     model_name='usageverdict',
                     name='retrieval',
-                    field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='memory.retrieval'),
+                    field=models.ForeignKey(db_constraint=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='memory.retrieval'),
                 ),
                 migrations.AddField(
                     model_name='usageverdict',

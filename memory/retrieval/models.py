@@ -46,6 +46,9 @@ class Retrieval(models.Model):
 
     `heuristic_ids` are the heuristics it listed, `injected_ids` those in its block, rules of the record
     among them. Only the latter count as given.
+
+    The table has a partition for each month, and one for the answers that outlive theirs (`memory.trust.retention`).
+    So the key in the database is `id` and `is_kept`, and triggers do what foreign keys to it would (projects.sql).
     """
 
     Mode = RetrievalMode
@@ -103,6 +106,9 @@ class Retrieval(models.Model):
         null=True, blank=True, help_text="The state of the deployment, which the events of that version describe."
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
+    is_kept = models.BooleanField(
+        db_default=False, editable=False, help_text="Its month was dropped, and it is kept as evidence."
+    )
 
     objects = RetrievalQuerySet.as_manager()
 

@@ -91,6 +91,7 @@ class Trajectory(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="trajectories",
+        db_constraint=False,
         db_index=False,
     )
     client = models.TextField(blank=True, default="", editable=False)

@@ -27,9 +27,25 @@ BEGIN
         ' WHEN (OLD.project_id IS DISTINCT FROM NEW.project_id) EXECUTE FUNCTION memory_keep_project()', of_table);
 END $$;
 
+-- Do not let an answer be deleted while a row of the table that the trigger names refers to it. An answer that moves to
+-- another partition is deleted there, and still exists.
+CREATE OR REPLACE FUNCTION memory_keep_answer() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
+DECLARE
+    is_needed boolean;
+BEGIN
+    EXECUTE format('SELECT EXISTS (SELECT FROM %I WHERE retrieval_id = $1)'
+                   ' AND NOT EXISTS (SELECT FROM memory_retrieval WHERE id = $1)', TG_ARGV[0]) INTO is_needed USING OLD.id;
+    IF is_needed THEN
+        RAISE EXCEPTION 'an answer that % refers to cannot be deleted', TG_ARGV[0] USING ERRCODE = 'foreign_key_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+
 -- Let the rows of a table refer only to rows of their own project (reliability C1, D12). Each reference is a column,
 -- the table it refers to, and what else has to hold of the row `p` there. The trigger runs with the owner's rights, so
--- that it sees the rows of other projects too. It leaves a row that does not exist to the foreign key.
+-- that it sees the rows of other projects too. It leaves a row that does not exist to the foreign key, but for answers:
+-- their table is partitioned and has no key of the id alone, so the triggers do what a foreign key would.
 CREATE OR REPLACE FUNCTION memory_check_references(of_table regclass, reference_rows text[])
 RETURNS void LANGUAGE plpgsql AS $body$
 DECLARE
@@ -41,6 +57,22 @@ BEGIN
     FOREACH reference SLICE 1 IN ARRAY reference_rows LOOP
         columns := columns || reference[1];
         changed := changed || format('OLD.%1$s IS DISTINCT FROM NEW.%1$s', reference[1]);
+        IF reference[2] = 'memory_retrieval' THEN
+            checks := checks || format($check$
+    IF NEW.%1$s IS NOT NULL THEN
+        SELECT p.project_id INTO of_project FROM memory_retrieval p WHERE p.id = NEW.%1$s FOR KEY SHARE;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION '%2$s.%1$s refers to an answer that does not exist' USING ERRCODE = 'foreign_key_violation';
+        ELSIF of_project <> NEW.project_id THEN
+            RAISE EXCEPTION '%2$s.%1$s refers to a row that belongs elsewhere' USING ERRCODE = 'restrict_violation';
+        END IF;
+    END IF;$check$, reference[1], of_table);
+            EXECUTE format($trigger$
+DROP TRIGGER IF EXISTS %1$s_needs_answer ON memory_retrieval;
+CREATE CONSTRAINT TRIGGER %1$s_needs_answer AFTER DELETE ON memory_retrieval DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION memory_keep_answer('%1$s')$trigger$, of_table);
+            CONTINUE;
+        END IF;
         checks := checks || format($check$
     IF NEW.%1$s IS NOT NULL AND EXISTS (SELECT FROM %2$s p WHERE p.id = NEW.%1$s
         AND NOT (p.project_id = NEW.project_id%3$s)) THEN
@@ -50,6 +82,8 @@ BEGIN
     EXECUTE format($function$
 CREATE OR REPLACE FUNCTION %1$s_references() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
+DECLARE
+    of_project uuid;
 BEGIN%2$s
     RETURN NEW;
 END $$;

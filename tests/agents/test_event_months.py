@@ -32,11 +32,11 @@ def ask(statement: str, *parameters: Any) -> list[Any]:
 
 
 def partitions() -> list[str]:
-    return ask("SELECT part::text FROM agents_event_months() ORDER BY 1")
+    return ask("SELECT part::text FROM memory_months('agents_event') ORDER BY 1")
 
 
 def make_partition(month: str) -> None:
-    bounds = "(agents_first_id(m)::text, agents_first_id((m + interval '1 month')::date)::text)"
+    bounds = "(memory_first_id(m)::text, memory_first_id((m + interval '1 month')::date)::text)"
     ((first, after),) = ask(f"SELECT {bounds} FROM to_date(%s, 'YYYY_MM') m", month)  # noqa: S608 - our own
     ask(f"CREATE TABLE agents_event_{month} PARTITION OF agents_event FOR VALUES FROM ('{first}') TO ('{after}')")
 
@@ -53,7 +53,7 @@ def agent() -> Agent:
 
 def make_run_of(agent: Agent, month: str, *, ends: bool = True, hours_ago: int = 0) -> Run:
     """Make a run of the middle of a month, with two events."""
-    ((first,),) = [ask("SELECT agents_first_id(to_date(%s, 'YYYY_MM') + 14)", month)]
+    ((first,),) = [ask("SELECT memory_first_id(to_date(%s, 'YYYY_MM') + 14)", month)]
     ended = {
         "status": "succeeded",
         "stop_reason": "end_turn",
@@ -175,15 +175,15 @@ def test_without_a_time_all_months_are_kept(agent: Agent, settings: Any) -> None
 
 def test_month_that_is_in_use_is_left_to_the_next_call(settings: Any) -> None:
     settings.ERL_EVENT_RETENTION_DAYS = -100  # the next months, which have no events
-    before = ask("SELECT part::oid FROM agents_event_months()")
+    before = ask("SELECT part::oid FROM memory_months('agents_event')")
 
     with psycopg.connect(**connection.get_connection_params()) as reader:
         reader.execute("SELECT FROM agents_event")
         keep_event_months()
 
-    assert ask("SELECT part::oid FROM agents_event_months()") == before
+    assert ask("SELECT part::oid FROM memory_months('agents_event')") == before
     keep_event_months()
-    assert not {*before}.intersection(ask("SELECT part::oid FROM agents_event_months()"))
+    assert not {*before}.intersection(ask("SELECT part::oid FROM memory_months('agents_event')"))
 
 
 def test_parts_are_pruned_an_hour_after_the_end_of_their_run(agent: Agent) -> None:

@@ -42,9 +42,11 @@ def measure(lessons: int, *, seconds: float) -> dict[str, float]:
 def measure_bytes(table: str) -> float:
     """Return the bytes of a row with its part of the indexes."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT pg_total_relation_size('{table}')::float / count(*) FROM {table}")  # noqa: S608
+        cursor.execute("SELECT sum(pg_total_relation_size(relid))::float FROM pg_partition_tree(%s)", [table])
         (size,) = cursor.fetchone()
-        return float(size)
+        cursor.execute(f"SELECT count(*) FROM {table}")  # noqa: S608
+        (count,) = cursor.fetchone()
+        return float(size / count)
 
 
 def main() -> None:

@@ -23,8 +23,8 @@ def make_answer(project: Project, *, days: int) -> Retrieval:
 
 def test_old_answers_go_and_the_others_stay() -> None:
     project = make_project()
-    make_answer(project, days=181)
-    new = make_answer(project, days=179)
+    make_answer(project, days=180 + 31)
+    new = make_answer(project, days=180)
 
     assert delete_old_answers() == 1
     assert list(Retrieval.objects.all()) == [new]
