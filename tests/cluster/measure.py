@@ -3,7 +3,7 @@
     uv run python -m tests.cluster.measure [--hosts 1 2 4] [--seconds 10] [--cores 0.2] [--json FILE]
 
 Hosts are network namespaces with addresses of their own: PostgreSQL, its replica (synchronous), PgBouncer where it is
-installed, Valkey, a balancer, web hosts and two workers. Each web host has a fixed share of a processor, so that four
+installed, Valkey, HAProxy, web hosts and two workers. Each web host has a fixed share of a processor, so that four
 hosts show on two cores. Needs root and Linux.
 
 1. Web hosts: known tasks (whose vectors are cached) by three clients for each host. What counts is the requests for

@@ -1,7 +1,6 @@
-"""The servers of the test network: PostgreSQL and its replica, PgBouncer, Valkey, web hosts, workers, the balancer."""
+"""The servers of the test network: PostgreSQL and its replica, PgBouncer, Valkey, web hosts, workers, HAProxy."""
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,7 +16,9 @@ from psycopg.conninfo import make_conninfo
 from erl_site.embedded import postgres, valkey
 from erl_site.embedded.accounts import choose_account
 from erl_site.embedded.roles import ADMINISTRATOR
+from tests.cluster.balancer import make_command
 from tests.cluster.hosts import NETWORK, Host
+from tests.programs import find_program
 from tests.stack import adopt
 from tests.waiting import wait_until
 
@@ -116,7 +117,7 @@ class Network:
 
     def start_pooler(self, number: int, primary: Host) -> str:
         """Start PgBouncer where it is installed; return the URL of the database by it, or ""."""
-        program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
+        program = find_program("pgbouncer")
         if program is None:
             return ""
         host, folder = self.add("pooler", number), self.home / "pooler"
@@ -145,13 +146,17 @@ class Network:
         return host
 
     def balance(self, hosts: list[Host]) -> str:
-        """Put the balancer before these web hosts; return its address."""
+        """Put HAProxy before these web hosts; return its address."""
         host = self.hosts.get("balancer") or self.add("balancer", 9)
         if self._balancer is not None:
             self._balancer.kill()
             self._balancer.wait()
         servers = [f"{each.address}:{WEB_PORT}" for each in hosts]
-        command = (sys.executable, "-m", "tests.cluster.balancer", f"{host.address}:80", *servers)
+        program = find_program("haproxy")
+        if program is None:
+            raise SystemExit("Install HAProxy: it stands before the web hosts.")
+        file = self.home / "haproxy.cfg"
+        command = make_command(program, file, place=f"{host.address}:80", servers=servers)
         self._balancer = host.start(*command, log=self.log)
         self.wait_for(f"http://{host.address}/health")
         return host.address

@@ -4,12 +4,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.cluster.balancer import make_command
 from tests.cluster.load import find_longest_gap
-from tests.stack import ROOT
+from tests.programs import require_program
 from tests.waiting import wait_until
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
@@ -17,17 +19,19 @@ PORT = 18080  # below the ephemeral ports
 
 
 @pytest.fixture
-def servers() -> Iterator[list["subprocess.Popen[bytes]"]]:
-    """Two web servers, and the balancer before them."""
-    commands = [["-m", "http.server", "--bind", host, str(PORT)] for host in HOSTS]
+def servers(tmp_path: Path) -> Iterator[list["subprocess.Popen[bytes]"]]:
+    """Two web servers, and HAProxy before them."""
+    program = require_program("haproxy")
+    (tmp_path / "health").touch()
+    commands: list[tuple[str, ...]] = [
+        (sys.executable, "-m", "http.server", "--bind", host, str(PORT)) for host in HOSTS
+    ]
     places = [f"{host}:{PORT}" for host in HOSTS]
-    commands.append(["-m", "tests.cluster.balancer", f"127.0.0.9:{PORT}", *places])
+    commands.append(make_command(program, tmp_path / "haproxy.cfg", place=f"127.0.0.9:{PORT}", servers=places))
     with ExitStack() as stack:
         started = []
         for command in commands:
-            process = subprocess.Popen(
-                [sys.executable, *command], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
+            process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             stack.callback(process.wait)
             stack.callback(process.kill)
             started.append(process)
@@ -36,7 +40,7 @@ def servers() -> Iterator[list["subprocess.Popen[bytes]"]]:
 
 def ask(host: str = "127.0.0.9") -> int:
     try:
-        return httpx.get(f"http://{host}:{PORT}/LICENSE", timeout=5).status_code
+        return httpx.get(f"http://{host}:{PORT}/health", timeout=5).status_code
     except httpx.TransportError:
         return 0
 

@@ -1,6 +1,5 @@
 """A real PgBouncer in transaction mode, in the worst case: every transaction uses another server connection."""
 
-import os
 import shutil
 import signal
 import subprocess
@@ -12,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
 
 from erl_site.embedded.accounts import choose_account
+from tests.programs import require_program
 from tests.servers import HOME
 from tests.stack import free_port
 from tests.waiting import wait_until
@@ -74,16 +73,6 @@ class Pooler:
         return next(int(row["xact_count"]) for row in rows if row["database"] == self.database)
 
 
-def find_pgbouncer() -> str:
-    """Return the program, or skip the test; where CI=true it has to be there."""
-    found = shutil.which("pgbouncer", path=f"{os.environ['PATH']}{os.pathsep}/usr/sbin")
-    if found is None and os.environ.get("CI") == "true":
-        pytest.fail("No PgBouncer is installed: install it (apt-get install pgbouncer).")
-    if found is None:
-        pytest.skip("No PgBouncer is installed; this test needs one (apt-get install pgbouncer).")
-    return found
-
-
 @contextmanager
 def pooled(settings: dict[str, Any], *, ignored: str = "") -> Iterator[Pooler]:
     """Run a PgBouncer before a database of the tests' server, which is given as Django has it.
@@ -91,7 +80,7 @@ def pooled(settings: dict[str, Any], *, ignored: str = "") -> Iterator[Pooler]:
     Args:
         ignored: start-up parameters that it takes and does nothing with; any other it does not know it refuses.
     """
-    program = find_pgbouncer()
+    program = require_program("pgbouncer")
     pooler = Pooler(user=settings["USER"], database=settings["NAME"])
     account = choose_account(HOME / "postgres")  # PgBouncer, too, refuses to run as root
     with tempfile.TemporaryDirectory(prefix="erl-pooler-") as folder:
