@@ -51,6 +51,11 @@ DROP_ALL = """
 from django.conf import settings
 from memory.trust.retention import _MONTHS, _PAST, _read, delete_old_answers
 settings.ERL_ANSWER_RETENTION_DAYS = -100
+owner, settings.ERL_DATABASE_OWNER = settings.ERL_DATABASE_OWNER, {}
+before = _read(_PAST, [_MONTHS, "2100-01-01"])
+delete_old_answers()  # as a role that may not
+assert before and _read(_PAST, [_MONTHS, "2100-01-01"]) == before
+settings.ERL_DATABASE_OWNER = owner
 for _ in range(20):
     delete_old_answers()
     if not _read(_PAST, [_MONTHS, "2100-01-01"]):

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import connection, models, transaction
+from django.db import DatabaseError, connection, models, transaction
 from django.db.models import Exists, OuterRef
 
 from memory.database_clock import database_now
@@ -25,6 +25,7 @@ BATCH = 500
 _FIRST = UUID(int=0)
 _MONTHS = "memory_retrieval_months"
 
+_LEAST = "SELECT id FROM {month} ORDER BY id LIMIT 1"
 _PAST = "SELECT part::text FROM memory_months(%s) WHERE month < %s ORDER BY month"
 # Months that left the table and are not dropped yet.
 _DETACHED = """
@@ -67,7 +68,11 @@ def delete_old_answers(*, batch_size: int = BATCH) -> int:
         return 0
     until = (database_now() - timedelta(days=days)).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     with as_owner():
-        if not _drop_months(until, batch_size):
+        try:
+            if not _drop_months(until, batch_size):
+                return 0
+        except DatabaseError as error:
+            log.warning("months_not_kept", error=type(error).__name__)
             return 0
     return _delete_rows(until, batch_size)
 
@@ -90,9 +95,9 @@ def _keep_evidence(month: str, answers: str, batch_size: int) -> None:
     """Mark the answers of a month that something refers to as kept; in the whole table this moves them."""
     for model, is_evidence in _find_referring():
         statement = _KEEP.format(evidence=model._meta.db_table, month=month, answers=answers)
-        after = [str(_FIRST)] if is_evidence else []
-        while after:
-            after = _read(statement, [after[0], batch_size])
+        after = [UUID(int=UUID(first).int - 1) for first in _read(_LEAST.format(month=month))]
+        while after and is_evidence:
+            after = [UUID(last) for last in _read(statement, [after[0], batch_size])]
 
 
 def _put_back(month: str, batch_size: int) -> None:
