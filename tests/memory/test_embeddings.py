@@ -57,6 +57,34 @@ def test_minilm_in_integers_gives_the_same_vectors_in_threads() -> None:
     assert np.array_equal(np.stack(found), BUNDLED.embed(texts))
 
 
+@pytest.mark.parametrize(
+    ("cpuinfo", "exact"),
+    [
+        ("processor\t: 0\nflags\t\t: fpu avx2 avx512f avx512_vnni\n", True),
+        ("processor\t: 0\nflags\t\t: fpu avx2 avx_vnni\n", True),
+        ("processor\t: 0\nflags\t\t: fpu avx2 avx512f\nbugs\t\t: avx_vnni\n", False),
+        ("processor\t: 0\nFeatures\t: fp asimd\n", False),
+        ("", False),
+    ],
+)
+def test_minilm_multiplies_fast_only_where_that_is_exact(
+    cpuinfo: str, exact: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = tmp_path / "cpuinfo"
+    described.write_text(cpuinfo)
+    monkeypatch.setattr(minilm, "CPUINFO", described)
+    assert minilm.has_exact_fast_products() is exact
+    described.unlink()
+    assert minilm.has_exact_fast_products() is False
+
+
+def test_minilm_gives_the_same_vectors_with_fast_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [FLIGHT, "", "error: cannot borrow `x` as mutable", FLIGHT * 20, *(f"{n} {FLIGHT}" for n in range(20))]
+    here = BUNDLED.embed(texts)
+    monkeypatch.setattr(minilm, "CPUINFO", tmp_path / "none")
+    assert np.array_equal(MiniLM().embed(texts), here)
+
+
 def test_minilm_needs_the_exact_file_that_its_graph_was_made_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
