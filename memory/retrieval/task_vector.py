@@ -9,7 +9,7 @@ from memory.errors import EmbedderError
 from memory.retrieval.database import QueryVector
 
 DEADLINE_SECONDS = 0.3  # for an embedder on the network (A16)
-CACHED_TASKS = 256  # of each process, for agents that ask again; embedding takes 5 ms or more
+CACHED_TASKS = 256  # of each process, for agents that ask again; embedding takes 2 ms or more
 MAX_TASK_PARTS = 4  # of 500 characters; more parts cost 20 ms each and find nothing more (docs/retrieval.md)
 
 breaker = Breaker(rest_seconds=5.0)
