@@ -8,7 +8,7 @@ from typing import Any
 HEAD = ("call", "load", "CPU ms", "web + pg", "p50", "p95", "p99", "req/s", "503", "CPU/F", "p50/F", "CPU/A", "p50/A")
 WIDTHS = (24, 9, 7, 13, 7, 7, 7, 7, 5, 6, 6, 6, 6)
 WIDTH, HEIGHT, LEFT, BOTTOM = 640, 320, 56, 40
-COLOURS = ("#1b6ca8", "#c2571a", "#3f7d20", "#7a3e9d", "#555555", "#a8324a")
+COLOURS = ("#1b6ca8", "#c2571a", "#3f7d20", "#7a3e9d", "#555555", "#a8324a", "#0f9d94", "#b8960c")
 
 
 def print_report(result: dict[str, Any]) -> None:
