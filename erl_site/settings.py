@@ -214,6 +214,7 @@ CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # workers wait for the broker indef
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True  # no endless loop: the row limits the attempts
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_PROC_ALIVE_TIMEOUT = 600.0  # after the default of 4 s a busy machine kills processes that are starting
 # Keep this order: soft limit < hard limit < redelivery. A 30 s lease is renewed up to the hard limit.
 CELERY_TASK_SOFT_TIME_LIMIT = 120
 CELERY_TASK_TIME_LIMIT = 150
