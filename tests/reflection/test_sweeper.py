@@ -1,5 +1,6 @@
 """The thread in every worker that finds what the broker forgot."""
 
+import json
 import signal
 import subprocess
 import time
@@ -18,6 +19,7 @@ from reflection.jobs.models import WorkerHeartbeat
 from reflection.jobs.sweeper import Sweeper, find_overdue_jobs
 from reflection.jobs.workers import elect_sweeper, record_claim, record_heartbeat
 from reflection.reflectors.models import Reflection
+from reflection.tasks import sweep
 from tests.factories import make_reflection
 from tests.reflection.queueing import claim
 from tests.servers import HOME
@@ -91,12 +93,41 @@ def test_tick_rings_again_for_another_attempt(queue: "redis.Redis") -> None:
     reflection = make_overdue()
     sweeper = Sweeper(worker="w/1", concurrency=2)
     sweeper.tick()
+    queue.delete("erl")  # a worker has taken the message
     claim(reflection.pk, owner="dead")
     Reflection.objects.update(lease_until=Now() - timedelta(seconds=1))
 
     sweeper.tick()
 
-    assert queue.llen("erl") == 2
+    assert queue.llen("erl") == 1
+
+
+def sweep_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sweep as a worker and the scheduler do within a minute, while no worker takes a message."""
+    sweeper = Sweeper(worker="w/1", concurrency=2)
+    monkeypatch.setattr("reflection.jobs.sweeper.NUDGE_AGAIN_SECONDS", 0.0)  # each sweep is ten seconds later
+    [sweeper.tick() or WorkerHeartbeat.objects.update(last_sweep_at=None) or sweep() for _ in range(6)]
+
+
+def test_messages_do_not_pile_up_while_no_worker_takes_them(
+    queue: "redis.Redis", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [make_overdue() for _ in range(12)]
+
+    sweep_for_a_minute(monkeypatch)
+
+    rung = [json.loads(raw)["headers"]["argsrepr"] for raw in queue.lrange("erl", 0, -1)]
+    assert sorted(rung) == sorted(f"('{job.pk}',)" for job in jobs)
+
+
+def test_only_the_messages_that_are_missing_are_sent(queue: "redis.Redis", monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [make_overdue() for _ in range(3)]
+    sweep_for_a_minute(monkeypatch)
+    queue.ltrim("erl", 0, 0)  # the broker has forgotten two
+
+    sweep_for_a_minute(monkeypatch)
+
+    assert queue.llen("erl") == len(jobs)
 
 
 def test_tick_shows_that_the_worker_lives(queue: "redis.Redis") -> None:
