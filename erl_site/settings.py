@@ -47,6 +47,7 @@ ERL_SESSION_IDLE_MINUTES = env.float("ERL_SESSION_IDLE_MINUTES", 120.0)
 SESSION_COOKIE_AGE = round(ERL_SESSION_HOURS * 3600)
 SESSION_COOKIE_HTTPONLY = True
 AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+LOGIN_URL, LOGIN_REDIRECT_URL = "admin:login", "admin:index"
 AXES_HANDLER = "erl_site.sign_in.throttle.Handler"
 AXES_LOCKOUT_PARAMETERS = ["ip_address", "username"]
 AXES_FAILURE_LIMIT = 10

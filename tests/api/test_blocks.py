@@ -123,7 +123,7 @@ def test_lists_cost_the_same_for_many(api_client, django_assert_max_num_queries)
 
 
 def test_passages_are_kept_found_and_deleted(api_client, other_client):
-    owner = str(uuid.uuid4())
+    owner = api_client.post("/api/v1/agents", {"name": "support"}).json()["id"]
     sent = {"text": "The cat is called Miso.", "tags": ["pets"], "owner": owner}
 
     first, again = (api_client.post("/api/v1/passages", sent) for _ in range(2))

@@ -398,3 +398,10 @@ def test_lost_second_factor_is_set_up_again(client: Client, ana: Any, with_codes
 def test_without_the_setting_no_code_is_needed(client: Client, ana: Any) -> None:
     assert sign_in(client).status_code == 302
     assert client.get(HOME).status_code == 200
+
+
+@pytest.mark.parametrize("target", ["//evil.example", "https://evil.example/", "javascript:alert(1)", ""])
+def test_sign_in_with_a_refused_target_leads_to_the_admin(client: Client, ana: Any, target: str) -> None:
+    answer = client.post(f"{LOGIN}?next={target}", {"username": "ana", "password": PASSWORD, "next": target})
+
+    assert (answer.status_code, answer.headers["Location"]) == (302, HOME)
