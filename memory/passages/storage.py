@@ -19,7 +19,6 @@ from memory.projects.models import ApiKey, Project
 from memory.redaction import redact
 from memory.runs.models import Trajectory
 
-
 # What `owner` and `run_id` may name; the app that has agents adds its own.
 _owners: list[type[Model]] = []
 _runs: list[type[Model]] = [Trajectory]

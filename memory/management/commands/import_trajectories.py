@@ -94,7 +94,9 @@ class Command(BaseCommand):
             help="where the logs say how a run ended, such as metadata.reward or scores.0.value",
         )
         parser.add_argument("--agent", metavar="NAME", help="which agent ran, for runs that do not say so")
-        parser.add_argument("--task-id", metavar="FAMILY", help="task family, for runs that do not name one")
+        parser.add_argument(
+            "--family", "--task-id", dest="task_id", metavar="FAMILY", help="task family, for runs that do not name one"
+        )
         parser.add_argument(
             "--outcome-source",
             choices=Trajectory.OutcomeSource.values,
