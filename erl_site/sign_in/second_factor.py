@@ -97,7 +97,9 @@ def confirm_enrolment(request: HttpRequest, code: str) -> list[str]:
     if not totp.verify(int(code), device.tolerance):
         return []
     with transaction.atomic():
-        user = get_user_model()._default_manager.select_for_update().get(pk=request.user.pk)  # one session at a time
+        user = (
+            get_user_model()._default_manager.select_for_update().get(pk=request.user.pk or 0)
+        )  # one session at a time
         if find_device(user) is not None:
             return []
         device.last_t, device.drift = totp.t(), totp.drift

@@ -57,7 +57,7 @@ def check_rights(item: Reviewed, *, by: Actor, withdraws: bool = False) -> Proje
         NotAllowed, ProjectArchived: as for `check_decider`.
     """
     project = Project.objects.get(pk=item.project_id)
-    permissions = {_Role.REVIEWER: f"memory.review_{item._meta.model_name}"}
+    permissions: dict[str, str] = {_Role.REVIEWER: f"memory.review_{item._meta.model_name}"}
     if withdraws:
         permissions[_Role.OPERATOR] = "memory.change_apikey"
     to = f"review {item._meta.verbose_name_plural}"

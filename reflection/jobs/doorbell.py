@@ -85,7 +85,8 @@ class Doorbell:
         if time.monotonic() < self._silent_until or not self._lock.acquire(timeout=SOCKET_SECONDS):
             return None
         try:
-            counted: int = self._connect().channel.queue_declare(queue=queue, passive=True).message_count
+            channel: Any = self._connect().channel
+            counted: int = channel.queue_declare(queue=queue, passive=True).message_count
         except ChannelError:  # no queue, for Redis one without messages
             return 0
         except (BrokerError, KombuError, OSError) as error:

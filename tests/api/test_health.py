@@ -167,8 +167,12 @@ def role_setting(transactional_db: None) -> Iterator[Callable[[str], None]]:
         host=config["HOST"], port=config["PORT"], user=ADMINISTRATOR, dbname=config["NAME"], autocommit=True
     ) as administrator:
         role = f'ALTER ROLE "{config["USER"]}" IN DATABASE "{config["NAME"]}"'
-        yield lambda setting: administrator.execute(f"{role} SET {setting}")  # type: ignore[arg-type]
-        administrator.execute(f"{role} RESET ALL")  # type: ignore[arg-type]
+
+        def change(setting: str) -> None:
+            administrator.execute(f"{role} SET {setting}".encode())
+
+        yield change
+        administrator.execute(f"{role} RESET ALL".encode())
 
 
 @pytest.mark.parametrize("setting", ["temp_file_limit = 256", "default_transaction_read_only = on"])

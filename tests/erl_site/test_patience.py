@@ -1,5 +1,6 @@
 """What starts is waited for while it does something, and no longer."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -35,7 +36,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     yield begin
     for process in started:
-        processes.signal_group(process.pid, processes.signal.SIGKILL)
+        processes.signal_group(process.pid, signal.SIGKILL)
         process.wait()
 
 
@@ -43,11 +44,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def test_patience_lasts_while_a_process_works_or_writes(start: Start, code: str) -> None:
     process, log = start(code)
     patience = Patience(lambda: process.pid, log, seconds=3.0)
-    seen: list[bool] = []
+    looks = iter(range(400))
 
-    wait_until(lambda: seen.append(patience.is_over()) or len(seen) > 400)
-
-    assert not any(seen)
+    assert wait_until(lambda: "over" if patience.is_over() else next(looks, "lasts") == "lasts") != "over"
 
 
 def test_patience_ends_where_nothing_happens(start: Start) -> None:

@@ -225,7 +225,7 @@ def test_passage_names_no_agent_and_no_run_of_another_project(project: Project, 
     other = make_project()
     theirs = {"owner": make_agent(project=other).pk, "run_id": make_trajectory(project=other).pk}
 
-    with pytest.raises(InvalidInput, match="No (agent|run) with this id exists in this project"):
+    with pytest.raises(InvalidInput, match=r"No (agent|run) with this id exists in this project"):
         keep(project, TEXTS[0], **{member: theirs[member] if exists else uuid.uuid4()})
 
     assert not Passage.objects.exists()
