@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ BOM = "\ufeff"
 BLOCK_BEGINS = "# >>> erl install codex >>>"
 BLOCK_ENDS = "# <<< erl install codex <<<"
 _OUR_HOOK = re.compile(r"\berl(?:\.exe)?[\"']? hook (?:recall|record)\b")
-_OUR_BLOCK = re.compile(rf"^{BLOCK_BEGINS}(.*?)^{BLOCK_ENDS}(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_MARK = re.compile(rf"^(?:{BLOCK_BEGINS}|{BLOCK_ENDS}(?:\r?\n|\Z))", re.MULTILINE)
 _TABLE = re.compile(r"^(?=[ \t]*\[{1,2}[^\[\]\n]+\]{1,2}[ \t]*(?:#.*)?\r?$)", re.MULTILINE)
 _OUR_TABLE = re.compile(r"\s*\[mcp_servers\.erl[\].]")
 _GROUP = re.compile(r"\s*\[\[(hooks\.\w+)\]\]\s*\Z")
@@ -232,12 +232,16 @@ def _started(text: str) -> str:
 
 
 def _edit_codex(text: str, setup: Setup | None) -> str:
-    others = _OUR_BLOCK.sub(_find_others, text)
+    blocks, others, at = list(_find_our_blocks(text)), "", 0
+    for begin, end in blocks:
+        others += text[at:begin] + _find_others(text[begin:end])
+        at = end
+    others += text[at:]
     if setup is None:
         return others
     newline = "\r\n" if "\r\n" in text else "\n"
     block = _codex_block(setup).replace("\n", newline)
-    if (present := _OUR_BLOCK.search(text)) and present[0].strip() == block.strip():
+    if blocks and text[slice(*blocks[0])].strip() == block.strip():
         return text
     gap = newline if others and not others.endswith("\n") else ""
     edited = others + gap + block
@@ -247,9 +251,21 @@ def _edit_codex(text: str, setup: Setup | None) -> str:
     return edited
 
 
-def _find_others(block: re.Match[str]) -> str:
+def _find_our_blocks(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where the parts between our marks begin and end, with these."""
+    begin = -1
+    for mark in _MARK.finditer(text):
+        if begin < 0 and mark[0] == BLOCK_BEGINS:
+            begin = mark.start()
+        elif begin >= 0 and mark[0] != BLOCK_BEGINS:
+            yield begin, mark.end()
+            begin = -1
+
+
+def _find_others(block: str) -> str:
     """Return the tables between our marks that are not ours: Codex adds its own there when ours stand last."""
-    tables = _TABLE.split(block[1].lstrip("\r\n"))
+    inside = block.removeprefix(BLOCK_BEGINS).rpartition(BLOCK_ENDS)[0]
+    tables = _TABLE.split(inside.lstrip("\r\n"))
     kept = [table for table in tables if not _OUR_TABLE.match(table) and not _OUR_HOOK.search(table)]
     groups = [_GROUP.match(table) for table in kept]
     following = [*kept[1:], ""]
