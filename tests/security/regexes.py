@@ -465,9 +465,9 @@ def _attacks(matcher: Matcher) -> Iterator[tuple[str, str, str]]:
     chars = list(kinds.values())[:8]
     none = next((char for kind, char in kinds.items() if not any(kind)), "\x00")
     starts, bodies = _samples(matcher)
-    pumps = [*chars, *(a + b for a, b in product(chars[:5], chars[:5]) if a != b), *bodies, *starts]
-    pumps += [f"{start}{char}" for start in starts for char in chars[:2] if start]
-    pumps += [a + b for a, b in product(bodies[:4], bodies[:4])]
+    pumps = [*chars, *(a + b for a, b in product(chars[:4], chars[:4]) if a != b), *bodies, *starts]
+    pumps += [f"{start}{char}" for start in starts for char in chars[:1] if start]
+    pumps += [a + b for a, b in product(bodies[:3], bodies[:3])]
     pumps = list(dict.fromkeys(pump for pump in pumps if pump))
     yield from (("", pump, none) for pump in pumps)
     yield from ((start, pump, none) for start in starts if start for pump in [*chars, *bodies])

@@ -15,6 +15,7 @@ from erl_client.agent_loop import command as agent_loop
 from erl_client.api import ERLError
 from erl_client.client import ERL
 from erl_client.coding_agents import backfill, hooks, install
+from erl_client.coding_agents.notes import find_losses
 from erl_client.credentials import find_destination, write_credentials
 from erl_client.lesson_files import export
 from erl_client.lesson_files.export import count_of, describe, show_indented
@@ -24,6 +25,7 @@ from erl_client.logs import LogFile, read_log
 from erl_client.mcp import serve
 
 PAGE_SUFFIXES = (".md", ".markdown")
+SHOWN_LOSSES = 5
 LESSON_FILES = (*INSTRUCTIONS, "SKILL.md")  # pages that are read in folders too
 
 
@@ -243,6 +245,10 @@ def _status(options: argparse.Namespace) -> int:
         finally:
             print(f"Runs waiting    {waiting}{f' in {erl.spool.folder}' if waiting else ''}")
             print(f"Runs refused    {len(refused)}{f' in {erl.spool.refused_folder}' if refused else ''}")
+            losses = find_losses(erl.spool)
+            print(f"Not recorded    {len(losses)}")
+            for loss in losses[-SHOWN_LOSSES:]:
+                print(f"                {show_indented(loss)}")
     return 0
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from erl_client.api import ERLError
 from erl_client.coding_agents.json_text import END, BrokenText, find, insert, parse, remove
+from erl_client.coding_agents.repositories import find_family, short_name
 from erl_client.coding_agents.sessions import AGENTS
 from erl_client.coding_agents.settings_files import Change, Original, find_original, read_file, write_changes
 from erl_client.credentials import find_destination
@@ -62,7 +63,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--project", type=Path, metavar="DIR", help="for the project in a folder, by default the current one"
     )
     scope.add_argument("--user", action="store_true", help="for all projects of this user")
-    install.add_argument("--family", default="", help="the task family, instead of the repository's name")
+    install.add_argument("--family", default="", help="the task family, instead of the repository's")
     install.add_argument("--uninstall", action="store_true", help="remove what was added")
     install.add_argument("--yes", action="store_true", help="do not ask")
     install.set_defaults(command=_install)
@@ -80,6 +81,8 @@ def _install(options: argparse.Namespace) -> int:
         print(f"Nothing to do: ERL is {'already' if setup else 'not'} set up for {options.agent}.")
         return 0
     print("\n".join(change.diff() for change in changes))
+    if setup:
+        print(_describe_family(options.family, folder))
     if not options.yes and input("Write these changes? [y/N] ").strip().lower() not in ("y", "yes"):
         print("Nothing was written.")
         return 1
@@ -95,6 +98,17 @@ def _install(options: argparse.Namespace) -> int:
     if setup and not find_destination().api_key:
         print("Run `erl login` next: without a key the hooks do nothing.")
     return 0
+
+
+def _describe_family(family: str, folder: Path | None) -> str:
+    """Say to which task family runs and lessons will belong."""
+    if family or folder is None:
+        return f"Task family: {family or 'owner and name of each repository'}."
+    found = find_family(str(folder))
+    return (
+        f"Task family: {found}. Its lessons are given in this repository only, and no others are. (Before 0.3 it was "
+        f"called {short_name(found)}, as any repository of that name: `--family` keeps a name.)"
+    )
 
 
 def _files(agent: str, folder: Path | None) -> list[tuple[Path, Edit]]:
