@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from .checks import judge
 from .log import Json, Log, Transcript, UnreadableTranscript, as_text, read_time
-from .messages import read_message
-from .sessions import ADDED_BY_HARNESS, is_of_main_chain, read_claude_code, read_codex
+from .messages import read_or_leave_out
+from .sessions import ADDED_BY_HARNESS, count_codex_tokens, is_of_main_chain, read_claude_code, read_codex
 
 MIN_PROMPT_BYTES = 9  # "continue", "yes", "go on" say nothing by themselves
 
@@ -110,10 +110,13 @@ def _cut_codex(lines: Sequence[Mapping[str, Json]], last: int) -> Session:
     payload = meta.get("payload")
     about: Mapping[str, Json] = payload if isinstance(payload, Mapping) else {}
     session = Session(id=as_text(about.get("id")), folder=as_text(about.get("cwd")))
+    named: list[Mapping[str, Json]] = []  # the line that names the model
+    counted = at = 0
     for part in _cut(lines, _prompt_of_codex)[-last:]:
-        before = lines[: part.start]
-        named = [line for line in before if line.get("type") == "turn_context"][-1:]  # the model
-        counted = read_codex([line for line in before if line.get("type") == "event_msg"])[0].tokens or 0
+        for line in lines[at : part.start]:
+            named = [line] if line.get("type") == "turn_context" else named
+            counted = count_codex_tokens(line) or counted
+        at = part.start
         prompt_id = as_text(part.lines[0].get("timestamp")) or str(part.number)
         task = _read(prompt_id, part, lambda lines: read_codex(lines)[0], [meta, *named])
         said = [line for line in part.lines if line.get("type") == "response_item"]
@@ -153,7 +156,8 @@ def _prompt_of_cursor(line: Mapping[str, Json]) -> str:
 def _read_cursor(lines: Sequence[Mapping[str, Json]]) -> Transcript:
     log = Log()
     for number, line in enumerate(lines, start=1):
-        read_message(log, {"role": line["role"], "content": line["message"].get("content")}, f"message {number}")
+        said = {"role": line["role"], "content": line["message"].get("content")}
+        read_or_leave_out(log, said, f"message {number}")
     return log.transcript(format="cursor")
 
 
