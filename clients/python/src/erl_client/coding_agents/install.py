@@ -17,7 +17,15 @@ from erl_client.api import ERLError
 from erl_client.coding_agents.json_text import END, BrokenText, find, insert, parse, remove
 from erl_client.coding_agents.repositories import find_family, short_name
 from erl_client.coding_agents.sessions import AGENTS
-from erl_client.coding_agents.settings_files import Change, Original, find_original, read_file, write_changes
+from erl_client.coding_agents.settings_files import (
+    Change,
+    Original,
+    find_original,
+    find_target,
+    read_file,
+    show_path,
+    write_changes,
+)
 from erl_client.credentials import find_destination
 
 if sys.version_info >= (3, 11):
@@ -76,7 +84,10 @@ def _install(options: argparse.Namespace) -> int:
     setup = None
     if not options.uninstall:
         setup = Setup(agent=options.agent, program=_program(shared=folder is not None), family=options.family)
-    changes = [change for path, edit in _files(options.agent, folder) if (change := _plan(path, edit, setup))]
+    files = _files(options.agent, folder)
+    for path, _ in files:
+        find_target(path, folder)
+    changes = [change for path, edit in files if (change := _plan(path, edit, setup))]
     if not changes:
         print(f"Nothing to do: ERL is {'already' if setup else 'not'} set up for {options.agent}.")
         return 0
@@ -88,7 +99,7 @@ def _install(options: argparse.Namespace) -> int:
         return 1
     write_changes(changes)
     for change in changes:
-        print(f"{'Wrote' if change.after is not None else 'Removed'} {change.path}")
+        print(f"{'Wrote' if change.after is not None else 'Removed'} {show_path(change.path)}")
     if setup and any(
         _OUR_HOOK.search(_text(path)) for path, _ in _files(options.agent, None if folder else Path.cwd())
     ):

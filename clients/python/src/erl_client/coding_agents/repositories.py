@@ -51,6 +51,14 @@ def work_in_progress(folder: str) -> str:
     return "\n".join([f"Work on {branch}, after these commits:", *commits[:LAST_COMMITS]])
 
 
+def find_root(file: Path) -> Path:
+    """Return the folder of the repository that a file stands in, or else the nearest folder that a person named."""
+    parents = file.absolute().parents
+    here = Path.cwd()
+    outside = here if here in parents else parents[0]
+    return next((parent for parent in parents if (parent / ".git").exists()), outside)
+
+
 def _find_repository(place: Path) -> tuple[Path, Path, Path]:
     """Return the folder that is checked out, where git keeps what is its own, and what all work trees share."""
     root = next((parent for parent in (place, *place.parents) if (parent / ".git").exists()), place)

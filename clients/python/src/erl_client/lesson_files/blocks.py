@@ -255,7 +255,8 @@ def replace_file(file: Path, content: bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_name(f".{file.name}.{os.getpid()}.part")
     try:
-        unfinished.write_bytes(content)
+        with unfinished.open("xb") as opened:  # never through a link that stands there
+            opened.write(content)
         if file.exists():
             unfinished.chmod(file.stat().st_mode & 0o7777)
         unfinished.replace(file)
