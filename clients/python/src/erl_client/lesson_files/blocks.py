@@ -30,7 +30,7 @@ MAX_SKILL_DESCRIPTION_CHARS = 1_024
 
 _MARK = re.compile(rb"^[ \t]*<!-- erl:(lessons|end)\b[^\r\n]*", re.MULTILINE)
 _BEGIN = re.compile(r"<!-- erl:lessons(?: family=(\S+))? sha256=([0-9a-f]{64}) -->")
-_FENCE = re.compile(r"<!--|-->|^\s*(?:---|\.\.\.|```|~~~)", re.MULTILINE)
+_FENCE = re.compile(r"<!--|-->|^[^\S\n]*(?:---|\.\.\.|```|~~~)", re.MULTILINE)
 _FRONT_MATTER = re.compile(rb"(?:\xef\xbb\xbf)?---[ \t]*\r?\n(.*?\n)??---[ \t]*(?:\r?\n|$)", re.DOTALL)
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
@@ -255,7 +255,8 @@ def replace_file(file: Path, content: bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_name(f".{file.name}.{os.getpid()}.part")
     try:
-        unfinished.write_bytes(content)
+        with unfinished.open("xb") as opened:  # never through a link that stands there
+            opened.write(content)
         if file.exists():
             unfinished.chmod(file.stat().st_mode & 0o7777)
         unfinished.replace(file)
