@@ -61,7 +61,11 @@ def run_in_cpython(call: ToolCall, host: Host, *, journal: Sequence[Answer] = ()
             return conversation.end(Status.RAISED, fault=fault)
         except _TimeIsUp:
             message = f"The tool ran for more than {call.limits.seconds:g} seconds."
-            return conversation.end(Status.STOPPED, fault=ToolFault(kind="TimeoutError", message=message))
+            return conversation.end(
+                Status.STOPPED,
+                fault=ToolFault(kind="TimeoutError", message=message),
+                duration_ms=1000 * call.limits.seconds,
+            )
         except _Ended:
             return conversation.end(Status.STOPPED, fault=guest.find_end(call.limits))
 
