@@ -90,6 +90,10 @@ def _read_object(document: Mapping[str, Json]) -> Reading:
     for member in _LIST_MEMBERS:
         if isinstance(document.get(member), list):
             return _read_list(document[member])
+    if {"trigger", "guideline", "content_sha256"} <= document.keys():
+        raise UnreadableTranscript("This is a lesson, not a run. Read the file with manage.py import_memory.")
+    if {"global_rules", "episode_log"} & document.keys():
+        raise UnreadableTranscript("This is an agent's memory file. Read it with manage.py import_memory.")
     known = ", ".join(sorted(str(name)[:40] for name in document)[:8])
     raise UnreadableTranscript(
         f"This is in no format that is known here: an object with the members {known or '(none)'}. Send messages, a "
