@@ -47,7 +47,7 @@ def span(**members: Any) -> dict[str, Any]:
 
 def around(*spans: dict[str, Any]) -> dict[str, Any]:
     """Return a request with some spans between those of another agent."""
-    request = deepcopy(GOOD)
+    request: dict[str, Any] = deepcopy(GOOD)
     request["resourceSpans"][0]["scopeSpans"].insert(0, {"spans": list(spans)})
     return request
 
@@ -163,7 +163,8 @@ def protobuf() -> ExportTraceServiceRequest:
 def with_raw_span(raw: bytes) -> bytes:
     """Return the request of the sample with a span more, as bytes that need not be one."""
     scope = field(2, raw)
-    return protobuf().SerializeToString() + field(1, field(2, scope))
+    whole: bytes = protobuf().SerializeToString()
+    return whole + field(1, field(2, scope))
 
 
 def field(number: int, content: bytes) -> bytes:

@@ -14,8 +14,8 @@ from functools import cache
 from itertools import product
 from math import inf, log
 from pathlib import Path
-from re import _constants as op  # type: ignore[attr-defined]
-from re import _parser  # type: ignore[attr-defined]
+from re import _constants as op
+from re import _parser
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
@@ -261,7 +261,8 @@ class Matcher:
             self._emit(inner, program)
             code.append(("mark", 2 * group + 1) if group else ("jump", len(code) + 1))
         elif name in (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT):
-            self._emit_repeat(name, *value, program)
+            least, most, tree = value
+            self._emit_repeat(name, least, most, tree, program)
         elif name is op.ATOMIC_GROUP:
             code.append(("atomic", self._inner(value, program)))
         elif name in (op.ASSERT, op.ASSERT_NOT):
@@ -345,6 +346,7 @@ class Matcher:
 
     def _run(self, code: list[tuple[Any, ...]], text: str, start: int, marks: dict[int, int]) -> int | None:
         waiting: list[tuple[Any, ...]] = [(0, start, marks)]
+        at: int
         while waiting:
             pc, at, marks, *rest = waiting.pop()
             if rest and isinstance(rest[0], int):  # a greedy repetition of one character gives back one more
@@ -458,7 +460,7 @@ def _growth(matcher: Matcher, texts: Sequence[str]) -> float:
 
 
 def _attacks(matcher: Matcher) -> Iterator[tuple[str, str, str]]:
-    tests = [*matcher.program.tests, lambda char: char == "\n"]
+    tests: list[Test] = [*matcher.program.tests, "\n".__eq__]
     kinds: dict[tuple[bool, ...], str] = {}
     for char in sorted(_ALPHABET, key=lambda char: (not char.isalnum(), char)):
         kinds.setdefault(tuple(test(char) for test in tests), char)

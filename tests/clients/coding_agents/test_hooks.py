@@ -348,7 +348,14 @@ def test_no_program_of_the_folder_is_run(tmp_path: Path, command: Command, hook:
     trap.chmod(0o755)
     git(command.folder, "init", "-q")
     git(command.folder, "commit", "-q", "--allow-empty", "-m", "Fix the rounding of prices")
-    settings = ("core.fsmonitor", "core.pager", "core.sshCommand", "core.editor", "diff.external", "gpg.program")
+    settings: tuple[str, ...] = (
+        "core.fsmonitor",
+        "core.pager",
+        "core.sshCommand",
+        "core.editor",
+        "diff.external",
+        "gpg.program",
+    )
     settings += ("alias.log", "alias.config", "alias.rev-parse", "credential.helper", "core.askPass")
     (command.folder / ".git" / "config").write_text(
         "".join(f"[{name.partition('.')[0]}]\n\t{name.partition('.')[2]} = !{trap}\n" for name in settings)
