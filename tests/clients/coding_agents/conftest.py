@@ -17,6 +17,7 @@ from erl_client.coding_agents import hooks
 
 SOURCE = Path(erl_client.__file__).parents[1]
 SESSIONS = Path(__file__).resolve().parents[2] / "data" / "coding_sessions"
+SESSION_FOLDER = str(Path("/") / "home" / "ana" / "shop")  # in which the sample of Claude Code was made
 PROGRAM = f"""#!{sys.executable}
 import sys
 sys.path.insert(0, {str(SOURCE)!r})

@@ -11,7 +11,7 @@ from erl_client.coding_agents.repositories import find_family
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 from tests.clients.broken_erl import BrokenErl, server_error
-from tests.clients.coding_agents.conftest import SESSIONS, Command
+from tests.clients.coding_agents.conftest import SESSION_FOLDER, SESSIONS, Command
 from tests.factories import make_api_key
 
 Said = pytest.CaptureFixture[str]
@@ -56,7 +56,7 @@ def test_tasks_are_sent_once_however_often_it_runs(capsys: Said) -> None:
     assert "Skipped 4: already sent" in said
     assert "To send: 0" in said
     runs = Trajectory.objects.order_by("started_at")
-    assert {run.task_id for run in runs} == {find_family("/home/ana/shop")}
+    assert {run.task_id for run in runs} == {find_family(SESSION_FOLDER)}
     assert [(run.agent, run.outcome) for run in runs] == [
         ("claude-code", "success"),
         ("claude-code", "success"),

@@ -20,7 +20,7 @@ from memory.projects.models import Project
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
 from tests.clients.broken_erl import SLOW_SECONDS, BrokenErl, garbage, server_error, slow, throttled
-from tests.clients.coding_agents.conftest import Command
+from tests.clients.coding_agents.conftest import SESSION_FOLDER, Command
 from tests.factories import make_heuristic
 from tests.stack import free_port
 from tests.waiting import wait_until
@@ -165,7 +165,7 @@ def test_record_records_each_task_of_a_session_once(erl: ERL, hook: Hook, sessio
     assert recorded() == CLAUDE_CODE_TASKS
     run = Trajectory.objects.get(task=PROMPT)
     assert (run.task_id, run.agent, run.outcome, run.outcome_source) == (
-        find_family("/home/ana/shop"),
+        find_family(SESSION_FOLDER),
         "claude-code",
         "success",
         "test",
