@@ -30,6 +30,7 @@ from evaluation.sequential import (
 )
 
 MISSING_ALARM = 100.0  # e-value from which the arms differ in missing outcomes, or in who reports a figure
+MISSING_TAU = 0.1
 FAMILIES_ALARM = 20.0  # e-value from which the effect is not the same in all families
 MOST_FAMILIES = 20
 ARMS = ("control", "treated")
@@ -101,7 +102,7 @@ class Unit:
 class Findings:
     """What one look found. `guardrails`, `outcomes` and `families` are ready for JSON.
 
-    `interval` holds however the units without an outcome are counted, see `_compare`.
+    `interval` holds however the units without an outcome are counted, see `compare_units`.
     """
 
     units: dict[str, int]
@@ -137,10 +138,13 @@ def analyse(
     counted = [unit for unit in units if unit.counts]
     known = sorted((unit for unit in counted if unit.is_known), key=attrgetter("known_at"))
     samples = {arm: [unit.value for unit in known if unit.arm == arm] for arm in ARMS}
-    ways = _compare(counted, _read_values(counted), past=past if plan.use_past else None)
-    interval = _find_interval(ways, plan) if min(map(len, samples.values())) >= FIRST_LOOK else None
+    ways = compare_units(counted, _read_values(counted), past=past if plan.use_past else None)
+    interval = (
+        find_interval(ways, tau=plan.tau, alpha=plan.alpha) if min(map(len, samples.values())) >= FIRST_LOOK else None
+    )
     if plan.method == Method.EXACT:
-        e_values = _find_exact_e_values(counted, known)
+        exact = exact_e_value((unit.treated, unit.value >= 1, unit.share) for unit in known)
+        e_values = [exact, *(mixture_e_value(way, tau=plan.tau) for way in ways[1:])]
     else:
         e_values = [mixture_e_value(way, tau=plan.tau) for way in ways if interval]
     agree = len({way.estimate > 0 for way in ways}) == 1
@@ -151,8 +155,7 @@ def analyse(
         interval=interval,
         e_value=min(e_values, default=1.0) if agree else min([1.0, *e_values]),
         ratio_e_value=ratio_e_value(ratios),
-        # Of all units, so that slow outcomes count from the first look on: chance gives both arms equally young units.
-        missing_e_value=exact_e_value((unit.treated, not unit.is_known, unit.share) for unit in units),
+        missing_e_value=find_missing_e_value(units, [not unit.is_known for unit in units]),
         guardrails={each.metric: _guard(each, units) for each in plan.guardrails},
         outcomes={arm: dict(Counter(unit.shown_state for unit in units if unit.arm == arm)) for arm in ARMS},
         families=_compare_families(counted, plan),
@@ -213,7 +216,7 @@ def _fill(values: Sequence[float | None], unknown: float) -> list[float]:
     return [unknown if value is None else value for value in values]
 
 
-def _compare(
+def compare_units(
     units: Sequence[Unit], values: Sequence[float | None], *, past: Mapping[str, float] | None = None
 ) -> list[Difference]:
     """Estimate one effect in three ways; empty where an arm has no values. The first counts the known values alone.
@@ -247,6 +250,19 @@ def _compare_by_block(
     return pool_parts(_sample_blocks(units, values, sample_figures))
 
 
+def find_missing_e_value(units: Sequence[Unit], lacks: Sequence[bool]) -> float:
+    """Return the e-value against "both arms lack something equally often", from 30 units in each on.
+
+    All units count, so that slow outcomes show from the first look on: chance gives both arms units of the same ages.
+    The arms are compared as a whole, not in the order of exposure, in which one can run ahead and its units be older.
+    """
+    treated = sum(unit.treated for unit in units)
+    difference = _compare_by_block(units, [float(lack) for lack in lacks])
+    if difference is None or min(treated, len(units) - treated) < FIRST_LOOK:
+        return 1.0
+    return mixture_e_value(difference, tau=MISSING_TAU)
+
+
 def _sample_blocks(
     units: Sequence[Unit], values: Sequence[float], summarise: Callable[[Sequence[float]], Sample]
 ) -> list[tuple[Sample, Sample]]:
@@ -261,22 +277,12 @@ def _sample_blocks(
     return parts
 
 
-def _find_interval(ways: Sequence[Difference], plan: Plan) -> Interval | None:
+def find_interval(ways: Sequence[Difference], *, tau: float, alpha: float) -> Interval | None:
     """Return the interval that has those of all ways in it."""
-    intervals = [confidence_sequence(way, tau=plan.tau, alpha=plan.alpha) for way in ways]
+    intervals = [confidence_sequence(way, tau=tau, alpha=alpha) for way in ways]
     if not intervals:
         return None
     return Interval(low=min(each.low for each in intervals), high=max(each.high for each in intervals))
-
-
-def _find_exact_e_values(units: Sequence[Unit], known: Sequence[Unit]) -> list[float]:
-    """Return the e-values of the three ways of `_compare`."""
-    e_values = [exact_e_value((unit.treated, unit.value >= 1, unit.share) for unit in known)]
-    if len(known) < len(units):
-        for unknown in (0.0, 1.0):
-            filled = zip(units, _fill(_read_values(units), unknown), strict=True)
-            e_values.append(exact_e_value((unit.treated, value >= 1, unit.share) for unit, value in filled))
-    return e_values
 
 
 def _compare_families(units: Sequence[Unit], plan: Plan) -> dict[str, Any]:
@@ -293,9 +299,9 @@ def _compare_families(units: Sequence[Unit], plan: Plan) -> dict[str, Any]:
     for family in largest:
         known = [unit for unit in members[family] if unit.is_known]
         treated = sum(unit.treated for unit in known)
-        ways = _compare(members[family], _read_values(members[family]))
+        ways = compare_units(members[family], _read_values(members[family]))
         is_enough = min(treated, len(known) - treated) >= FIRST_LOOK
-        interval = _find_interval(ways, plan) if is_enough else None
+        interval = find_interval(ways, tau=plan.tau, alpha=plan.alpha) if is_enough else None
         if is_enough:
             parts[family] = _sample_blocks(known, [unit.value for unit in known], sample_shares)
         rows.append(
@@ -352,7 +358,7 @@ def _is_comparable(metric: str, units: Sequence[Unit]) -> bool:
     told = [unit for unit in units if unit.has_feedback]
     if metric == Guarded.HARM and any(not unit.figures.get(metric) for unit in told):
         return len({unit.treated for unit in told}) == 2
-    return exact_e_value((unit.treated, metric not in unit.figures, unit.share) for unit in units) < MISSING_ALARM
+    return find_missing_e_value(units, [metric not in unit.figures for unit in units]) < MISSING_ALARM
 
 
 def _test_harm(guardrail: Guardrail, units: Sequence[Unit], values: Sequence[float | None]) -> dict[str, Any]:
@@ -363,7 +369,7 @@ def _test_harm(guardrail: Guardrail, units: Sequence[Unit], values: Sequence[flo
         )
         ways = [difference] if difference else []
     else:
-        ways = _compare(units, values)
+        ways = compare_units(units, values)
     treated = sum(unit.treated for unit, _ in known)
     e_value = 1.0
     if ways and treated >= FIRST_GUARD and len(known) - treated >= FIRST_GUARD:

@@ -23,7 +23,16 @@ import django
 
 django.setup()
 
-from evaluation.experiments.analysis import FAMILIES_ALARM, Findings, Verdict, analyse  # noqa: E402
+from evaluation.experiments.analysis import (  # noqa: E402
+    FAMILIES_ALARM,
+    MISSING_ALARM,
+    Findings,
+    State,
+    Unit,
+    Verdict,
+    analyse,
+    find_missing_e_value,
+)
 from evaluation.experiments.exposures import Exposed, collect  # noqa: E402
 from evaluation.experiments.models import Experiment  # noqa: E402
 from evaluation.experiments.plan import Plan  # noqa: E402
@@ -36,6 +45,7 @@ EVERY = 20  # units from look to look
 NEVER = 10**9
 PLAN = Plan()
 GUARD_ALPHA = max(guardrail.alpha for guardrail in PLAN.guardrails)
+FEWEST_Z = min(2 * np.log(1 / PLAN.alpha), 2 * np.log(1 / (2 * GUARD_ALPHA))) ** 0.5
 Numbers = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
@@ -125,31 +135,60 @@ def draw(kind: Kind, seed: int) -> Traffic:
 
 
 def find_worth_looking(kind: Kind, traffic: Traffic) -> Iterator[int]:
-    """Yield the looks at which a claim is possible at all: where known figures differ by what an e-value needs.
+    """Yield the looks at which a claim is possible at all; the others are spared.
 
-    No mixture exceeds the likelihood ratio of the best effect, exp(z²/2), or twice that on one side.
+    A claim needs outcomes that differ in each of three ways, those unknown left out, counted as failures or as
+    successes; or costs that differ. No mixture exceeds the likelihood ratio of the best effect, exp(z²/2), or twice
+    that on one side.
     """
-    log_cost = np.log(traffic.cost)
     for look in range(EVERY, kind.units + EVERY, EVERY):
-        known = np.arange(kind.units) < look
-        known &= traffic.reported <= look
-        has_cost = known & ~np.isnan(log_cost)
         if kind.is_constant or kind.opposite:
-            possible = look % 200 == 100
+            is_possible = look % 300 == 0
         else:
-            possible = find_z(traffic.success[known], traffic, known) ** 2 >= 2 * np.log(1 / PLAN.alpha)
-            possible |= find_z(log_cost[has_cost], traffic, has_cost) ** 2 >= 2 * np.log(1 / (2 * GUARD_ALPHA))
-        if possible or look >= kind.units:
+            is_possible = differs_in_outcomes(traffic, look) or (bool(kind.cost) and differs_in_costs(traffic, look))
+        if is_possible:
             yield look
+
+
+def differs_in_outcomes(traffic: Traffic, look: int) -> bool:
+    known, success = traffic.reported[:look] <= look, traffic.success[:look]
+    everyone = np.ones(look, bool)
+    first = find_z(success[known], traffic, known)
+    if abs(first) < FEWEST_Z:
+        return False
+    others = (find_z(values, traffic, everyone) for values in (known & success, ~known | success))
+    return all(np.sign(first) * z >= FEWEST_Z for z in others)
+
+
+def differs_in_costs(traffic: Traffic, look: int) -> bool:
+    has_cost = (traffic.reported[:look] <= look) & ~np.isnan(traffic.cost[:look])
+    return abs(find_z(np.log(traffic.cost[:look][has_cost]), traffic, has_cost)) >= FEWEST_Z
+
+
+def is_alarmed(traffic: Traffic) -> bool:
+    """Tell whether the arms ever differed in missing outcomes, looked at every 20 units."""
+    if (traffic.reported == np.arange(1, len(traffic.reported) + 1)).all():
+        return False
+    units = [
+        Unit(treated=bool(arm), block=int(share), share=0.5, state=State.PENDING)
+        for arm, share in zip(traffic.treated, traffic.canary, strict=True)
+    ]
+    for look in range(EVERY, len(units) + EVERY, EVERY):
+        unknown = traffic.reported[:look] > look
+        is_possible = find_z(unknown, traffic, np.ones(look, bool)) ** 2 >= 2 * np.log(MISSING_ALARM)
+        if is_possible and find_missing_e_value(units[:look], unknown.tolist()) >= MISSING_ALARM:
+            return True
+    return False
 
 
 def find_z(values: Numbers | Flags, traffic: Traffic, chosen: Flags) -> float:
     """Return the difference of the arms within the blocks in standard errors; 0 where an arm is too small to decide."""
-    treated, canary = traffic.treated[chosen], traffic.canary[chosen]
+    look = len(chosen)
+    treated, canary = traffic.treated[:look][chosen], traffic.canary[:look][chosen]
     if min(treated.sum(), (~treated).sum()) < FIRST_LOOK:
         return 0.0
     total = variance = 0.0
-    for block in np.unique(canary):
+    for block in np.unique(traffic.canary[:: len(traffic.canary) // 3]):  # it changes at thirds, if at all
         arms = [values[(canary == block) & (treated == arm)].astype(float) for arm in (True, False)]
         n, m = map(len, arms)
         if min(n, m) > 1:
@@ -198,17 +237,17 @@ def look_at(kind: Kind, traffic: Traffic, look: int) -> Findings:
 def run(kind: Kind, seed: int) -> tuple[str, int, float, bool, bool]:
     """Return the claim of one experiment with its units and estimate, and whether it raised the two alarms."""
     traffic = draw(kind, seed)
-    alarmed = opposed = False
+    opposed = False
     for look in find_worth_looking(kind, traffic):
         findings = look_at(kind, traffic, look)
-        alarmed |= findings.missing_e_value >= 100
         opposed |= findings.families["e_value"] >= FAMILIES_ALARM
-        if findings.verdict in (Verdict.BETTER, Verdict.WORSE, Verdict.ROLL_BACK, Verdict.INVALID):
+        is_harm = findings.verdict == Verdict.WORSE and kind.truth == Verdict.ROLL_BACK  # right, and it goes on
+        if findings.verdict not in (Verdict.CONTINUE, Verdict.NO_BENEFIT) and not is_harm:
             estimate = findings.difference.estimate if findings.difference else float("nan")
-            return findings.verdict, look, estimate, alarmed, opposed
+            return findings.verdict, look, estimate, is_alarmed(traffic), opposed
         if findings.verdict == Verdict.NO_BENEFIT:
             break
-    return "", kind.units, float("nan"), alarmed, opposed
+    return "", kind.units, float("nan"), is_alarmed(traffic), opposed
 
 
 NOTHING = [
