@@ -37,6 +37,18 @@ def draw_deployment(user: Any, project: Project) -> Panel | None:
     return Panel(template="admin/evaluation/deployment_panel.html", context=context)
 
 
+def list_ended(project: Project) -> list[str]:
+    """Return which running experiments a promotion or a roll-back ends, and what they know so far. Two queries."""
+    running = list(
+        Experiment.objects.running().filter(project=project).select_related("treated_release", "control_release")
+    )
+    looks = find_last_looks(running)
+    return [
+        f"{each} is running and ends for good, without a verdict. {write_sentence(each, looks.get(each.pk))}"
+        for each in running
+    ]
+
+
 def draw_release(user: Any, release: Release) -> Panel | None:
     """Return what experiments found about a release."""
     if not user.has_perm("evaluation.view_experiment"):
