@@ -6,10 +6,12 @@ from typing import Any
 
 from django.template.loader import render_to_string
 
+from evaluation.experiments.afterwards import compare_with_trial, find_fading, find_promoted
 from evaluation.experiments.analysis import ALL_THE_SAME, FAMILIES_ALARM, MISSING_ALARM, State, Verdict, show_e_value
 from evaluation.experiments.lifecycle import find_unwatched_canaries
 from evaluation.experiments.models import Experiment, Look
 from evaluation.experiments.plan import RATIOS, THOUSANDTHS, Guarded, Metric, Rule, plan_units
+from evaluation.experiments.uplift import measure_uplift
 from evaluation.reports.charts import draw_sequence
 from evaluation.sequential import RATIO_ALARM
 
@@ -38,6 +40,7 @@ def describe_experiment(experiment: Experiment) -> dict[str, Any]:
         "families": list_families(last) if last else [],
         "alarms": [*(list_alarms(last) if last else ()), *list_warnings(experiment)],
         "cannot_tell": list_unknowns(experiment, last),
+        "since": write_since(experiment, last),
     }
 
 
@@ -224,10 +227,41 @@ def _list_family_alarms(look: Look) -> list[str]:
 
 
 def list_warnings(experiment: Experiment) -> list[str]:
-    """Return what has to be done about an experiment that has ended. One query."""
-    if experiment.status != Experiment.Status.ENDED or experiment not in find_unwatched_canaries(experiment.project):
+    """Return what has to be done about an experiment that has ended. Three queries at most."""
+    if experiment.status != Experiment.Status.ENDED:
         return []
-    return [describe_unwatched(experiment)]
+    if experiment in find_unwatched_canaries(experiment.project):
+        return [describe_unwatched(experiment)]
+    look = experiment.looks.order_by("-number").first() if find_promoted(experiment) else None
+    if look is None:
+        return []
+    since = compare_with_trial(experiment, look, newest=True)
+    fell = find_fading(experiment, since)
+    if fell is None:
+        return []
+    said = (
+        f"The effect may have faded: {-100 * fell.high:.1f} to {-100 * fell.low:.1f} points less. {since.in_words()} "
+        "The work may also have become harder; only a hold-out, or another trial, can tell the two apart."
+    )
+    return [said]
+
+
+def write_since(experiment: Experiment, look: Look | None) -> str:
+    """Return how a promoted release has done since its trial, in a sentence; empty where it is not what agents get."""
+    if look is None or not find_promoted(experiment):
+        return ""
+    since = compare_with_trial(experiment, look, newest=True)
+    if not since.now.n:
+        return "It was promoted. No run that counts has ended since."
+    if not experiment.deployment.holdout_share or not (experiment.treated_release and experiment.ended_at):
+        return since.in_words()
+    uplift = measure_uplift(experiment.project, since=experiment.ended_at).by_release.get(
+        experiment.treated_release.number
+    )
+    if uplift is None or uplift.interval is None or uplift.estimate is None:
+        return f"{since.in_words()} Too little is known of the hold-out since then."
+    points = show_points(uplift.estimate, uplift.interval.low, uplift.interval.high)
+    return f"{since.in_words()} Against the hold-out since then: {points}."
 
 
 def describe_unwatched(experiment: Experiment) -> str:

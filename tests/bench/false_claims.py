@@ -45,7 +45,7 @@ EVERY = 20  # units from look to look
 NEVER = 10**9
 PLAN = Plan()
 GUARD_ALPHA = max(guardrail.alpha for guardrail in PLAN.guardrails)
-FEWEST_Z = min(2 * np.log(1 / PLAN.alpha), 2 * np.log(1 / (2 * GUARD_ALPHA))) ** 0.5
+FEWEST_Z = float(2 * np.log(1 / max(PLAN.alpha, 2 * GUARD_ALPHA))) ** 0.5
 Numbers = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
@@ -157,7 +157,7 @@ def differs_in_outcomes(traffic: Traffic, look: int) -> bool:
     if abs(first) < FEWEST_Z:
         return False
     others = (find_z(values, traffic, everyone) for values in (known & success, ~known | success))
-    return all(np.sign(first) * z >= FEWEST_Z for z in others)
+    return min(z if first > 0 else -z for z in others) >= FEWEST_Z
 
 
 def differs_in_costs(traffic: Traffic, look: int) -> bool:
