@@ -246,19 +246,17 @@ class ExperimentDetail(ExperimentAnswer):
 
 
 class UpliftAnswer(BaseModel):
-    """Success of the units that were given lessons minus that of the hold-out. Units with a known outcome count."""
+    """Success of the units that were given lessons minus that of the hold-out. Units with a known outcome count.
+
+    There is no interval while they are too few, or while one side lacks more outcomes than the other by more than
+    chance explains: nothing can be said then.
+    """
 
     guided: int
     held_out: int
     estimate: Figure
     low: Figure
     high: Figure
-    missing_e_value: Annotated[
-        float,
-        Field(
-            description="Evidence that one side lacks more outcomes than the other; from 100 on, no interval is given."
-        ),
-    ]
 
 
 class ReleaseUplift(UpliftAnswer):
@@ -342,7 +340,7 @@ def describe_uplift(report: UpliftReport, *, days: int) -> dict[str, Any]:
 
 def _describe_uplift(uplift: Uplift) -> dict[str, Any]:
     figures = {"guided": uplift.guided, "held_out": uplift.held_out, "estimate": uplift.estimate}
-    return figures | _describe_interval(uplift.interval) | {"missing_e_value": uplift.missing_e_value}
+    return figures | _describe_interval(uplift.interval)
 
 
 def _describe_effect(effect: LessonEffect) -> dict[str, Any]:
