@@ -53,7 +53,7 @@ def write_sentence(experiment: Experiment, look: Look | None) -> str:
     runs = f"{units:,} run{'' if units == 1 else 's'}"
     found = show_estimate(look)
     if look.missing_e_value >= MISSING_ALARM and look.verdict == Verdict.CONTINUE:
-        return f"Nothing can be said about {who}: {_write_missing(look)} The outcomes that are known: {found}, {runs}."
+        return f"Nothing can be said about {who}: outcomes are missing in {_show_missing(look)}. {runs} are known."
     if look.reason == ALL_THE_SAME:
         return f"Nothing can be learnt about {who}: {ALL_THE_SAME} ({runs})"
     match look.verdict:
@@ -179,20 +179,18 @@ def list_alarms(look: Look) -> list[str]:
         alarms.append(f"The arms do not have the planned shares (e = {show_e_value(look.ratio_e_value)}).")
     if look.missing_e_value >= MISSING_ALARM:
         alarms.append(
-            f"{_write_missing(look)} (e = {show_e_value(look.missing_e_value)}) Until that is explained, nothing is "
-            "promoted or rolled back."
+            f"Outcomes are missing in {_show_missing(look)}, those that may still come included "
+            f"(e = {show_e_value(look.missing_e_value)}). That alone can make an arm look better, so nothing is "
+            "promoted or rolled back until it is explained."
         )
     if look.reason == ALL_THE_SAME:
         alarms.append(ALL_THE_SAME)
     return [*alarms, *_list_guardrail_alarms(look), *_list_family_alarms(look)]
 
 
-def _write_missing(look: Look) -> str:
+def _show_missing(look: Look) -> str:
     shares = {row["arm"]: f"{100 * row['lost_share']:.1f}%" for row in list_outcomes(look)}
-    return (
-        f"Outcomes are missing in {shares.get('treated', '0%')} of the treated units and {shares.get('control', '0%')} "
-        "of the others, those that may still come included. That alone can make an arm look better."
-    )
+    return f"{shares.get('treated', '0%')} of the treated units and {shares.get('control', '0%')} of the others"
 
 
 def _list_guardrail_alarms(look: Look) -> list[str]:

@@ -280,17 +280,23 @@ SOMETHING = [
 ]
 
 
-def write(kind: Kind, number: int, pool: object) -> str:
-    found = pool.map(partial(run, kind), range(number), chunksize=4)  # type: ignore[attr-defined]
+def write(kind: Kind, found: list[tuple[str, int, float, bool, bool]]) -> str:
+    """Return a line of a table."""
     claims = Counter(claim for claim, *_ in found if claim)
-    right = claims.get(kind.truth, 0)
-    wrong = sum(claims.values()) - right
+    right = claims.pop(kind.truth, 0)
     units = [units for claim, units, *_ in found if claim]
-    estimates = [estimate for claim, _, estimate, *_ in found if claim]
-    said = f"| {kind.name} | {kind.truth or 'none'} | {right / number:.1%} | {wrong / number:.1%} | "
-    said += f"{np.median(units) if units else 0:,.0f} | {100 * np.mean(estimates) if estimates else 0:+.1f} | "
-    said += f"{sum(each[3] for each in found) / number:.1%} | {sum(each[4] for each in found) / number:.1%} |"
-    return said + f" {dict(claims)}"
+    estimates = [100 * estimate for claim, _, estimate, *_ in found if claim]
+    kinds = ", ".join(f"{number} {claim}" for claim, number in sorted(claims.items()))
+    cells = [
+        kind.name,
+        f"{right / len(found):.1%} {kind.truth}" if kind.truth else "–",
+        f"{claims.total() / len(found):.1%}" + (f" ({kinds})" if kinds else ""),
+        f"{np.median(units):,.0f}" if units else "–",
+        f"{np.mean(estimates):+.1f}" if estimates else "–",
+        f"{np.mean([alarmed for *_, alarmed, _ in found]):.1%}",
+        f"{np.mean([opposed for *_, opposed in found]):.1%}",
+    ]
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -299,10 +305,13 @@ def main() -> None:
     parser.add_argument("--kind", action="append", help="part of a name; default: all")
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
+    print("| kind | right claim | false claims | units, median | estimate, mean | missing | families |")
+    print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
     with Pool(options.processes) as pool:
         for kind in [*NOTHING, *SOMETHING]:
             if any(word in kind.name for word in options.kind or [""]):
-                print(write(kind, options.number, pool), flush=True)
+                found = pool.map(partial(run, kind), range(options.number), chunksize=4)
+                print(write(kind, found), flush=True)
 
 
 if __name__ == "__main__":

@@ -69,9 +69,18 @@ def test_outcomes_that_only_one_arm_awaits_are_the_headline() -> None:
 
     page = read(log_in(), address(experiment))
 
-    assert "Nothing can be said about Release 2: Outcomes are missing in " in page
+    assert "Nothing can be said about Release 2: outcomes are missing in " in page
     assert "that may still come included" in page
     assert 'Without an outcome that counts</th><td class="number">0.0%</td><td class="number">0.0%' not in page
+
+
+def test_home_counts_experiments_with_an_alarm() -> None:
+    client = log_in()
+    assert "experiments with an alarm" not in read(client, reverse("admin:index"))
+
+    look_twice(make_experiment(), lost={"candidate": 0.3})
+
+    assert "experiments with an alarm" in read(client, reverse("admin:index"))
 
 
 def test_outcomes_that_never_vary_are_the_headline() -> None:
