@@ -19,6 +19,7 @@ TEXT_COLUMNS = {
     ),
     "evaluation_look": (
         Columns("guardrails outcomes verdict reason", Fate.NO_TEXT, "figures, and sentences written by ERL"),
+        Columns("families", Fate.KEPT, "figures, and names of task families, but no tasks or steps"),
     ),
     "evaluation_evolution": (
         Columns("suite sets measured controls versions", Fate.NO_TEXT, "figures, and names of suites and families"),

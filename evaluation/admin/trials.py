@@ -7,10 +7,9 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from agents.models.changes import Change
-from evaluation.admin.uplift import show_points
 from evaluation.experiments.looks import find_last_looks
 from evaluation.experiments.models import Experiment
-from evaluation.sequential import Interval
+from evaluation.reports.experiments import show_estimate
 
 
 def draw_worth(changes: Sequence[Change]) -> Mapping[UUID, str]:
@@ -24,10 +23,8 @@ def draw_worth(changes: Sequence[Change]) -> Mapping[UUID, str]:
         if (experiment := tried.get(change.release_id)) is None:
             continue
         look, said = looks.get(experiment.pk), "nothing known yet"
-        if look is not None and look.estimate is not None:
-            ends = (look.low, look.high)
-            interval = Interval(low=ends[0], high=ends[1]) if ends[0] is not None and ends[1] is not None else None
-            said = show_points(look.estimate, interval)
+        if look is not None and look.low is not None:
+            said = show_estimate(look)
         page = reverse("admin:evaluation_experiment_change", args=[experiment.pk])
         drawn[change.pk] = format_html('<a href="{}">{}</a>: {}', page, str(experiment).lower(), said)
     return drawn

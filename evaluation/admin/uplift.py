@@ -9,8 +9,10 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
+from evaluation.experiments.analysis import show_e_value
 from evaluation.experiments.uplift import Uplift, measure_lesson, measure_uplift
-from evaluation.sequential import Interval
+from evaluation.reports.experiments import show_points
+from evaluation.sequential import FIRST_LOOK
 from memory.admin.panels import Panel
 from memory.heuristics.models import Heuristic
 from memory.projects.models import Project
@@ -21,10 +23,13 @@ WIDTH, MIDDLE, EDGE = 96, 48, 4  # of the interval's drawing
 _IN_USE = (Heuristic.Status.APPROVED, Heuristic.Status.RETIRED)
 
 
-def show_points(estimate: float, interval: Interval | None) -> str:
-    """Return a difference as people read it: "+6.1 points [2.0, 10.2]"."""
-    points = f"{100 * estimate:+.1f} points"
-    return points if interval is None else f"{points} [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
+def show_uplift(uplift: Uplift) -> str:
+    """Return an uplift as people read it, "+6.1 points [2.0, 10.2]"; without an interval it says why there is none."""
+    if uplift.is_doubtful:
+        return f"not comparable: outcomes are missing (e = {show_e_value(uplift.missing_e_value)})"
+    if uplift.estimate is None or uplift.interval is None:
+        return f"too few: {uplift.guided:,} with, {uplift.held_out:,} without"
+    return show_points(uplift.estimate, uplift.interval.low, uplift.interval.high)
 
 
 def say_uplift(uplift: Uplift) -> str:
@@ -32,9 +37,14 @@ def say_uplift(uplift: Uplift) -> str:
     units = f"{uplift.guided:,} units with lessons, {uplift.held_out:,} without"
     if uplift.estimate is None:
         return f"Whether lessons help is not known: {units}."
-    found = show_points(uplift.estimate, uplift.interval)
+    if uplift.is_doubtful:
+        return (
+            "Nothing can be said about whether lessons help: outcomes are missing more often on one side "
+            f"(e = {show_e_value(uplift.missing_e_value)}), which alone can make it look better. Known: {units}."
+        )
     if uplift.interval is None:
-        return f"Too little is known to say whether lessons help: {found}, {units}."
+        return f"Too little is known to say whether lessons help: {units}. Each side needs {FIRST_LOOK}."
+    found = show_uplift(uplift)
     said = "help" if uplift.interval.low > 0 else "do harm" if uplift.interval.high < 0 else "have no effect found yet"
     return f"Lessons {said}: {found}, {units}."
 
@@ -63,7 +73,7 @@ def list_families(found: Mapping[str, Uplift]) -> list[dict[str, Any]]:
     return [
         {
             "family": name or "no task family",
-            "shown": show_points(each.estimate, each.interval) if each.estimate is not None else "not known",
+            "shown": show_uplift(each),
             "guided": each.guided,
             "held_out": each.held_out,
         }
@@ -78,23 +88,22 @@ def draw_lesson_effect(heuristic: Heuristic) -> Panel | None:
     effect = measure_lesson(heuristic.project, heuristic.pk, since=_since())
     if effect is None:
         return None
-    context = {"effect": effect, "shown_effect": show_points(effect.estimate, effect.interval), "days": DAYS}
+    interval = effect.interval
+    shown = show_points(effect.estimate, interval.low, interval.high)
+    context = {"effect": effect, "shown_effect": shown, "days": DAYS}
     return Panel(template="admin/evaluation/lesson_effect.html", context=context)
 
 
 def _draw(uplift: Uplift, reach: float) -> SafeString:
-    assert uplift.estimate is not None
-
     def x(value: float) -> float:
         return round(min(max(MIDDLE + value / reach * (MIDDLE - EDGE), EDGE), WIDTH - EDGE), 1)
 
     chart = None
     if uplift.interval is not None:
-        chart = {"low": x(uplift.interval.low), "high": x(uplift.interval.high), "at": x(uplift.estimate)}
+        middle = uplift.estimate or 0.0
+        chart = {"low": x(uplift.interval.low), "high": x(uplift.interval.high), "at": x(middle)}
     drawn = {"chart": chart, "middle": MIDDLE, "width": WIDTH, "uplift": uplift}
-    return render_to_string(
-        "admin/evaluation/uplift.html", drawn | {"shown": show_points(uplift.estimate, uplift.interval)}
-    )
+    return render_to_string("admin/evaluation/uplift.html", drawn | {"shown": show_uplift(uplift)})
 
 
 def _since() -> datetime:

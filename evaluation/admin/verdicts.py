@@ -1,17 +1,21 @@
 """What experiments found, on the pages of the release and of the deployment that they are about."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
 from django.db.models import Q
+from django.http import HttpRequest
+from django.urls import reverse
 from django.utils import timezone
 
 from evaluation.admin.uplift import DAYS, list_families, say_uplift
 from evaluation.experiments.looks import find_last_looks
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.uplift import measure_uplift
-from evaluation.reports.experiments import write_sentence
-from memory.admin.panels import Panel
+from evaluation.reports.experiments import list_alarms, write_sentence
+from memory.admin.chosen_project import narrow_to_chosen
+from memory.admin.panels import Figure, Panel
 from memory.projects.models import Project
 from memory.releases.deployments import get_deployment
 from memory.releases.models import Deployment, Release
@@ -35,6 +39,29 @@ def draw_deployment(user: Any, project: Project) -> Panel | None:
         measured = measure_uplift(project, since=timezone.now() - timedelta(days=DAYS))
         context |= {"uplift": say_uplift(measured.whole), "families": list_families(measured.by_family)}
     return Panel(template="admin/evaluation/deployment_panel.html", context=context)
+
+
+def list_ended(project: Project) -> list[str]:
+    """Return which running experiments a promotion or a roll-back ends, and what they know so far. Two queries."""
+    running = list(
+        Experiment.objects.running().filter(project=project).select_related("treated_release", "control_release")
+    )
+    looks = find_last_looks(running)
+    return [
+        f"{each} is running and ends for good, without a verdict. {write_sentence(each, looks.get(each.pk))}"
+        for each in running
+    ]
+
+
+def count_alarms(request: HttpRequest) -> Iterable[Figure]:
+    """Return how many running experiments have an alarm, if any has. Two queries."""
+    if not request.user.has_perm("evaluation.view_experiment"):
+        return
+    running = list(narrow_to_chosen(Experiment.objects.running().select_related("project"), request))
+    looks = find_last_looks(running) if running else {}
+    if doubtful := sum(bool(list_alarms(look)) for look in looks.values()):
+        link = reverse("admin:evaluation_experiment_changelist")
+        yield Figure(label="experiments with an alarm", value=str(doubtful), link=link, alarming=True)
 
 
 def draw_release(user: Any, release: Release) -> Panel | None:

@@ -117,13 +117,45 @@ class UpliftQuery(Input):
     days: Annotated[int, Field(ge=1, le=MAX_OUTCOME_DAYS, description="Only answers of the last N days.")] = 90
 
 
-class GuardrailAnswer(BaseModel):
-    """What a guardrail found; it fires when `e_value` reaches 1/α."""
+class GuardrailFigures(BaseModel):
+    """One figure in the two arms; `fired` when `e_value` reaches 1/α."""
 
     units: dict[str, int]
     difference: Annotated[float | None, Field(description="Harm of the treated arm; above 0 is worse.")]
     e_value: float
     fired: bool
+
+
+class GuardrailAnswer(GuardrailFigures):
+    """What a guardrail found in the runs whose outcome counts. Only they can fire, and only if the arms compare."""
+
+    comparable: Annotated[
+        bool, Field(description="False where it would have fired, but one arm reports the figure more often.")
+    ] = True
+    untrusted: Annotated[
+        GuardrailFigures | None,
+        Field(description="The same with all runs, whoever says how they ended. It rolls nothing back."),
+    ] = None
+
+
+class FamilyAnswer(BaseModel):
+    """The two arms in one task family; units are those with an outcome that counts."""
+
+    family: str
+    control: int
+    treated: int
+    estimate: Figure
+    low: Figure
+    high: Figure
+
+
+class FamiliesAnswer(BaseModel):
+    """The arms in the largest task families."""
+
+    rows: list[FamilyAnswer] = []
+    e_value: Annotated[
+        float, Field(description="Evidence that the effect differs between them; an alarm from 20 on.")
+    ] = 1.0
 
 
 class LookAnswer(BaseModel):
@@ -137,20 +169,31 @@ class LookAnswer(BaseModel):
     control_mean: Figure
     treated_mean: Figure
     estimate: Annotated[float | None, Field(description="Treated minus control, compared within each share.")]
-    low: Annotated[float | None, Field(description="The interval holds at every look together.")]
+    low: Annotated[
+        float | None,
+        Field(
+            description="The interval holds at every look together, whether units without an outcome are left out, or "
+            "counted as failures or as successes."
+        ),
+    ]
     high: float | None
     e_value: Annotated[float, Field(description="Evidence against no difference; it decides from 1/α on.")]
     ratio_e_value: Annotated[
         float, Field(description="Evidence against the planned shares; from 1,000 on, nothing else counts.")
     ]
     missing_e_value: Annotated[
-        float, Field(description="Evidence that the arms differ in missing outcomes; an alarm from 100 on.")
+        float,
+        Field(
+            description="Evidence that the arms differ in missing outcomes, those that may still come included. From "
+            "100 on, nothing is promoted or rolled back."
+        ),
     ]
     guardrails: dict[str, GuardrailAnswer]
     outcomes: Annotated[
         dict[str, dict[str, int]],
         Field(description=f"Units of each arm by what is known of their outcome: {', '.join(State.values)}."),
     ]
+    families: FamiliesAnswer
     verdict: Annotated[str, OneOf(Verdict)]
     reason: str
 
@@ -203,7 +246,11 @@ class ExperimentDetail(ExperimentAnswer):
 
 
 class UpliftAnswer(BaseModel):
-    """Success of the units that were given lessons minus that of the hold-out."""
+    """Success of the units that were given lessons minus that of the hold-out. Units with a known outcome count.
+
+    There is no interval while they are too few, or while one side lacks more outcomes than the other by more than
+    chance explains: nothing can be said then.
+    """
 
     guided: int
     held_out: int

@@ -11,18 +11,15 @@ from agents.changes.ladder import roll_back_change
 from agents.changes.policy import POLICY
 from agents.models.agents import ChangesBy
 from agents.models.changes import Change
+from evaluation.experiments.afterwards import compare_with_trial
 from evaluation.experiments.analysis import Verdict
-from evaluation.experiments.exposures import TRUSTED
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.plan import Guarded, Plan
-from evaluation.sequential import FIRST_GUARD, find_difference, guardrail_e_value, sample_shares
+from evaluation.sequential import FIRST_GUARD, Difference, guardrail_e_value
 from memory.errors import MemoryAppError
-from memory.retrieval.assignment import Arm
-from memory.runs.models import Trajectory
 
 log = structlog.get_logger(__name__)
 
-MOST_RUNS = 1_000  # after the promotion; later ones say more about the world than about the change
 MARGIN = 0.05  # of success, that a change of the traffic may cost
 _GUARD = next(each for each in Plan().guardrails if each.metric == Guarded.SUCCESS)
 
@@ -56,26 +53,11 @@ def find_harm(change: Change) -> str:
     look = trial.looks.last() if trial is not None else None
     if trial is None or look is None or look.treated_mean is None:
         return ""
-    runs = Trajectory.objects.filter(
-        project=change.project_id,
-        retrieval__release=change.release,
-        retrieval__arm=Arm.STABLE,
-        retrieval__created_at__gt=trial.ended_at,
-        outcome__in=[Trajectory.Outcome.SUCCESS, Trajectory.Outcome.FAILURE],
-        outcome_source__in=TRUSTED,
-    ).order_by("retrieval__created_at", "retrieval_id", "id")
-    first: dict[str, float] = {}  # the first run of each unit counts
-    for unit, outcome in runs.values_list("retrieval__unit", "outcome")[:MOST_RUNS]:
-        first.setdefault(unit, float(outcome != Trajectory.Outcome.SUCCESS))
-    failed = list(first.values())
-    failed_then = [1.0] * round((1 - look.treated_mean) * look.treated_units)
-    failed_then += [0.0] * (look.treated_units - len(failed_then))
-    difference = find_difference(sample_shares(failed), sample_shares(failed_then))
-    if difference is None or min(len(failed), len(failed_then)) < FIRST_GUARD:
+    # The first runs: later ones say more about the world than about the change.
+    since = compare_with_trial(trial, look, newest=False)
+    difference = since.difference
+    if difference is None or min(since.now.n, since.then.n) < FIRST_GUARD:
         return ""
-    if guardrail_e_value(difference, tau=_GUARD.tau, margin=MARGIN) < 1 / _GUARD.alpha:
-        return ""
-    return (
-        f"Since it was promoted, {1 - sum(failed) / len(failed):.0%} of {len(failed):,} units succeeded; in its trial "
-        f"{look.treated_mean:.0%} of {look.treated_units:,} did."
-    )
+    harm = Difference(estimate=-difference.estimate, variance=difference.variance)
+    is_worse = guardrail_e_value(harm, tau=_GUARD.tau, margin=MARGIN) >= 1 / _GUARD.alpha
+    return since.in_words() if is_worse else ""

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db.models import TextChoices
 
-from evaluation.experiments.plan import RATIOS, Guardrail, Method, Plan, Rule
+from evaluation.experiments.plan import RATIOS, Guarded, Guardrail, Method, Plan, Rule
 from evaluation.sequential import (
     FIRST_GUARD,
     FIRST_LOOK,
@@ -29,8 +29,19 @@ from evaluation.sequential import (
     sample_shares,
 )
 
-MISSING_ALARM = 100.0  # e-value from which the arms differ in missing outcomes
+MISSING_ALARM = 100.0  # e-value from which the arms differ in missing outcomes, or in who reports a figure
+MISSING_TAU = 0.1
+FAMILIES_ALARM = 20.0  # e-value from which the effect is not the same in all families
+MOST_FAMILIES = 20
 ARMS = ("control", "treated")
+DIFFERENTLY_MISSING = (
+    "The arms differ in missing outcomes, which alone can make one look better. Find out why: one arm may report them "
+    "later, or not at all."
+)
+ALL_THE_SAME = (
+    "Every outcome so far is the same, so nothing can be learnt from them. Check that whatever reports them can report "
+    "both successes and failures."
+)
 
 
 class State(TextChoices):
@@ -57,8 +68,9 @@ class Verdict(TextChoices):
 class Unit:
     """One exposed unit. `block` counts the times the shares changed; `share` is that of the treated arm of the two.
 
-    `figures` has the guardrails' figures as far as they are known; they rise with the harm. `counts` says whether the
-    verdict counts it; guardrails and shares count every unit.
+    `figures` has the guardrails' figures of runs whose outcome counts; they rise with the harm. `untrusted` has those
+    of the other runs, which any agent can report. `counts` says whether the verdict counts it; guardrails and shares
+    count every unit.
     """
 
     treated: bool
@@ -70,6 +82,12 @@ class Unit:
     known_at: datetime | None = None
     family: str = ""
     figures: Mapping[str, float] = field(default_factory=dict)
+    untrusted: Mapping[str, float] = field(default_factory=dict)
+    has_feedback: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        return self.state == State.KNOWN
 
     @property
     def shown_state(self) -> str:
@@ -82,7 +100,10 @@ class Unit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Findings:
-    """What one look found. `guardrails` and `outcomes` are ready for JSON."""
+    """What one look found. `guardrails`, `outcomes` and `families` are ready for JSON.
+
+    `interval` holds however the units without an outcome are counted, see `compare_units`.
+    """
 
     units: dict[str, int]
     means: dict[str, float | None]
@@ -93,6 +114,8 @@ class Findings:
     missing_e_value: float
     guardrails: dict[str, dict[str, Any]]
     outcomes: dict[str, dict[str, int]]
+    families: dict[str, Any]
+    varies: bool
     verdict: str = Verdict.CONTINUE
     reason: str = ""
 
@@ -112,27 +135,31 @@ def analyse(
         past: success of each family before the experiment, for plans that use it.
         steps_done: whether the canary has reached its last share with enough units; before, nothing is promoted.
     """
-    counted = (unit for unit in units if unit.counts and unit.state == State.KNOWN)
-    known = sorted(counted, key=attrgetter("known_at"))
-    difference = _compare(known, plan, past or {})
-    enough = min((sum(unit.treated == arm for unit in known) for arm in (False, True)), default=0) >= FIRST_LOOK
-    interval = confidence_sequence(difference, tau=plan.tau, alpha=plan.alpha) if difference and enough else None
-    if plan.method == Method.EXACT:
-        e_value = exact_e_value((unit.treated, unit.value >= 1, unit.share) for unit in known)
-    else:
-        e_value = mixture_e_value(difference, tau=plan.tau) if difference and enough else 1.0
-    ended = [unit for unit in units if unit.state != State.PENDING]
+    counted = [unit for unit in units if unit.counts]
+    known = sorted((unit for unit in counted if unit.is_known), key=attrgetter("known_at"))
     samples = {arm: [unit.value for unit in known if unit.arm == arm] for arm in ARMS}
+    ways = compare_units(counted, _read_values(counted), past=past if plan.use_past else None)
+    interval = (
+        find_interval(ways, tau=plan.tau, alpha=plan.alpha) if min(map(len, samples.values())) >= FIRST_LOOK else None
+    )
+    if plan.method == Method.EXACT:
+        exact = exact_e_value((unit.treated, unit.value >= 1, unit.share) for unit in known)
+        e_values = [exact, *(mixture_e_value(way, tau=plan.tau) for way in ways[1:])]
+    else:
+        e_values = [mixture_e_value(way, tau=plan.tau) for way in ways if interval]
+    agree = len({way.estimate > 0 for way in ways}) == 1
     findings = Findings(
         units={arm: len(values) for arm, values in samples.items()},
         means={arm: sum(values) / len(values) if values else None for arm, values in samples.items()},
-        difference=difference,
+        difference=ways[0] if ways else None,
         interval=interval,
-        e_value=e_value,
+        e_value=min(e_values, default=1.0) if agree else min([1.0, *e_values]),
         ratio_e_value=ratio_e_value(ratios),
-        missing_e_value=exact_e_value((unit.treated, unit.state != State.KNOWN, unit.share) for unit in ended),
+        missing_e_value=find_missing_e_value(units, [not unit.is_known for unit in units]),
         guardrails={each.metric: _guard(each, units) for each in plan.guardrails},
         outcomes={arm: dict(Counter(unit.shown_state for unit in units if unit.arm == arm)) for arm in ARMS},
+        families=_compare_families(counted, plan),
+        varies=len(known) < 2 * FIRST_LOOK or len({unit.value for unit in known}) > 1,
     )
     is_over = plan.count_last_step(unit.share for unit in known) >= plan.max_units
     verdict, reason = _decide(plan, findings, steps_done=steps_done, is_over=is_over)
@@ -150,15 +177,15 @@ def _decide(plan: Plan, findings: Findings, *, steps_done: bool, is_over: bool) 
             f"The arms do not have the planned shares (e = {show_e_value(findings.ratio_e_value)}). Find out why units "
             "are lost or assigned differently, then start a new experiment."
         )
+    if findings.missing_e_value >= MISSING_ALARM:
+        return Verdict.CONTINUE, DIFFERENTLY_MISSING
     if fired := [name for name, each in findings.guardrails.items() if each["fired"]]:
         return Verdict.ROLL_BACK, f"Worse than the control: {', '.join(fired)}."
+    if not findings.varies:
+        return Verdict.NO_BENEFIT if is_over else Verdict.CONTINUE, ALL_THE_SAME
     is_better, is_worse = _read(plan, findings)
     if is_worse and not is_over:
         return Verdict.WORSE, "The treated arm is worse, by more than chance explains."
-    if is_better and findings.missing_e_value >= MISSING_ALARM:
-        return Verdict.CONTINUE, (
-            "The treated arm looks better, but the arms differ in missing outcomes, which can cause that. Find out why."
-        )
     if is_better and steps_done:
         return Verdict.BETTER, "The decision rule of the plan is met."
     if is_better:
@@ -181,20 +208,65 @@ def _read(plan: Plan, findings: Findings) -> tuple[bool, bool]:
     return interval is not None and interval.low > -margin, interval is not None and interval.high < -margin
 
 
-def _compare(known: Sequence[Unit], plan: Plan, past: Mapping[str, float]) -> Difference | None:
-    values = [unit.value for unit in known]
-    summarise: Callable[[Sequence[float]], Sample] = sample_shares
-    if plan.use_past and past:
-        usual = sum(past.values()) / len(past)
-        values = remove_past(values, [past.get(unit.family, usual) for unit in known]) if known else []
-        summarise = sample_figures
-    return _compare_by_block(known, values, summarise)
+def _read_values(units: Sequence[Unit]) -> list[float | None]:
+    return [unit.value if unit.is_known else None for unit in units]
+
+
+def _fill(values: Sequence[float | None], unknown: float) -> list[float]:
+    return [unknown if value is None else value for value in values]
+
+
+def compare_units(
+    units: Sequence[Unit], values: Sequence[float | None], *, past: Mapping[str, float] | None = None
+) -> list[Difference]:
+    """Estimate one effect in three ways; empty where an arm has no values. The first counts the known values alone.
+
+    The others count all units, those without a value (None) once as 0 and once as 1, and are divided by the share of
+    values that are known. If both arms report equally, the three agree. If only the failures of one arm are slow or
+    lost, the second has no bias; if only its successes are, the third has none. So a finding is one only if all three
+    show it.
+
+    Args:
+        values: between 0 and 1.
+        past: success of each family before the experiment, to remove what it explains.
+    """
+    known = [(unit, value) for unit, value in zip(units, values, strict=True) if value is not None]
+    ways = [_compare_by_block([unit for unit, _ in known], [value for _, value in known], past)]
+    if ways[0] is not None and len(known) < len(units):
+        share = len(known) / len(units)
+        for unknown in (0.0, 1.0):
+            found = _compare_by_block(units, _fill(values, unknown), past)
+            ways.append(found and Difference(estimate=found.estimate / share, variance=found.variance / share**2))
+    return [found for found in ways if found is not None]
 
 
 def _compare_by_block(
-    units: Sequence[Unit], values: Sequence[float], summarise: Callable[[Sequence[float]], Sample]
+    units: Sequence[Unit], values: Sequence[float], past: Mapping[str, float] | None = None
 ) -> Difference | None:
-    """Pool the differences of the blocks; arms are not pooled over blocks."""
+    if not past or not units:
+        return pool_parts(_sample_blocks(units, values, sample_shares))
+    usual = sum(past.values()) / len(past)
+    values = remove_past(values, [past.get(unit.family, usual) for unit in units])
+    return pool_parts(_sample_blocks(units, values, sample_figures))
+
+
+def find_missing_e_value(units: Sequence[Unit], lacks: Sequence[bool]) -> float:
+    """Return the e-value against "both arms lack something equally often", from 30 units in each on.
+
+    All units count, so that slow outcomes show from the first look on: chance gives both arms units of the same ages.
+    The arms are compared as a whole, not in the order of exposure, in which one can run ahead and its units be older.
+    """
+    treated = sum(unit.treated for unit in units)
+    difference = _compare_by_block(units, [float(lack) for lack in lacks])
+    if difference is None or min(treated, len(units) - treated) < FIRST_LOOK:
+        return 1.0
+    return mixture_e_value(difference, tau=MISSING_TAU)
+
+
+def _sample_blocks(
+    units: Sequence[Unit], values: Sequence[float], summarise: Callable[[Sequence[float]], Sample]
+) -> list[tuple[Sample, Sample]]:
+    """Summarise the treated and the control arm of each block; arms are not pooled over blocks."""
     in_blocks = sorted(zip(units, values, strict=True), key=lambda each: each[0].block)
     parts = []
     for _, rows in groupby(in_blocks, key=lambda each: each[0].block):
@@ -202,21 +274,109 @@ def _compare_by_block(
         for unit, value in rows:
             arms[unit.treated].append(value)
         parts.append((summarise(arms[True]), summarise(arms[False])))
-    return pool_parts(parts)
+    return parts
+
+
+def find_interval(ways: Sequence[Difference], *, tau: float, alpha: float) -> Interval | None:
+    """Return the interval that has those of all ways in it."""
+    intervals = [confidence_sequence(way, tau=tau, alpha=alpha) for way in ways]
+    if not intervals:
+        return None
+    return Interval(low=min(each.low for each in intervals), high=max(each.high for each in intervals))
+
+
+def _compare_families(units: Sequence[Unit], plan: Plan) -> dict[str, Any]:
+    """Compare the arms in each of the largest families, and test whether the effect is the same in all of them.
+
+    The e-value is the mean of those of each family against the others together. A mean over all runs hides effects that
+    are opposite.
+    """
+    members: dict[str, list[Unit]] = {}
+    for unit in units:
+        members.setdefault(unit.family, []).append(unit)
+    largest = sorted(members, key=lambda family: (-len(members[family]), family))[:MOST_FAMILIES]
+    rows, parts = [], {}
+    for family in largest:
+        known = [unit for unit in members[family] if unit.is_known]
+        treated = sum(unit.treated for unit in known)
+        ways = compare_units(members[family], _read_values(members[family]))
+        is_enough = min(treated, len(known) - treated) >= FIRST_LOOK
+        interval = find_interval(ways, tau=plan.tau, alpha=plan.alpha) if is_enough else None
+        if is_enough:
+            parts[family] = _sample_blocks(known, [unit.value for unit in known], sample_shares)
+        rows.append(
+            {
+                "family": family,
+                "control": len(known) - treated,
+                "treated": treated,
+                "estimate": ways[0].estimate if ways else None,
+                "low": interval.low if interval else None,
+                "high": interval.high if interval else None,
+            }
+        )
+    return {"rows": rows, "e_value": _test_families(parts, plan)}
+
+
+def _test_families(parts: Mapping[str, Sequence[tuple[Sample, Sample]]], plan: Plan) -> float:
+    e_values = []
+    for family, own in parts.items():
+        here = pool_parts(own)
+        elsewhere = pool_parts(part for name, others in parts.items() if name != family for part in others)
+        if here is None or elsewhere is None:
+            continue
+        contrast = Difference(estimate=here.estimate - elsewhere.estimate, variance=here.variance + elsewhere.variance)
+        e_values.append(mixture_e_value(contrast, tau=plan.tau))
+    return sum(e_values) / len(e_values) if e_values else 1.0
 
 
 def _guard(guardrail: Guardrail, units: Sequence[Unit]) -> dict[str, Any]:
-    seen = [unit for unit in units if guardrail.metric in unit.figures]
-    figures = [unit.figures[guardrail.metric] for unit in seen]
-    summarise = sample_figures if guardrail.metric in RATIOS else sample_shares
-    difference = _compare_by_block(seen, figures, summarise)
-    treated = sum(unit.treated for unit in seen)
+    """Test one figure for harm, of runs whose outcome counts; only they can fire.
+
+    It does not fire where one arm reports the figure more often than the other. `untrusted` is the same test with the
+    other runs as well, for people to look at.
+    """
+    metric = guardrail.metric
+    found = _test_harm(guardrail, units, [unit.figures.get(metric) for unit in units])
+    is_comparable = not found["fired"] or _is_comparable(metric, units)
+    untrusted = None
+    if any(metric in unit.untrusted for unit in units):
+        all_reported = [unit.figures.get(metric, unit.untrusted.get(metric)) for unit in units]
+        untrusted = _test_harm(guardrail, units, all_reported)
+    return found | {
+        "fired": found["fired"] and is_comparable,
+        "comparable": is_comparable,
+        "untrusted": untrusted,
+    }
+
+
+def _is_comparable(metric: str, units: Sequence[Unit]) -> bool:
+    """Tell whether both arms report a figure equally often.
+
+    For harm, whether both say how lessons fared, good or bad. Where all that is ever said is that a lesson did harm,
+    silence is no gap.
+    """
+    told = [unit for unit in units if unit.has_feedback]
+    if metric == Guarded.HARM and any(not unit.figures.get(metric) for unit in told):
+        return len({unit.treated for unit in told}) == 2
+    return find_missing_e_value(units, [metric not in unit.figures for unit in units]) < MISSING_ALARM
+
+
+def _test_harm(guardrail: Guardrail, units: Sequence[Unit], values: Sequence[float | None]) -> dict[str, Any]:
+    known = [(unit, value) for unit, value in zip(units, values, strict=True) if value is not None]
+    if guardrail.metric in RATIOS:
+        difference = pool_parts(
+            _sample_blocks([unit for unit, _ in known], [value for _, value in known], sample_figures)
+        )
+        ways = [difference] if difference else []
+    else:
+        ways = compare_units(units, values)
+    treated = sum(unit.treated for unit, _ in known)
     e_value = 1.0
-    if difference is not None and treated >= FIRST_GUARD and len(seen) - treated >= FIRST_GUARD:
-        e_value = guardrail_e_value(difference, tau=guardrail.tau, margin=guardrail.margin)
+    if ways and treated >= FIRST_GUARD and len(known) - treated >= FIRST_GUARD:
+        e_value = min(guardrail_e_value(way, tau=guardrail.tau, margin=guardrail.margin) for way in ways)
     return {
-        "units": {"control": len(seen) - treated, "treated": treated},
-        "difference": difference.estimate if difference else None,
+        "units": {"control": len(known) - treated, "treated": treated},
+        "difference": ways[0].estimate if ways else None,
         "e_value": e_value,
         "fired": e_value >= 1 / guardrail.alpha,
     }

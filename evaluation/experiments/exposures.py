@@ -33,9 +33,9 @@ SELECT r.unit, r.arm, r.created_at, r.task_id, (e.state ->> 'canary_share')::int
     t.id IS NOT NULL, t.outcome, t.score, t.outcome_source, coalesce(t.outcome_at, t.created_at), t.cost_usd,
     extract(epoch FROM t.ended_at - t.started_at)::float8,
     CASE WHEN %(errors)s THEN jsonb_path_exists(t.steps, '$[*] ? (@.error != "")') END,
-    CASE WHEN %(harm)s THEN EXISTS (
-        SELECT FROM memory_heuristicfeedback f
-        WHERE (f.trajectory_id = t.id OR f.retrieval_id = r.id) AND f.helpful = false) END,
+    CASE WHEN %(harm)s THEN (
+        SELECT bool_or(f.helpful IS FALSE) FROM memory_heuristicfeedback f
+        WHERE f.trajectory_id = t.id OR f.retrieval_id = r.id) END,
     CASE WHEN %(differing)s THEN (
         SELECT s.differs FROM evaluation_shadowanswer s
         WHERE s.retrieval_id = r.id AND s.candidate_id = %(candidate)s) END
@@ -55,7 +55,7 @@ GROUP BY t.task_id HAVING count(*) >= %(runs)s
 
 
 class Exposed(NamedTuple):
-    """One answer to a unit with a run that followed, or without."""
+    """One answer to a unit with a run that followed, or without. `is_harm` is None where no feedback was given."""
 
     unit: str
     arm: str
@@ -159,6 +159,7 @@ def _summarise(seen: Sequence[Exposed], plan: Plan, *, treated: bool, block: int
         _find_state(seen[0], seen[0].at + window, now)
     ]
     known = [row for row, state in zip(runs, states, strict=False) if state == State.KNOWN]
+    others = [row for row in runs if row not in known]
     values = [_value(row, plan.metric) for row in known]
     return Unit(
         treated=treated,
@@ -169,7 +170,9 @@ def _summarise(seen: Sequence[Exposed], plan: Plan, *, treated: bool, block: int
         value=sum(values) / len(values) if values else 0.0,
         known_at=min((row.known_at for row in known if row.known_at), default=None),
         family=seen[0].family,
-        figures=_average(chain.from_iterable(_find_figures(row, is_known=row in known) for row in runs)),
+        figures=_average(chain.from_iterable(map(_find_figures, known))),
+        untrusted=_average(chain.from_iterable(map(_find_figures, others))),
+        has_feedback=any(row.is_harm is not None for row in known),
     )
 
 
@@ -187,12 +190,12 @@ def _value(row: Exposed, metric: str) -> float:
     return float(row.outcome == Trajectory.Outcome.SUCCESS)
 
 
-def _find_figures(row: Exposed, *, is_known: bool) -> Iterator[tuple[str, float]]:
-    if is_known:
+def _find_figures(row: Exposed) -> Iterator[tuple[str, float]]:
+    if row.outcome in (Trajectory.Outcome.SUCCESS, Trajectory.Outcome.FAILURE):
         yield Guarded.SUCCESS, float(row.outcome != Trajectory.Outcome.SUCCESS)
-    for name, flag in ((Guarded.ERRORS, row.has_error), (Guarded.HARM, row.is_harm)):
-        if flag is not None:
-            yield name, float(flag)
+    if row.has_error is not None:
+        yield Guarded.ERRORS, float(row.has_error)
+    yield Guarded.HARM, float(row.is_harm is True)
     for name, amount in ((Guarded.COST, row.cost), (Guarded.LATENCY, row.seconds)):
         if amount is not None and amount > 0:
             yield name, log(float(amount))

@@ -170,6 +170,7 @@ def _build_look(experiment: Experiment, findings: Findings, *, share: int) -> Lo
         missing_e_value=findings.missing_e_value,
         guardrails=findings.guardrails,
         outcomes=findings.outcomes,
+        families=findings.families,
         share=share,
         verdict=findings.verdict,
         reason=findings.reason,

@@ -173,6 +173,11 @@ class Look(models.Model):
     missing_e_value = models.FloatField()
     guardrails = models.JSONField(default=dict, encoder=DjangoJSONEncoder)
     outcomes = models.JSONField(default=dict, help_text="Units of each arm by what is known of their outcome.")
+    families = models.JSONField(
+        default=dict,
+        db_default={},
+        help_text="The arms in each task family, and whether the effect differs between them.",
+    )
     share = models.PositiveIntegerField(help_text="Of the treated arm at the time, in thousandths of all units.")
     verdict = models.TextField(choices=Verdict.choices)
     reason = models.TextField(blank=True, default="")

@@ -12,28 +12,30 @@ from uuid import UUID
 
 from django.db import connection
 
-from evaluation.sequential import (
-    FIRST_LOOK,
-    Difference,
-    Interval,
-    Sample,
-    confidence_sequence,
-    pool_parts,
-    sample_shares,
-    shrink_effects,
+from evaluation.experiments.analysis import (
+    MISSING_ALARM,
+    State,
+    Unit,
+    compare_units,
+    find_interval,
+    find_missing_e_value,
 )
+from evaluation.experiments.plan import THOUSANDTHS
+from evaluation.sequential import FIRST_LOOK, Difference, Interval, Sample, pool_parts, shrink_effects
 from memory.projects.models import Project
+from memory.retrieval.assignment import Arm
 
 ALPHA, TAU = 0.05, 0.1
 MOST_FAMILIES, MOST_LESSONS = 50, 50
 FEWEST_RUNS = 5  # with and without a lesson in a family, from which that family says something of it
 NORMAL_95 = 1.96
 
-# The mean of each unit, in the arm and the block of its first answer: (shares, arm, release, family, value, candidate).
+# The mean of each unit (NULL where no outcome counts) in the arm and the block of its first answer: (shares, arm,
+# release, family, value, candidate).
 # The release of the hold-out is the stable one; `candidate` is the one that was on trial at the same time.
 _UNITS = """
 SELECT canary_share, holdout_share, arm, release, family, avg(success)::float8, candidate FROM (
-    SELECT r.unit, t.outcome, (t.outcome = 'success')::int AS success,
+    SELECT r.unit, r.created_at, t.outcome, (t.outcome = 'success')::int AS success,
         first_value(r.arm) OVER w AS arm, r.arm AS own_arm, first_value(release.number) OVER w AS release,
         first_value(r.task_id) OVER w AS family, first_value(candidate.number) OVER w AS candidate,
         first_value((e.state ->> 'canary_share')::int) OVER w AS canary_share,
@@ -43,13 +45,14 @@ SELECT canary_share, holdout_share, arm, release, family, avg(success)::float8, 
     JOIN memory_deploymentevent e ON e.deployment_id = d.id AND e.version = r.deployment_version
     LEFT JOIN memory_release release ON release.id = r.release_id
     LEFT JOIN memory_release candidate ON candidate.id = (e.state ->> 'candidate_id')::uuid
-    JOIN memory_trajectory t ON t.retrieval_id = r.id AND t.outcome IN ('success', 'failure')
+    LEFT JOIN memory_trajectory t ON t.retrieval_id = r.id AND t.outcome IN ('success', 'failure')
         AND t.outcome_source IN ('environment', 'test', 'human')
     WHERE r.project_id = %(project)s AND r.created_at >= %(since)s AND r.arm IN ('stable', 'candidate', 'holdout')
         AND (e.state ->> 'holdout_share')::int > 0
     WINDOW w AS (PARTITION BY r.unit{by_release} ORDER BY r.created_at, r.id)
 ) AS run WHERE own_arm = arm
 GROUP BY unit, canary_share, holdout_share, arm, release, family, candidate
+ORDER BY min(created_at), unit
 """
 # Runs of each family with and without each lesson. Hold-outs, which no lesson could reach, are left out.
 _LESSONS = """
@@ -72,12 +75,21 @@ WHERE g.runs >= %(fewest)s AND f.runs - g.runs >= %(fewest)s
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Uplift:
-    """Guided minus held out, in shares of success, with an interval that holds at every look."""
+    """Guided minus held out, in shares of success, with an interval that holds at every look.
+
+    Units count whose outcome is known. There is no interval while too few are, or while one side lacks more outcomes
+    than the other by more than chance explains.
+    """
 
     guided: int
     held_out: int
     estimate: float | None
     interval: Interval | None
+    missing_e_value: float = 1.0
+
+    @property
+    def is_doubtful(self) -> bool:
+        return self.missing_e_value >= MISSING_ALARM
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,17 +139,27 @@ def measure_lesson(project: Project, heuristic_id: UUID, *, since: datetime) -> 
 
 def _compare(rows: Sequence[Sequence[Any]]) -> Uplift:
     """Compare within each pair of shares, and pool."""
-    blocks: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
+    blocks: dict[tuple[int, int], int] = {}
+    units = []
     for canary, holdout, arm, _, _, value, _ in rows:
-        blocks.setdefault((canary, holdout), ([], []))[arm == "holdout"].append(value)
-    guided, held_out = (sum(len(block[side]) for block in blocks.values()) for side in (0, 1))
-    difference = pool_parts((sample_shares(given), sample_shares(held)) for given, held in blocks.values())
-    is_enough = min(guided, held_out) >= FIRST_LOOK
+        unit = Unit(
+            treated=arm != Arm.HOLDOUT,
+            block=blocks.setdefault((canary, holdout), len(blocks)),
+            share=1 - holdout / THOUSANDTHS,
+            state=State.PENDING if value is None else State.KNOWN,
+        )
+        units.append((unit, value))
+    known = [unit.treated for unit, _ in units if unit.is_known]
+    guided = sum(known)
+    missing = find_missing_e_value([unit for unit, _ in units], [not unit.is_known for unit, _ in units])
+    ways = compare_units([unit for unit, _ in units], [value for _, value in units])
+    is_enough = min(guided, len(known) - guided) >= FIRST_LOOK and missing < MISSING_ALARM
     return Uplift(
         guided=guided,
-        held_out=held_out,
-        estimate=difference.estimate if difference else None,
-        interval=confidence_sequence(difference, tau=TAU, alpha=ALPHA) if difference and is_enough else None,
+        held_out=len(known) - guided,
+        estimate=ways[0].estimate if ways else None,
+        interval=find_interval(ways, tau=TAU, alpha=ALPHA) if is_enough else None,
+        missing_e_value=missing,
     )
 
 

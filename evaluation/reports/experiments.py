@@ -6,10 +6,12 @@ from typing import Any
 
 from django.template.loader import render_to_string
 
-from evaluation.experiments.analysis import MISSING_ALARM, State, Verdict, show_e_value
+from evaluation.experiments.afterwards import compare_with_trial, find_fading, find_promoted
+from evaluation.experiments.analysis import ALL_THE_SAME, FAMILIES_ALARM, MISSING_ALARM, State, Verdict, show_e_value
 from evaluation.experiments.lifecycle import find_unwatched_canaries
 from evaluation.experiments.models import Experiment, Look
 from evaluation.experiments.plan import RATIOS, THOUSANDTHS, Guarded, Metric, Rule, plan_units
+from evaluation.experiments.uplift import measure_uplift
 from evaluation.reports.charts import draw_sequence
 from evaluation.sequential import RATIO_ALARM
 
@@ -35,8 +37,10 @@ def describe_experiment(experiment: Experiment) -> dict[str, Any]:
         "chart": draw_looks(experiment, looks),
         "guardrails": list_guardrails(last) if last else [],
         "outcomes": list_outcomes(last) if last else [],
+        "families": list_families(last) if last else [],
         "alarms": [*(list_alarms(last) if last else ()), *list_warnings(experiment)],
         "cannot_tell": list_unknowns(experiment, last),
+        "since": write_since(experiment, last),
     }
 
 
@@ -48,6 +52,10 @@ def write_sentence(experiment: Experiment, look: Look | None) -> str:
     units = look.control_units + look.treated_units
     runs = f"{units:,} run{'' if units == 1 else 's'}"
     found = show_estimate(look)
+    if look.missing_e_value >= MISSING_ALARM and look.verdict == Verdict.CONTINUE:
+        return f"Nothing can be said about {who}: outcomes are missing in {_show_missing(look)}. {runs} are known."
+    if look.reason == ALL_THE_SAME:
+        return f"Nothing can be learnt about {who}: {ALL_THE_SAME} ({runs})"
     match look.verdict:
         case Verdict.INVALID:
             return f"Nothing can be said about {who}: {look.reason}"
@@ -57,7 +65,7 @@ def write_sentence(experiment: Experiment, look: Look | None) -> str:
         case Verdict.BETTER if experiment.rule == Rule.NOT_WORSE:
             return f"{who} is not worse by {100 * experiment.margin:.1f} points or more: {found}, {runs}."
         case Verdict.BETTER:
-            return f"{who} helps: {found}, {runs}."
+            return f"{who} helps: {found}, {runs}."  # what the estimate is worth then is said in `list_unknowns`
         case Verdict.WORSE:
             return f"{who} looks worse: {found}, {runs}."
         case Verdict.NO_BENEFIT:
@@ -120,15 +128,37 @@ def list_guardrails(look: Look) -> list[dict[str, Any]]:
     for name in Guarded.values:
         if (found := look.guardrails.get(name)) is None:
             continue
-        difference = found["difference"]
-        shown = "not known" if difference is None else f"{100 * difference:+.1f} points"
-        if difference is not None and name in RATIOS:
-            shown = f"{100 * expm1(difference):+.1f}%"
-        label = Guarded(name).label
+        untrusted = found.get("untrusted") or {}
         rows.append(
-            {"name": name, "label": label, "shown": shown, "e_value": found["e_value"], "fired": found["fired"]}
+            {
+                "name": name,
+                "label": Guarded(name).label,
+                "shown": _show_harm(name, found["difference"]),
+                "e_value": found["e_value"],
+                "fired": found["fired"],
+                "comparable": found.get("comparable", True),
+                "untrusted": _show_harm(name, untrusted["difference"]) if untrusted.get("fired") else "",
+            }
         )
     return rows
+
+
+def _show_harm(name: str, difference: float | None) -> str:
+    if difference is None:
+        return "not known"
+    return f"{100 * expm1(difference):+.1f}%" if name in RATIOS else f"{100 * difference:+.1f} points"
+
+
+def list_families(look: Look) -> list[dict[str, Any]]:
+    """Return a row for each task family, those with the most units first. A figure without an interval is not shown."""
+    return [
+        row
+        | {
+            "name": row["family"] or "no task family",
+            "shown": "too few" if row["low"] is None else show_points(row["estimate"], row["low"], row["high"]),
+        }
+        for row in look.families.get("rows", ())
+    ]
 
 
 def list_outcomes(look: Look) -> list[dict[str, Any]]:
@@ -136,7 +166,7 @@ def list_outcomes(look: Look) -> list[dict[str, Any]]:
     rows = []
     for arm, counts in look.outcomes.items():
         whole = sum(counts.values())
-        lost = whole - sum(counts.get(state, 0) for state in (State.KNOWN, State.LEFT_OUT, State.PENDING))
+        lost = whole - sum(counts.get(state, 0) for state in (State.KNOWN, State.LEFT_OUT))
         row = {state: counts.get(state, 0) for state in State.values}
         rows.append({"arm": arm, "units": whole, "lost_share": lost / whole if whole else 0.0, **row})
     return rows
@@ -148,20 +178,88 @@ def list_alarms(look: Look) -> list[str]:
     if look.ratio_e_value >= RATIO_ALARM:
         alarms.append(f"The arms do not have the planned shares (e = {show_e_value(look.ratio_e_value)}).")
     if look.missing_e_value >= MISSING_ALARM:
-        shares = {row["arm"]: f"{100 * row['lost_share']:.1f}%" for row in list_outcomes(look)}
         alarms.append(
-            f"Outcomes are missing in {shares.get('treated', '0%')} of the treated units and "
-            f"{shares.get('control', '0%')} of the others (e = {show_e_value(look.missing_e_value)}). That alone can "
-            "make an arm look better."
+            f"Outcomes are missing in {_show_missing(look)}, those that may still come included "
+            f"(e = {show_e_value(look.missing_e_value)}). That alone can make an arm look better, so nothing is "
+            "promoted or rolled back until it is explained."
         )
+    if look.reason == ALL_THE_SAME:
+        alarms.append(ALL_THE_SAME)
+    return [*alarms, *_list_guardrail_alarms(look), *_list_family_alarms(look)]
+
+
+def _show_missing(look: Look) -> str:
+    shares = {row["arm"]: f"{100 * row['lost_share']:.1f}%" for row in list_outcomes(look)}
+    return f"{shares.get('treated', '0%')} of the treated units and {shares.get('control', '0%')} of the others"
+
+
+def _list_guardrail_alarms(look: Look) -> list[str]:
+    """Return what guardrails would say of runs that do not count, or of figures that only one arm reports."""
+    alarms = []
+    for row in list_guardrails(look):
+        if not row["comparable"]:
+            alarms.append(
+                f"{row['label']}: {row['shown']}, but one arm reports this more often than the other, so it is not "
+                "compared. Find out why."
+            )
+        if row["untrusted"] and not row["fired"]:
+            alarms.append(
+                f"{row['label']}: {row['untrusted']} with the runs whose outcome does not count, since it came from an "
+                "agent or a judge, or has not come. Any agent can report such runs, so they roll nothing back: look at "
+                "them."
+            )
     return alarms
 
 
-def list_warnings(experiment: Experiment) -> list[str]:
-    """Return what has to be done about an experiment that has ended. One query."""
-    if experiment.status != Experiment.Status.ENDED or experiment not in find_unwatched_canaries(experiment.project):
+def _list_family_alarms(look: Look) -> list[str]:
+    rows = [row for row in list_families(look) if row["low"] is not None]
+    if look.families.get("e_value", 1.0) < FAMILIES_ALARM or not rows:
         return []
-    return [describe_unwatched(experiment)]
+    best, worst = (choose(rows, key=lambda row: row["estimate"]) for choose in (max, min))
+    are = "opposite in" if worst["estimate"] < 0 < best["estimate"] else "different between"
+    alarm = (
+        f"The effects are {are} task families (e = {show_e_value(look.families['e_value'])}): {best['shown']} in "
+        f"{best['name']}, {worst['shown']} in {worst['name']}. The figure for all runs hides that."
+    )
+    return [alarm]
+
+
+def list_warnings(experiment: Experiment) -> list[str]:
+    """Return what has to be done about an experiment that has ended. Three queries at most."""
+    if experiment.status != Experiment.Status.ENDED:
+        return []
+    if experiment in find_unwatched_canaries(experiment.project):
+        return [describe_unwatched(experiment)]
+    look = experiment.looks.order_by("-number").first() if find_promoted(experiment) else None
+    if look is None:
+        return []
+    since = compare_with_trial(experiment, look, newest=True)
+    fell = find_fading(experiment, since)
+    if fell is None:
+        return []
+    said = (
+        f"The effect may have faded: {-100 * fell.high:.1f} to {-100 * fell.low:.1f} points less. {since.in_words()} "
+        "The work may also have become harder; only a hold-out, or another trial, can tell the two apart."
+    )
+    return [said]
+
+
+def write_since(experiment: Experiment, look: Look | None) -> str:
+    """Return how a promoted release has done since its trial, in a sentence; empty where it is not what agents get."""
+    if look is None or not find_promoted(experiment):
+        return ""
+    since = compare_with_trial(experiment, look, newest=True)
+    if not since.now.n:
+        return "It was promoted. No run that counts has ended since."
+    if not experiment.deployment.holdout_share or not (experiment.treated_release and experiment.ended_at):
+        return since.in_words()
+    uplift = measure_uplift(experiment.project, since=experiment.ended_at).by_release.get(
+        experiment.treated_release.number
+    )
+    if uplift is None or uplift.interval is None or uplift.estimate is None:
+        return f"{since.in_words()} Too little is known of the hold-out since then."
+    points = show_points(uplift.estimate, uplift.interval.low, uplift.interval.high)
+    return f"{since.in_words()} Against the hold-out since then: {points}."
 
 
 def describe_unwatched(experiment: Experiment) -> str:
@@ -181,12 +279,17 @@ def list_unknowns(experiment: Experiment, look: Look | None) -> list[str]:
     elif look.low <= 0 <= look.high:
         reach = 50 * (look.high - look.low)
         unknown.append(f"An effect of less than about {reach:.1f} points cannot be told from chance so far.")
+    if look is not None and look.verdict == Verdict.BETTER:
+        unknown.append(
+            "It ended as soon as the interval was above zero, and that happens sooner when chance helps: the estimate "
+            "is probably too high. The interval holds."
+        )
     for row in list_outcomes(look) if look else []:
         said = [f"{row[state]:,} {words}" for state, words in _STATES.items() if row[state]]
         if said:
             unknown.append(f"Of the {row['units']:,} {row['arm']} units: {', '.join(said)}.")
     if experiment.metric == Metric.SUCCESS:
-        unknown.append("It says nothing about single lessons or families, only about all runs together.")
+        unknown.append("It says nothing about single lessons, only about all that the arms are given.")
     return unknown
 
 
@@ -210,10 +313,13 @@ def show_estimate(look: Look) -> str:
     """Return the difference with its interval as far as they are known."""
     if look.estimate is None:
         return "no difference is known"
-    points = f"{100 * look.estimate:+.1f} points"
-    return (
-        points if look.low is None or look.high is None else f"{points} [{100 * look.low:.1f}, {100 * look.high:.1f}]"
-    )
+    return show_points(look.estimate, look.low, look.high)
+
+
+def show_points(estimate: float, low: float | None, high: float | None) -> str:
+    """Return a difference as people read it: "+6.1 points [2.0, 10.2]"."""
+    points = f"{100 * estimate:+.1f} points"
+    return points if low is None or high is None else f"{points} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def show_look(look: Look) -> str:

@@ -13,15 +13,18 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from memory.admin.deployment_form import (
+    DECISIONS,
     FORMS,
     ActForm,
     CanaryForm,
+    DecisionForm,
     SettingsForm,
     carry_out,
+    describe_decision,
     find_next_step,
     may_deploy,
 )
-from memory.admin.panels import draw_deployment_panels
+from memory.admin.panels import draw_deployment_panels, list_consequences
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.errors import MemoryAppError
 from memory.heuristics.models import HeuristicRevision
@@ -84,15 +87,35 @@ class DeploymentAdmin(ReadOnlyAdmin[Deployment]):
             if not allowed:
                 raise PermissionDenied
             do = request.POST.get("do", "")
-            form = FORMS.get(do, ActForm)(request.POST, prefix=do if do in FORMS else None)
+            form = FORMS.get(do, ActForm)(request.POST, prefix=do if do in ("settings", "canary") else None)
             if form.is_valid():
                 self._act(request, project, do, form.cleaned_data)
                 return HttpResponseRedirect(request.path)
             wrong = {do: form}
+        asked = request.POST.get("do", "") or request.GET.get("ask", "")
+        if allowed and asked in DECISIONS:
+            return self._ask(request, project, asked, wrong.get(asked))
         context = {**self.admin_site.each_context(request), **deployment_context(project), "opts": self.opts}
         context |= {"title": "Deployment", "may_deploy": allowed, "forms": {**context["forms"], **wrong}}
         context["panels"] = draw_deployment_panels(request.user, project)
         return TemplateResponse(request, "admin/memory/deployment/deployment.html", context)
+
+    def _ask(self, request: HttpRequest, project: Project, do: str, form: Any) -> HttpResponse:
+        """Say what a promotion or a roll-back will do, and ask for a reason. That page's button does it."""
+        deployment = get_deployment(project)
+        question = describe_decision(deployment, do)
+        if question is None:
+            messages.error(request, "There is nothing to promote or to roll back to. Read what agents are given now.")
+            return HttpResponseRedirect(request.path)
+        context = {
+            **self.admin_site.each_context(request),
+            **question,
+            "opts": self.opts,
+            "title": question["question"],
+        }
+        context |= {"project": project, "do": do, "consequences": list_consequences(project)}
+        context["form"] = form or DecisionForm(initial={"version": deployment.version})
+        return TemplateResponse(request, "admin/memory/deployment/decide.html", context)
 
     def _act(self, request: HttpRequest, project: Project, do: str, data: dict[str, Any]) -> None:
         assert request.user.is_authenticated
@@ -120,10 +143,20 @@ def deployment_context(project: Project) -> dict[str, Any]:
         "holdout_percent": deployment.holdout_share / 10,
         "shadow_percent": deployment.shadow_share / 10,
         "returns_to": deployment.stable if deployment.candidate else deployment.previous,
+        "was_stable": find_former(deployment, events),
         "roll_backs": DeploymentEvent.objects.unseen_roll_backs().filter(project=project).order_by("-version")[:1],
         "forms": {"settings": SettingsForm.of(deployment), "canary": CanaryForm.of(deployment, newest)},
         "history": describe_events(events),
     }
+
+
+def find_former(deployment: Deployment, events: Iterable[DeploymentEvent]) -> Release | None:
+    """Return the release that was stable before a roll-back left nothing to go back to; None if there was none."""
+    stable = (event.state["stable_id"] for event in events)
+    former = next((each for each in stable if each not in (None, str(deployment.stable_id))), None)
+    if deployment.candidate or deployment.previous or former is None:
+        return None
+    return Release.objects.defer("manifest").filter(pk=former).first()
 
 
 def count_waiting(deployment: Deployment) -> int:

@@ -93,7 +93,40 @@ class CanaryForm(_DeploymentForm):
 
 
 class ActForm(_DeploymentForm):
-    """One button: the next step of the canary, promotion, or roll-back."""
+    """One button: the next step of the canary, or what a release is cut for."""
+
+
+class DecisionForm(_DeploymentForm):
+    """A promotion or a roll-back, which a page of its own asks about. It needs a reason."""
+
+    reason = forms.CharField(max_length=MAX_REASON_CHARS, label="Why", help_text="Kept in the history.")
+
+
+def describe_decision(deployment: Deployment, do: str) -> dict[str, str] | None:
+    """Return what the page asks before a promotion or a roll-back, and what will happen; None if it is not possible."""
+    stable, candidate, previous = deployment.stable, deployment.candidate, deployment.previous
+    share = f"{deployment.canary_share / 10:g}%"
+    if do == "promote" and candidate is not None and stable is not None:
+        return {
+            "question": f"Promote release {candidate.number}?",
+            "button": f"Promote release {candidate.number}",
+            "happens": f"All agents get release {candidate.number}, now given to {share} of the units. Release "
+            f"{stable.number} is kept to roll back to.",
+        }
+    if do == "rollback" and candidate is not None and stable is not None:
+        return {
+            "question": f"End the canary of release {candidate.number}?",
+            "button": f"Roll back to release {stable.number}",
+            "happens": f"All agents get release {stable.number}, also the {share} of the units that now get release "
+            f"{candidate.number}.",
+        }
+    if do == "rollback" and previous is not None and stable is not None:
+        return {
+            "question": f"Roll back to release {previous.number}?",
+            "button": f"Roll back to release {previous.number}",
+            "happens": f"All agents get release {previous.number} again, and none gets release {stable.number}.",
+        }
+    return None
 
 
 def carry_out(project: Project, do: str, data: dict[str, Any], *, by: Actor) -> str:
@@ -160,4 +193,9 @@ def _check_unchanged(deployment: Deployment, data: dict[str, Any]) -> None:
         )
 
 
-FORMS: dict[str, Callable[..., _DeploymentForm]] = {"settings": SettingsForm, "canary": CanaryForm}
+DECISIONS = frozenset({"promote", "rollback"})
+FORMS: dict[str, Callable[..., _DeploymentForm]] = {
+    "settings": SettingsForm,
+    "canary": CanaryForm,
+    **dict.fromkeys(DECISIONS, DecisionForm),
+}

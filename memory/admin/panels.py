@@ -37,6 +37,7 @@ class _Registry:
     desk: list[tuple[str, Callable[[Heuristic], Panel | None]]] = field(default_factory=list)
     figures: list[Callable[[HttpRequest], Iterable[Figure]]] = field(default_factory=list)
     deployments: list[Callable[[Any, Project], Panel | None]] = field(default_factory=list)
+    consequences: list[Callable[[Project], Iterable[str]]] = field(default_factory=list)
     releases: list[Callable[[Any, Release], Panel | None]] = field(default_factory=list)
     uplift: list[Callable[[Sequence[Release]], Mapping[UUID, SafeString]]] = field(default_factory=list)
 
@@ -57,6 +58,11 @@ def add_figures(make: Callable[[HttpRequest], Iterable[Figure]]) -> None:
 def add_deployment_panel(make: Callable[[Any, Project], Panel | None]) -> None:
     """Show a panel on the page of a project's deployment; `make` is given the signed-in user."""
     _registry.deployments.append(make)
+
+
+def add_consequences(make: Callable[[Project], Iterable[str]]) -> None:
+    """Say before a promotion or a roll-back in a project what else it does, a sentence for each."""
+    _registry.consequences.append(make)
 
 
 def add_release_panel(make: Callable[[Any, Release], Panel | None]) -> None:
@@ -82,6 +88,11 @@ def collect_figures(request: HttpRequest) -> list[Figure]:
 def draw_deployment_panels(user: Any, project: Project) -> list[Panel]:
     """Return what the other apps show about a project's deployment."""
     return [panel for make in _registry.deployments if (panel := make(user, project)) is not None]
+
+
+def list_consequences(project: Project) -> list[str]:
+    """Return what else a promotion or a roll-back does, as the other apps know it."""
+    return [sentence for make in _registry.consequences for sentence in make(project)]
 
 
 def draw_release_panels(user: Any, release: Release) -> list[Panel]:

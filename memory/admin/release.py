@@ -90,7 +90,7 @@ class ReleaseAdmin(ReadOnlyAdmin[Release]):
     def state(self, release: Release) -> str:
         return find_state(release)
 
-    @admin.display(description="uplift [95%]")
+    @admin.display(description="against the hold-out [95%]")
     def uplift(self, release: Release) -> SafeString | str:
         """Return success with its lessons minus success in the hold-out, in points."""
         return getattr(release, "drawn_uplift", None) or "–"

@@ -154,6 +154,83 @@ def test_outcomes_missing_in_one_arm_hold_back_promotion() -> None:
     assert "missing" in findings.reason
 
 
+def hide(units: list[Unit], *, treated: bool, value: float, share: float) -> list[Unit]:
+    """Let the first part of the units of an arm with an outcome wait for it."""
+    same = [unit for unit in units if unit.treated == treated and unit.value == value]
+    hidden = {id(unit) for unit in same[: round(share * len(same))]}
+    return [
+        replace(unit, state=State.PENDING, value=0.0, known_at=None, figures={}) if id(unit) in hidden else unit
+        for unit in units
+    ]
+
+
+def test_outcomes_that_one_arm_still_awaits_are_an_alarm_from_the_first_look_on() -> None:
+    """The failures of the treated arm are slow: of those that are known, nearly all succeeded."""
+    findings = look(hide(make_units(120, base=0.5, lift=0), treated=True, value=0.0, share=0.9))
+
+    assert findings.interval is not None
+    assert findings.missing_e_value > 100
+    assert findings.verdict == Verdict.CONTINUE
+    assert "missing outcomes" in findings.reason
+
+
+@pytest.mark.parametrize(("treated", "value"), [(True, 0.0), (True, 1.0), (False, 0.0), (False, 1.0)])
+def test_slow_outcomes_too_few_for_an_alarm_make_no_claim(treated: bool, value: float) -> None:
+    """Both arms lack four of five outcomes, so that some more of one kind in one arm stand out late."""
+    units = make_units(2500, base=0.5, lift=0, seed=31)
+    lacking = [replace(unit, state=State.PENDING, figures={}) for unit in units]
+    few = [unit if number % 5 == 0 else lacking[number] for number, unit in enumerate(units)]
+    hidden = hide(few, treated=treated, value=value, share=0.5)
+    alone = look([unit for unit in hidden if unit.is_known], max_units=5000)
+
+    findings = look(hidden, max_units=5000)
+
+    assert alone.verdict != Verdict.CONTINUE
+    assert findings.missing_e_value < 100
+    assert findings.interval is not None
+    assert findings.interval.low < 0 < findings.interval.high
+    assert findings.verdict == Verdict.CONTINUE
+
+
+def test_effect_is_found_though_both_arms_await_outcomes() -> None:
+    units = make_units(1600, base=0.4, lift=0.2)
+    random = Random(4)
+    late = [replace(unit, state=State.PENDING, figures={}) if random.random() < 0.2 else unit for unit in units]
+
+    assert look(late).verdict == Verdict.BETTER
+
+
+def test_alarm_of_missing_outcomes_holds_back_roll_back_too() -> None:
+    """The successes of the treated arm are slow."""
+    findings = look(hide(make_units(400, base=0.5, lift=0), treated=True, value=1.0, share=0.9))
+
+    assert findings.verdict == Verdict.CONTINUE
+
+
+@pytest.mark.parametrize("base", [0.0, 1.0])
+def test_outcomes_that_never_vary_decide_nothing(base: float) -> None:
+    units = make_units(400, base=base, lift=0)
+
+    assert look(units, rule="not_worse", margin=0.1, max_units=401).verdict == Verdict.CONTINUE
+    assert look(units, max_units=400).reason.startswith("Every outcome so far is the same")
+
+
+def test_opposite_effects_of_families_are_told_apart() -> None:
+    helped = make_units(450, base=0.5, lift=0.15, family="airline")
+    harmed = make_units(450, base=0.5, lift=-0.15, family="retail", seed=2)
+
+    families = look(helped + harmed).families
+
+    assert families["e_value"] > 20
+    assert {row["family"]: row["estimate"] > 0 for row in families["rows"]} == {"airline": True, "retail": False}
+
+
+def test_equal_effects_of_families_are_no_alarm() -> None:
+    units = [unit for seed in (1, 2, 3) for unit in make_units(300, base=0.5, lift=0.15, family=str(seed), seed=seed)]
+
+    assert look(units).families["e_value"] < 20
+
+
 def test_changed_shares_with_changed_success_are_no_effect() -> None:
     early = make_units(1500, base=0.2, lift=0, share=0.1, seed=3)
     later = make_units(1500, base=0.8, lift=0, share=0.5, seed=4, block=1)

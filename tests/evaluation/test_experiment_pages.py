@@ -49,7 +49,7 @@ def look_twice(experiment: Experiment, **traffic: Any) -> None:
 
 def test_page_begins_with_a_sentence_and_draws_the_interval() -> None:
     experiment = make_experiment()
-    look_twice(experiment, lost={"candidate": 0.2})
+    look_twice(experiment, lost={"candidate": 0.2, "stable": 0.2})
 
     page = read(log_in(), address(experiment))
 
@@ -60,6 +60,69 @@ def test_page_begins_with_a_sentence_and_draws_the_interval() -> None:
     assert "Failed runs" in page
     assert "Waiting for one" in page
     assert "What it cannot tell yet" in page
+
+
+def test_outcomes_that_only_one_arm_awaits_are_the_headline() -> None:
+    """Three of ten runs of the candidate have no outcome yet, which may come within a day."""
+    experiment = make_experiment()
+    look_twice(experiment, lost={"candidate": 0.3})
+
+    page = read(log_in(), address(experiment))
+
+    assert "Nothing can be said about Release 2: outcomes are missing in " in page
+    assert "that may still come included" in page
+    assert 'Without an outcome that counts</th><td class="number">0.0%</td><td class="number">0.0%' not in page
+
+
+def test_home_counts_experiments_with_an_alarm() -> None:
+    client = log_in()
+    assert "experiments with an alarm" not in read(client, reverse("admin:index"))
+
+    look_twice(make_experiment(), lost={"candidate": 0.3})
+
+    assert "experiments with an alarm" in read(client, reverse("admin:index"))
+
+
+def test_outcomes_that_never_vary_are_the_headline() -> None:
+    experiment = make_experiment()
+    look_twice(experiment, base=1.0)
+
+    page = read(log_in(), address(experiment))
+
+    assert "Nothing can be learnt about Release 2: Every outcome so far is the same" in page
+
+
+def test_opposite_effects_in_families_are_an_alarm() -> None:
+    experiment = make_experiment()
+    for family, lift in (("airline", 0.3), ("retail", -0.3)):
+        Traffic(experiment=experiment, lift=lift).send(300, task_id=family)
+        Retrieval.objects.filter(task_id="airline.cancel").update(task_id=family)
+    take_look(experiment.pk)
+
+    page = read(log_in(), address(experiment))
+
+    assert "The effects are opposite in task families" in page
+    assert '<th scope="row">airline</th><td>+' in page
+    assert '<th scope="row">retail</th><td>-' in page
+
+
+def test_promotion_says_which_experiment_it_ends() -> None:
+    experiment = make_experiment()
+    look_twice(experiment)
+
+    asked = read(log_in(), reverse("admin:memory_deployment_of", args=[experiment.project_id]) + "?ask=promote")
+
+    assert (
+        "Experiment 1 is running and ends for good, without a verdict. Not known yet whether Release 2 helps" in asked
+    )
+
+
+def test_uplift_with_too_few_units_shows_no_figure() -> None:
+    make_held_out(units=77, base=0.2, lift=0.6)
+
+    page = read(log_in(), reverse("admin:memory_release_changelist"))
+
+    assert "too few: 62 with, 15 without" in page
 
 
 def test_guardrail_that_fired_is_marked() -> None:

@@ -14,7 +14,7 @@ from evaluation.experiments.analysis import Verdict
 from evaluation.experiments.lifecycle import find_unwatched_canaries, start_experiment, stop_experiment
 from evaluation.experiments.looks import look_at_experiments, take_look
 from evaluation.experiments.models import Experiment, Look
-from evaluation.experiments.plan import Guardrail, Plan, Step
+from evaluation.experiments.plan import GUARDRAILS, Guardrail, Plan, Step
 from evaluation.experiments.uplift import measure_uplift
 from evaluation.reports.experiments import describe_experiment
 from evaluation.shadow.models import ShadowAnswer
@@ -549,6 +549,137 @@ def test_canary_that_was_rolled_back_or_is_watched_again_is_no_alarm() -> None:
     start_experiment(watched.project, plan=PLAN, by=OPERATOR, release=watched.treated_release)
 
     assert find_unwatched_canaries() == []
+
+
+def promote_after_trial() -> Experiment:
+    experiment = make_experiment(promotes="policy")
+    Traffic(experiment=experiment, base=0.3, lift=0.4).send(300)
+    take_look(experiment.pk)
+    experiment.refresh_from_db()
+    assert experiment.conclusion == Verdict.BETTER
+    return experiment
+
+
+def test_effect_that_fades_after_the_promotion_is_an_alarm() -> None:
+    experiment = promote_after_trial()
+    Traffic(experiment=experiment, base=0.3).send(300, share=0)
+
+    shown = describe_experiment(experiment)
+
+    assert shown["alarms"][0].startswith("The effect may have faded: ")
+    assert "of 300 units succeeded; in its trial" in shown["since"]
+
+
+def test_effect_that_stays_after_the_promotion_is_no_alarm() -> None:
+    experiment = promote_after_trial()
+    Traffic(experiment=experiment, base=0.7).send(300, share=0)
+
+    shown = describe_experiment(experiment)
+
+    assert shown["alarms"] == []
+    assert "of 300 units succeeded; in its trial" in shown["since"]
+
+
+def test_estimate_of_a_trial_that_ended_early_is_said_to_be_too_high() -> None:
+    assert any("probably too high" in each for each in describe_experiment(promote_after_trial())["cannot_tell"])
+
+
+# ── What any agent can report ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("guardrail", "change"),
+    [
+        ("errors", {"steps": [{"index": 1, "error": "Refused"}]}),
+        ("cost", {"cost_usd": "500"}),
+        ("latency", {"ended_at": timezone.now(), "started_at": timezone.now() - timedelta(hours=3)}),
+    ],
+)
+@pytest.mark.parametrize("source", ["agent", "judge"])
+def test_untrusted_runs_roll_nothing_back_and_raise_an_alarm(
+    source: str, guardrail: str, change: dict[str, object]
+) -> None:
+    experiment = make_experiment(plan=replace(PLAN, guardrails=GUARDRAILS))
+    now = timezone.now()
+    traffic = Traffic(experiment=experiment, outcome_source=source)
+    traffic.send(200, cost_usd="0.1", started_at=now - timedelta(seconds=60), ended_at=now)
+    Trajectory.objects.filter(retrieval__arm="candidate").update(**change)
+
+    found = look(experiment)
+
+    assert found.verdict == Verdict.CONTINUE
+    assert not found.guardrails[guardrail]["fired"]
+    assert found.guardrails[guardrail]["untrusted"]["fired"]
+    assert any("Any agent can report such runs" in alarm for alarm in describe_experiment(experiment)["alarms"])
+    assert deployment_of(experiment).candidate_id is not None
+
+
+def give_feedback(experiment: Experiment, arm: str, **values: object) -> None:
+    lesson = make_heuristic(project=experiment.project, status="approved")
+    HeuristicFeedback.objects.bulk_create(
+        HeuristicFeedback(
+            **{"project": experiment.project, "heuristic": lesson, "trajectory": run, "client": "agent"} | values
+        )
+        for run in Trajectory.objects.filter(retrieval__arm=arm)
+    )
+
+
+def test_untrusted_feedback_rolls_nothing_back() -> None:
+    experiment = make_experiment(plan=replace(PLAN, guardrails=GUARDRAILS))
+    Traffic(experiment=experiment).send(200, outcome="unknown", outcome_source="agent")
+    give_feedback(experiment, "candidate", verdict="followed", helpful=False)
+
+    found = look(experiment)
+
+    assert (found.verdict, found.guardrails["harm"]["untrusted"]["fired"]) == (Verdict.CONTINUE, True)
+
+
+def test_feedback_from_one_arm_only_is_not_compared() -> None:
+    """Some of it is good: so silence in the other arm is no sign that no lesson did harm there."""
+    experiment = make_experiment(plan=replace(PLAN, guardrails=GUARDRAILS))
+    Traffic(experiment=experiment).send(200)
+    give_feedback(experiment, "candidate", verdict="followed", helpful=True)
+    halves = HeuristicFeedback.objects.order_by("id").values_list("id", flat=True)[:60]
+    HeuristicFeedback.objects.filter(pk__in=list(halves)).update(helpful=False)
+
+    found = look(experiment)
+
+    assert (found.verdict, found.guardrails["harm"]["comparable"]) == (Verdict.CONTINUE, False)
+    assert any("one arm reports this more often" in alarm for alarm in describe_experiment(experiment)["alarms"])
+
+
+def test_cost_that_one_arm_reports_of_failures_only_is_not_compared() -> None:
+    experiment = make_experiment(plan=replace(PLAN, guardrails=GUARDRAILS))
+    Traffic(experiment=experiment).send(400, cost_usd="0.1")
+    Trajectory.objects.filter(outcome="failure").update(cost_usd="0.5")
+    Trajectory.objects.filter(outcome="success", retrieval__arm="candidate").update(cost_usd=None)
+
+    found = look(experiment)
+
+    assert (found.verdict, found.guardrails["cost"]["comparable"]) == (Verdict.CONTINUE, False)
+
+
+@pytest.mark.parametrize("promotes", ["people", "policy"])
+def test_outcomes_that_one_arm_still_awaits_hold_everything_back(promotes: str) -> None:
+    """The failures of the candidate are slow, so that for now it only succeeds."""
+    experiment = make_experiment(promotes=promotes)
+    Traffic(experiment=experiment).send(120)
+    Trajectory.objects.filter(retrieval__arm="candidate", outcome="failure").delete()
+
+    found = look(experiment)
+
+    assert (found.verdict, experiment.status) == (Verdict.CONTINUE, "running")
+    assert found.missing_e_value > 100
+    assert deployment_of(experiment).candidate_id == experiment.treated_release_id
+
+
+def test_uplift_with_slow_failures_on_one_side_is_doubtful() -> None:
+    experiment = make_held_out(units=400, base=0.5, lift=0.0)
+    Trajectory.objects.filter(retrieval__arm="stable", outcome="failure").delete()
+
+    whole = measure_uplift(experiment.project, since=experiment.started_at).whole
+
+    assert (whole.is_doubtful, whole.interval) == (True, None)
 
 
 # ── Only what differs ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -163,7 +163,7 @@ def run(experiment: Experiment, *arguments: str) -> str:
 
 def test_command_shows_a_sentence_plan_looks_and_what_is_not_known() -> None:
     experiment = make_experiment()
-    Traffic(experiment=experiment, lost={"candidate": 0.5}).send(200)
+    Traffic(experiment=experiment, lost={"candidate": 0.2, "stable": 0.2}).send(200)
 
     assert "Not known yet whether Release 2 helps" in run(experiment, "look", "1")
     shown = run(experiment, "show", "1")

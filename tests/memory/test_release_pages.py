@@ -132,6 +132,44 @@ def test_canary_is_stepped_promoted_and_rolled_back_by_buttons(served: Project, 
     assert (newest.kind, newest.made_by, newest.reason) == ("rolled_back", "user:ana", "why not")
 
 
+def test_promotion_asks_first_and_takes_a_reason(served: Project, deployer: Client) -> None:
+    start_canary(served, release=get_release(served, "2"), share=100, by=BY)
+
+    asked = read(deployer, f"{address(served)}?ask=promote")
+    refused = press(deployer, served, "promote", reason=" ")
+
+    assert "All agents get release 2, now given to 10% of the units." in asked
+    assert "Promote release 2?" in refused
+    assert "This field is required." in refused
+    assert get_deployment(served).stable == get_release(served, "1")
+
+
+def test_roll_back_asks_first(served: Project, deployer: Client) -> None:
+    promote(served, by=BY, release=get_release(served, "2"))
+
+    asked = read(deployer, f"{address(served)}?ask=rollback")
+
+    assert "All agents get release 1 again, and none gets release 2." in asked
+    assert get_deployment(served).stable == get_release(served, "2")
+
+
+def test_asking_for_what_is_not_possible_says_so(served: Project, deployer: Client) -> None:
+    shown = deployer.get(f"{address(served)}?ask=promote", follow=True).content.decode()
+
+    assert "There is nothing to promote" in shown
+
+
+def test_page_says_what_was_stable_after_a_roll_back(served: Project, deployer: Client) -> None:
+    promote(served, by=BY, release=get_release(served, "2"))
+    roll_back(served, by=BY)
+
+    shown = read(deployer, address(served))
+
+    assert "no release was stable before release 1" in shown
+    assert "Release 2</a> was stable until it was rolled back" in shown
+    assert "Keys:" not in shown
+
+
 def test_button_of_an_old_page_does_nothing(served: Project, deployer: Client) -> None:
     """Two people roll back at once: the second must not go back by one more release."""
     promote(served, by=BY, release=get_release(served, "2"))
