@@ -8,6 +8,9 @@ from enum import StrEnum
 from memory.meaning.reading import Reading, read, stem
 from memory.meaning.vocabulary import LIGHT, LIGHTER, OPPOSITES, WHOLE
 
+_KIND = re.compile(
+    r"(?:when |if )?(?:the (?:task is (?:of the kind|like this)|same task comes)|starting a task|any task|a task of the family)\b", re.I
+)
 _PLAIN = re.compile(r"[\w\s.-]*")
 _Pairs = tuple[tuple[frozenset[str], frozenset[str]], ...]
 NEAR = 0.6  # the lowest cosine of two texts that may say the same in other words
@@ -26,6 +29,7 @@ class Comparison:
     verdict: Verdict
     reason: str = ""
     is_opposite: bool = False
+    is_sure: bool = False  # a word, name or number that differs, not just too little in common
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ def compare_texts(one: str, other: str, *, similarity: float | None = None) -> C
     if sure:
         opposite = next((each for each in sure if each.is_opposite), None)
         only_opposite = opposite is not None and overlap >= 0.5 and all(each.is_opposite for each in sure)
-        return Comparison(Verdict.DIFFERENT, (opposite or sure[0]).reason, is_opposite=only_opposite)
+        return Comparison(Verdict.DIFFERENT, (opposite or sure[0]).reason, is_opposite=only_opposite, is_sure=True)
     if not is_near:
         return Comparison(Verdict.DIFFERENT, "they speak of different things")
     if found:
@@ -56,6 +60,35 @@ def compare_texts(one: str, other: str, *, similarity: float | None = None) -> C
     if overlap >= 0.75 or (similarity is not None and similarity >= 0.8 and overlap >= 0.4):
         return Comparison(Verdict.SAME)
     return Comparison(Verdict.DOUBTFUL, "they share few words")
+
+
+def compare_advice(
+    condition: str, advice: str, other_condition: str, other_advice: str, *, similarity: float | None = None
+) -> Comparison:
+    """Tell whether two pieces of advice say the same, each with when it holds; "" and "any task of this kind" say no more.
+
+    What one says in its condition, another may say in its advice.
+    """
+    when, other_when = (_without_kind(each) for each in (condition, other_condition))
+    said = compare_texts(advice, other_advice, similarity=similarity)
+    if said.verdict is Verdict.DIFFERENT and not (when or other_when):
+        return said
+    held = compare_texts(when, other_when, similarity=similarity) if when and other_when else Comparison(Verdict.SAME)
+    if Verdict.SAME is said.verdict is held.verdict:
+        return said
+    whole = compare_texts(f"{when}: {advice}" if when else advice, f"{other_when}: {other_advice}" if other_when else other_advice, similarity=similarity)
+    if whole.verdict is Verdict.SAME and not (said.is_sure or held.is_sure):
+        return whole
+    found = [each for each in (said, held, whole) if each.is_sure]
+    if found:
+        return found[0]
+    return Comparison(Verdict.DOUBTFUL, next(each.reason for each in (said, held, whole) if each.reason))
+
+
+def _without_kind(condition: str) -> str:
+    """Return a condition, "" where it names nothing but the kind of task."""
+    condition = condition.strip().rstrip(".:")
+    return "" if _KIND.match(condition) else condition
 
 
 def _match(one: Reading, other: Reading) -> tuple[dict[str, str], set[str], set[str]]:
@@ -96,6 +129,9 @@ def _differences(
     if one.is_conditional != other.is_conditional and (left or right) and not (one.orders and other.orders):
         yield _Difference("only one names a condition", is_sure=False)
     yield from _compare_rest(left, right, len(shared))
+    is_bound = any(each.is_conditional or each.orders for each in (one, other))
+    if one.only and other.only and not one.only & other.only and not is_bound:
+        yield _Difference("“only” is about other words", is_sure=False)
     if _is_reordered(one, other):
         yield _Difference("the same words stand in another order", is_sure=False)
 

@@ -42,6 +42,7 @@ _TOKEN = re.compile(
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PART = re.compile(r"[^\W_]+")
 _IDENTIFIER = re.compile(r"\w*_\w*|\w*[a-z][A-Z]\w*|[A-Za-z]+\d\w*|[A-Z][A-Z0-9]+")
+_NAMED = frozenset("code quote curly guillemet address flag".split())
 _LETTERS = frozenset("ABCDEFGHJKLMNOPQRSTUVWXYZ")
 _LONGEST_PHRASE = max(len(said.split()) for said in PHRASES)
 _CONTRACTED = {"won't": "will not", "can't": "can not", "cannot": "can not", "shan't": "shall not", "wont": "will not"}
@@ -85,6 +86,7 @@ class Reading:
         small: the words that limit, and all others as they stand.
         stems: the words that say something; `signs` whether each is said (1), denied (-1) or unclear (0).
         orders: pairs of what comes first and what comes then.
+        only: the words that "only" stands before.
         conditions: pairs of a condition and what holds under it.
         joined: pairs of words that a small word such as "from" or "over" stands between.
         clauses: the words of each part in order.
@@ -99,6 +101,7 @@ class Reading:
     stems: frozenset[str]
     signs: dict[str, frozenset[int]]
     orders: tuple[tuple[frozenset[str], frozenset[str]], ...]
+    only: frozenset[str]
     conditions: tuple[tuple[frozenset[str], frozenset[str]], ...]
     joined: frozenset[tuple[str, str]]
     is_conditional: bool
@@ -157,6 +160,7 @@ class _Reader:
         self.words: list[str] = []
         self._joint: list[str] = []
         self._is_of = False
+        self.only: set[str] = set()
 
     def read(self) -> Reading:
         tokens = list(self._tokens())
@@ -177,6 +181,7 @@ class _Reader:
             stems=frozenset(signs),
             signs={each: frozenset(found) for each, found in signs.items()},
             orders=tuple(self.orders),
+            only=frozenset(self.only),
             conditions=tuple(self.conditions),
             joined=frozenset(self.joined),
             is_conditional=self.is_conditional,
@@ -190,7 +195,7 @@ class _Reader:
             kind, text = match.lastgroup or "", match[0]
             if kind == "unit":
                 kind = "number"
-            if kind in ("code", "quote", "curly", "guillemet", "address", "flag"):
+            if kind in _NAMED:
                 yield "name", self._name(match[kind])
             elif kind == "path" and ("." in text or text.count("/") > 1 or "_" in text):
                 yield "name", self._name(text)
@@ -209,11 +214,11 @@ class _Reader:
             elif kind != "mark":
                 yield kind, text
             if kind != "break":
-                self.words.append(text.casefold())
+                self.words += self._last_name.split() if kind in _NAMED else [text.casefold()]
             starts = False
 
     def _name(self, name: str) -> str:
-        said = " ".join(name.split()).casefold()
+        said = self._last_name = " ".join(name.split()).casefold()
         self.names[said] = frozenset(stem(part.lower()) for part in _PART.findall(_CAMEL.sub(" ", name.replace("_", " "))))
         return said
 
@@ -262,11 +267,9 @@ class _Reader:
                 if before[0] == "number" and clause.numbers and clause.numbers[-1][0] == "=":
                     clause.numbers[-1] = (comparison, *clause.numbers[-1][1:])
                     comparison = ""
-                elif after[0] != "number" and after[1] not in ("$", "€", "£", "a", "an", "one", "the", "only"):
+                elif after[0] not in ("number", "money") and after[1] not in ("a", "an", "one", "only"):
                     clause.numbers.append((comparison, 0.0, "words"))
-                    comparison = ""
-                elif after[1] == "the":
-                    clause.numbers.append((comparison, 0.0, "words"))
+                    self._joint = clause.stems[-2:]
                     comparison = ""
             elif kind == "number":
                 if before[1] == "only" and not comparison:
@@ -281,7 +284,8 @@ class _Reader:
                 self._is_of = False
             elif kind == "name":
                 self._is_of = False
-                clause.stems += [f"`{text}`", *sorted(self.names[text])]
+                self.joined |= {(each, f"`{text}`") for each in self._joint}
+                clause.stems += [*sorted(self.names[text]), f"`{text}`"]
             elif kind == "word":
                 clause = self._add_word(text, clauses, clause, before=before, after=after, compared=bool(comparison))
         return [*sentences, clauses]
@@ -329,11 +333,15 @@ class _Reader:
         elif plain in COUNTERS or word in COUNTERS:
             clause.denied += 1
             clause.stems.append(stem(COUNTERS.get(word) or COUNTERS[plain]))
+        elif word == "only" and after[0] == "break" and clause.numbers:
+            pass  # "one certificate only" is one
         elif word in QUANTIFIERS or plain in QUANTIFIERS:
             self.quantifiers.add(word if word in QUANTIFIERS else plain)
         elif word not in STOP and plain not in STOP:
             # "The class of the fare" is the fare class.
             clause.stems.insert(len(clause.stems) - int(self._is_of and bool(clause.stems)), plain)
+            if before[1] == "only":
+                self.only.add(plain)
             self.joined |= {(each, plain) for each in self._joint}  # "the tool's answer over the page"
         self._is_of = word == "of" or (self._is_of and word in STOP)
         return clause

@@ -75,7 +75,7 @@ _SYNONYMS = """
     check verify validate inspect examine consult review ensure see view read confirm | user customer caller guest
     reservation booking book | change modify update alter edit amend | cancel cancellation | delete remove erase drop
     price cost | choose select pick | additional extra further | whole entire complete full | newest latest
-    tell inform notify | ask request inquire | call use invoke run execute apply | begin start launch
+    tell inform notify say | ask request inquire | call use invoke run execute apply | begin start launch
     error failure exception | fix repair correct | attempt try | retry resend | buy purchase | email mail
     folder directory | install setup | stock inventory availability available | refund reimburse reimbursement
     transfer pass | compute calculate | keep retain preserve | show display | answer reply respond | human person
@@ -148,7 +148,7 @@ _STOP = """
 """
 # Words that advice may have or lack without saying something else.
 LIGHT = frozenset("call user agent important good best idea attempt trial wait item function time please obtain".split())
-LIGHTER = LIGHT | frozenset("ask put take keep set write answer give perform whole".split())
+LIGHTER = LIGHT | frozenset("ask put take keep set write answer give perform whole pay limit say".split())
 STOP = frozenset(_STOP.split()) | NEGATIONS | LINKS | QUANTIFIERS
 
 _UNITS = """
