@@ -4,7 +4,7 @@ from memory.heuristics.text import HeuristicText
 from memory.meaning.comparison import Comparison, Verdict, compare_advice, compare_texts
 
 
-def compare_lessons(one: HeuristicText, other: HeuristicText, *, similarity: float | None = None) -> Comparison:
+def compare_heuristics(one: HeuristicText, other: HeuristicText, *, similarity: float | None = None) -> Comparison:
     """Tell whether two lessons give the same advice; `similarity` is the cosine of their vectors.
 
     What holds for another family or in another sense is other advice, and so is what one of them limits further.

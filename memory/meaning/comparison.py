@@ -1,6 +1,7 @@
 """Whether two texts say the same. Similarity finds what is worth comparing; it never decides alone."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,7 +10,9 @@ from memory.meaning.reading import Reading, read, stem
 from memory.meaning.vocabulary import LIGHT, LIGHTER, OPPOSITES, WHOLE
 
 _KIND = re.compile(
-    r"(?:when |if )?(?:the (?:task is (?:of the kind|like this)|same task comes)|starting a task|any task|a task of the family)\b", re.I
+    r"(?:when |if )?(?:the task is (?:of the kind|like this)|the same task comes|starting a task|any task"
+    r"|a task of the family)\b",
+    re.I,
 )
 _PLAIN = re.compile(r"[\w\s.-]*")
 _Pairs = tuple[tuple[frozenset[str], frozenset[str]], ...]
@@ -65,9 +68,10 @@ def compare_texts(one: str, other: str, *, similarity: float | None = None) -> C
 def compare_advice(
     condition: str, advice: str, other_condition: str, other_advice: str, *, similarity: float | None = None
 ) -> Comparison:
-    """Tell whether two pieces of advice say the same, each with when it holds; "" and "any task of this kind" say no more.
+    """Tell whether two pieces of advice say the same, each with the condition under which it holds.
 
-    What one says in its condition, another may say in its advice.
+    A condition that is "" or names only a kind of task says nothing more. What one says in its condition, another may
+    say in its advice.
     """
     when, other_when = (_without_kind(each) for each in (condition, other_condition))
     said = compare_texts(advice, other_advice, similarity=similarity)
@@ -76,7 +80,11 @@ def compare_advice(
     held = compare_texts(when, other_when, similarity=similarity) if when and other_when else Comparison(Verdict.SAME)
     if Verdict.SAME is said.verdict is held.verdict:
         return said
-    whole = compare_texts(f"{when}: {advice}" if when else advice, f"{other_when}: {other_advice}" if other_when else other_advice, similarity=similarity)
+    whole = compare_texts(
+        f"{when}: {advice}" if when else advice,
+        f"{other_when}: {other_advice}" if other_when else other_advice,
+        similarity=similarity,
+    )
     if whole.verdict is Verdict.SAME and not (said.is_sure or held.is_sure):
         return whole
     found = [each for each in (said, held, whole) if each.is_sure]
@@ -109,14 +117,18 @@ def _is_form(word: str, other: str) -> bool:
     if "`" in word or "`" in other:
         return False
     most = max(len(word), len(other))
-    same = next((place for place, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other)))
+    same = next(
+        (place for place, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other))
+    )
     return same >= 5 and same >= 0.8 * most
 
 
 def _differences(
     one: Reading, other: Reading, shared: dict[str, str], left: set[str], right: set[str]
 ) -> Iterator[_Difference]:
-    if one.language != other.language and (one.language or other.language) not in ("", "en") or not (one.language or other.language):
+    if (one.language != other.language and (one.language or other.language) not in ("", "en")) or not (
+        one.language or other.language
+    ):
         yield _Difference("they are in different languages, or in one that is not read", is_sure=False)
     yield from _compare_names(one, other)
     yield from _compare_numbers(one, other)
@@ -124,7 +136,7 @@ def _differences(
     yield from _cross(one.conditions, other.conditions, "the condition of one is what the other says to do")
     yield from _compare_signs(one, other, shared)
     yield from _compare_small(one, other)
-    if {(b, a) for a, b in one.joined if a != b} & other.joined:
+    if {(joint, b, a) for joint, a, b in one.joined if a != b} & other.joined:
         yield _Difference("two words have changed places", is_sure=False)
     if one.is_conditional != other.is_conditional and (left or right) and not (one.orders and other.orders):
         yield _Difference("only one names a condition", is_sure=False)
@@ -149,7 +161,9 @@ def _only_named(one: Reading, other: Reading) -> list[str]:
     return sorted(
         name
         for name, parts in one.names.items()
-        if name not in other.names and f" {name} " not in f" {said} " and not (parts and parts <= other.stems and _PLAIN.fullmatch(name))
+        if name not in other.names
+        and f" {name} " not in f" {said} "
+        and not (parts and parts <= other.stems and _PLAIN.fullmatch(name))
     )
 
 
@@ -169,8 +183,20 @@ def _compare_numbers(one: Reading, other: Reading) -> Iterator[_Difference]:
 
 def _compare_orders(one: Reading, other: Reading) -> Iterator[_Difference]:
     yield from _cross(one.orders, other.orders, "what comes first in one comes last in the other")
-    if bool(one.orders) != bool(other.orders):
+    if bool(one.orders) != bool(other.orders) and not (_follows(one, other) or _follows(other, one)):
         yield _Difference("only one says what comes first", is_sure=False)
+
+
+def _follows(one: Reading, other: Reading) -> bool:
+    """Tell whether a text says in turn, without "then", what another says first and then."""
+    places = [
+        [
+            next((place for place, clause in enumerate(one.clauses) if not words.isdisjoint(clause)), -1)
+            for words in pair
+        ]
+        for pair in other.orders
+    ]
+    return other.in_turn and bool(places) and all(0 <= first < then for first, then in places)
 
 
 def _cross(pairs: _Pairs, others: _Pairs, reason: str) -> Iterator[_Difference]:
@@ -188,16 +214,18 @@ def _compare_rest(left: set[str], right: set[str], shared: int) -> Iterator[_Dif
     telling = [{word for word in words if "`" not in word} - _LIGHT for words in (left, right)]
     if all(telling):
         yield _Difference(f"one speaks of “{min(telling[0])}”, the other of “{min(telling[1])}”", is_sure=False)
-    elif rest := telling[0] | telling[1]:
-        if rest - _LIGHTER or shared < 3:
-            yield _Difference(f"only one speaks of “{min(rest)}”", is_sure=False)
+        return
+    rest = telling[0] | telling[1]
+    if rest and (rest - _LIGHTER or shared < 3):
+        yield _Difference(f"only one speaks of “{min(rest)}”", is_sure=False)
 
 
 _LIGHT, _LIGHTER = frozenset(map(stem, LIGHT)), frozenset(map(stem, LIGHTER))
 
 
 def _compare_signs(one: Reading, other: Reading, shared: dict[str, str]) -> Iterator[_Difference]:
-    for word, twin in sorted(shared.items()):
+    numbers = {each: each for each in one.signs.keys() & other.signs.keys() - one.stems}
+    for word, twin in sorted((shared | numbers).items()):
         signs, others = one.signs[word], other.signs[twin]
         if signs != others:
             sure = 0 not in signs | others and not signs & others
@@ -219,18 +247,48 @@ def _compare_small(one: Reading, other: Reading) -> Iterator[_Difference]:
     if differ:
         yield _Difference(f"only one says “{min(differ)}”", is_sure=False)
     for prefix in ("un", "in", "im", "non", "dis", "ir"):
-        if any((prefix + word in other.small) != (prefix + word in one.small) for word in one.small | other.small if len(word) > 3):
+        if any(
+            (prefix + word in other.small) != (prefix + word in one.small)
+            for word in one.small | other.small
+            if len(word) > 3
+        ):
             yield _Difference("one says the opposite of a word of the other", is_opposite=True)
             return
 
 
 def _is_reordered(one: Reading, other: Reading) -> bool:
-    """Tell whether two words of a part have changed places: "the client calls the server", "the server calls the client"."""
+    """Tell whether words have changed places: "the client calls the server" and the reverse."""
+    if _is_regrouped(one, other):
+        return True
     passive = [each.small & {"be", "been", "being", "is", "are", "was", "were"} for each in (one, other)]
-    if bool(passive[0]) != bool(passive[1]):
-        return False
+    for clause in one.clauses:
+        for twin in other.clauses:
+            if len(clause) != len(twin) or sorted(clause) != sorted(twin) or clause == twin:
+                continue
+            swapped = len(clause) >= 3 and sum(a != b for a, b in zip(clause, twin, strict=True)) == 2
+            repeats = len(clause) >= 6 and len(set(clause)) < len(clause)
+            if (swapped and bool(passive[0]) == bool(passive[1])) or repeats:
+                return True
+    return False
+
+
+def _is_regrouped(one: Reading, other: Reading) -> bool:
+    """Tell whether two parts have exchanged words: "true for odd, false for even" and "false for odd, true for even"."""
+    places = [
+        {word: {place for place, clause in enumerate(each.clauses) if word in clause} for word in each.stems}
+        for each in (one, other)
+    ]
+    moves = {
+        (first, second)
+        for word in one.stems & other.stems
+        for first in places[0][word]
+        for second in places[1][word]
+        if len(places[0][word]) == len(places[1][word]) == 1
+    }
+    rows, columns = Counter(first for first, _ in moves), Counter(second for _, second in moves)
     return any(
-        3 <= len(clause) == len(twin) == len(set(clause)) and set(clause) == set(twin) and sum(a != b for a, b in zip(clause, twin)) == 2
-        for clause in one.clauses
-        for twin in other.clauses
+        rows[first] > 1 and columns[second] > 1 and {(first, other_second), (other_first, second)} <= moves
+        for first, second in moves
+        for other_first, other_second in moves
+        if first != other_first and second != other_second
     )

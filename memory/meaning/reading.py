@@ -42,11 +42,14 @@ _TOKEN = re.compile(
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PART = re.compile(r"[^\W_]+")
 _IDENTIFIER = re.compile(r"\w*_\w*|\w*[a-z][A-Z]\w*|[A-Za-z]+\d\w*|[A-Z][A-Z0-9]+")
-_NAMED = frozenset("code quote curly guillemet address flag".split())
+_NAMED = frozenset(["code", "quote", "curly", "guillemet", "address", "flag"])
 _LETTERS = frozenset("ABCDEFGHJKLMNOPQRSTUVWXYZ")
 _LONGEST_PHRASE = max(len(said.split()) for said in PHRASES)
 _CONTRACTED = {"won't": "will not", "can't": "can not", "cannot": "can not", "shan't": "shall not", "wont": "will not"}
-_CONTRACTED |= {f"{verb}nt": f"{verb} not" for verb in "do does did should would could must is are was were has have".split()}
+_CONTRACTED |= {
+    f"{verb}nt": f"{verb} not"
+    for verb in ["do", "does", "did", "should", "would", "could", "must", "is", "are", "was", "were", "has", "have"]
+}
 _CONTRACTED |= {"cant": "can not", "i'll": "will", "i'd": "would", "let's": "", "it's": "is", "that's": "is"}
 _IRREGULAR = """
     ran=run written=write wrote=write took=take taken=take gave=give given=give sent=send made=make done=do went=go
@@ -84,11 +87,12 @@ class Reading:
         names: what is named, with the words in each name.
         numbers: a comparison, a value (NaN where only words are compared) and a unit.
         small: the words that limit, and all others as they stand.
-        stems: the words that say something; `signs` whether each is said (1), denied (-1) or unclear (0).
-        orders: pairs of what comes first and what comes then.
+        stems: the words that say something.
+        signs: whether each of them, and each number, is said (1), denied (-1) or unclear (0).
+        orders: pairs of what comes first and what comes then; `in_turn` where only "then" and "first" say so.
         only: the words that "only" stands before.
         conditions: pairs of a condition and what holds under it.
-        joined: pairs of words that a small word such as "from" or "over" stands between.
+        joined: a small word such as "from" or "over" with a word before and a word after it.
         clauses: the words of each part in order.
     """
 
@@ -101,9 +105,10 @@ class Reading:
     stems: frozenset[str]
     signs: dict[str, frozenset[int]]
     orders: tuple[tuple[frozenset[str], frozenset[str]], ...]
+    in_turn: bool
     only: frozenset[str]
     conditions: tuple[tuple[frozenset[str], frozenset[str]], ...]
-    joined: frozenset[tuple[str, str]]
+    joined: frozenset[tuple[str, str, str]]
     is_conditional: bool
     clauses: tuple[tuple[str, ...], ...]
 
@@ -141,8 +146,8 @@ _VOWELS = frozenset("aeiouy")
 _ENDINGS = (
     ("ications", "y"), ("ication", "y"), ("ations", "e"), ("ation", "e"), ("itions", ""), ("ition", ""), ("ions", ""),
     ("ion", ""), ("ments", ""), ("ment", ""), ("ises", "ize"), ("ised", "ize"), ("ising", "ize"), ("ise", "ize"),
-    ("ies", "y"), ("ied", "y"), ("sses", "ss"), ("ches", "ch"), ("shes", "sh"), ("xes", "x"), ("ing", ""), ("eed", "eed"),
-    ("ed", ""), ("ss", "ss"), ("us", "us"), ("is", "is"), ("s", ""),
+    ("ies", "y"), ("ied", "y"), ("sses", "ss"), ("ches", "ch"), ("shes", "sh"), ("xes", "x"), ("ing", ""),
+    ("eed", "eed"), ("ed", ""), ("ss", "ss"), ("us", "us"), ("is", "is"), ("s", ""),
 )  # fmt: skip
 _SYNONYM_STEMS = {_bare(word): first for word, first in SYNONYMS.items()}
 
@@ -155,12 +160,14 @@ class _Reader:
         self.small: set[str] = set()
         self.orders: list[tuple[frozenset[str], frozenset[str]]] = []
         self.conditions: list[tuple[frozenset[str], frozenset[str]]] = []
-        self.joined: set[tuple[str, str]] = set()
+        self.joined: set[tuple[str, str, str]] = set()
         self.is_conditional = False
         self.words: list[str] = []
         self._joint: list[str] = []
+        self._joint_word = ""
         self._is_of = False
         self.only: set[str] = set()
+        self.in_turn = True
 
     def read(self) -> Reading:
         tokens = list(self._tokens())
@@ -168,9 +175,12 @@ class _Reader:
         sentences = self._sentences(_in_few_words(tokens, language))
         clauses = [clause for sentence in sentences for clause in self._settle(sentence)]
         signs: dict[str, set[int]] = {}
+        numbers: dict[str, set[int]] = {}
         for clause in clauses:
             for each in clause.stems:
                 signs.setdefault(each, set()).add(clause.sign)
+            for _, value, unit in clause.numbers:
+                numbers.setdefault(f"{value:g} {unit}".strip(), set()).add(clause.sign)
         return Reading(
             words=tuple(self.words),
             language=language,
@@ -179,8 +189,9 @@ class _Reader:
             quantifiers=frozenset(self.quantifiers),
             small=frozenset(self.small),
             stems=frozenset(signs),
-            signs={each: frozenset(found) for each, found in signs.items()},
+            signs={each: frozenset(found) for each, found in (signs | numbers).items()},
             orders=tuple(self.orders),
+            in_turn=self.in_turn,
             only=frozenset(self.only),
             conditions=tuple(self.conditions),
             joined=frozenset(self.joined),
@@ -203,7 +214,9 @@ class _Reader:
                 yield from (("word", each.lower()) for each in _PART.findall(text))
             elif kind == "number":
                 yield from self._number(match["number"], (match["unit"] or "").strip().lower())
-            elif kind == "word" and ("_" in text or _CAMEL.search(text) or (len(text) == 1 and text in _LETTERS and not starts)):
+            elif kind == "word" and (
+                "_" in text or _CAMEL.search(text) or (len(text) == 1 and text in _LETTERS and not starts)
+            ):
                 yield "name", self._name(text)
             elif kind == "word":
                 yield from self._word(text, starts=starts)
@@ -219,7 +232,9 @@ class _Reader:
 
     def _name(self, name: str) -> str:
         said = self._last_name = " ".join(name.split()).casefold()
-        self.names[said] = frozenset(stem(part.lower()) for part in _PART.findall(_CAMEL.sub(" ", name.replace("_", " "))))
+        self.names[said] = frozenset(
+            stem(part.lower()) for part in _PART.findall(_CAMEL.sub(" ", name.replace("_", " ")))
+        )
         return said
 
     def _number(self, digits: str, unit: str) -> Iterator[tuple[str, str]]:
@@ -258,7 +273,9 @@ class _Reader:
                 clauses = [clause]
                 comparison = ""
             elif kind == "break":
-                clause = _Clause(link=clause.link if not clause.stems else "")
+                # What stands in brackets after a denial may be denied or not
+                unclear = text == "(" and clause.denied % 2 == 1
+                clause = _Clause(link=clause.link if not clause.stems else "", unclear=unclear)
                 self._joint = []
                 clauses.append(clause)
             elif kind == "operator":
@@ -269,7 +286,7 @@ class _Reader:
                     comparison = ""
                 elif after[0] not in ("number", "money") and after[1] not in ("a", "an", "one", "only"):
                     clause.numbers.append((comparison, 0.0, "words"))
-                    self._joint = clause.stems[-2:]
+                    self._joint, self._joint_word = clause.stems[-2:], "than"
                     comparison = ""
             elif kind == "number":
                 if before[1] == "only" and not comparison:
@@ -284,7 +301,7 @@ class _Reader:
                 self._is_of = False
             elif kind == "name":
                 self._is_of = False
-                self.joined |= {(each, f"`{text}`") for each in self._joint}
+                self.joined |= {(self._joint_word, each, f"`{text}`") for each in self._joint}
                 clause.stems += [*sorted(self.names[text]), f"`{text}`"]
             elif kind == "word":
                 clause = self._add_word(text, clauses, clause, before=before, after=after, compared=bool(comparison))
@@ -306,14 +323,16 @@ class _Reader:
         if before[0] == "number" and _unit(word):
             return clause
         if word in _JOINTS and clause.stems:
-            self._joint = clause.stems[-2:]
+            self._joint, self._joint_word = clause.stems[-2:], _JOINTS[word]
         if word in ("before", "after") and (_unit(before[1]) or before[0] == "number"):
             if word == "before":
                 self.quantifiers.add("before")  # "24 hours before" is a time; "within 24 hours after" is within them
         elif word in LINKS or word in ("and", "evenif", "nor"):
             if word == "evenif":
                 self.quantifiers.add(word)
-            if word == "once" and (after[0] == "break" or after[1] in ("a", "an", "each", "every", "per", "more", "again")):
+            if word == "once" and (
+                after[0] == "break" or after[1] in ("a", "an", "each", "every", "per", "more", "again")
+            ):
                 if after[0] == "break":
                     clause.numbers.append(("=", 1.0, ""))
                 return clause
@@ -335,6 +354,8 @@ class _Reader:
             clause.stems.append(stem(COUNTERS.get(word) or COUNTERS[plain]))
         elif word == "only" and after[0] == "break" and clause.numbers:
             pass  # "one certificate only" is one
+        elif word == "even" and "odd" in self.text.lower():
+            clause.stems.append(word)
         elif word in QUANTIFIERS or plain in QUANTIFIERS:
             self.quantifiers.add(word if word in QUANTIFIERS else plain)
         elif word not in STOP and plain not in STOP:
@@ -342,7 +363,9 @@ class _Reader:
             clause.stems.insert(len(clause.stems) - int(self._is_of and bool(clause.stems)), plain)
             if before[1] == "only":
                 self.only.add(plain)
-            self.joined |= {(each, plain) for each in self._joint}  # "the tool's answer over the page"
+            self.joined |= {
+                (self._joint_word, each, plain) for each in self._joint
+            }  # "the tool's answer over the page"
         self._is_of = word == "of" or (self._is_of and word in STOP)
         return clause
 
@@ -373,12 +396,10 @@ class _Reader:
                 self._relate(clause, main)
             elif clause.first and place + 1 < len(clauses) and clauses[place + 1].link in ("", "and"):
                 self._order(clause, clauses[place + 1])
-        for clause in clauses:
-            flipped = [(_FLIPPED.get(sign, sign), *rest) for sign, *rest in clause.numbers]
-            if clause.denied % 2 and flipped != [tuple(number) for number in map(list, clause.numbers)]:
-                if any(sign in _FLIPPED for sign, *_ in clause.numbers):
-                    clause.numbers = [(sign, value, unit) for sign, value, unit in flipped]  # type: ignore[misc]
-                    clause.denied -= 1
+        for clause in clauses:  # "not more than five" is at most five
+            if clause.denied % 2 and any(sign in _FLIPPED for sign, _, _ in clause.numbers):
+                clause.numbers = [(_FLIPPED.get(sign, sign), value, unit) for sign, value, unit in clause.numbers]
+                clause.denied -= 1
         return clauses
 
     def _relate(self, clause: _Clause, main: _Clause | None) -> None:
@@ -414,10 +435,12 @@ class _Reader:
             self._order(clause, main)
 
     def _order(self, first: _Clause, then: _Clause) -> None:
+        self.in_turn = self.in_turn and "then" in (first.link, then.link) or first.first
         self.orders.append((frozenset(first.stems), frozenset(then.stems)))
 
 
-_JOINTS = frozenset("to from with by over than into onto as against".split())
+_JOINTS = {word: word for word in ("with", "by", "over", "than", "as", "against")}
+_JOINTS |= dict.fromkeys(("from", "to", "into", "onto"), "to")
 
 
 def _carry(one: _Clause | None, other: _Clause) -> None:
@@ -432,7 +455,7 @@ def _unit(word: str) -> tuple[str, float] | None:
 
 
 def _guess_language(words: Sequence[str]) -> str:
-    """Return the language most of whose small words occur, English where as many of its words do; "" where none does."""
+    """Return the language most of whose small words occur, English where as many of its words do, or ""."""
     counted = {"en": sum(word in _ENGLISH or stem(word) in SYNONYMS for word in words)}
     counted |= {language: sum(word in known for word in words) for language, known in FOREIGN.items()}
     best = max(counted, key=lambda language: counted[language])
@@ -486,11 +509,22 @@ def _read_alone(read: Sequence[tuple[str, str]], place: int) -> tuple[str, str]:
         return "operator", ">"
     before = read[place - 1][1] if place else ""
     counts = text != "one" or (
-        after[0] == "word" and after[1] not in STOP and before not in ("the", "this", "that", "each", "every", "another")
+        after[0] == "word"
+        and after[1] not in STOP
+        and before not in ("the", "this", "that", "each", "every", "another")
     )
     if text in NUMBERS and counts:
         return "number", NUMBERS[text]
     return kind, text
 
 
-_BOUNDS = {"over": ">", "above": ">", "under": "<", "below": "<", "maximum": "≤", "max": "≤", "minimum": "≥", "min": "≥"}
+_BOUNDS = {
+    "over": ">",
+    "above": ">",
+    "under": "<",
+    "below": "<",
+    "maximum": "≤",
+    "max": "≤",
+    "minimum": "≥",
+    "min": "≥",
+}

@@ -1,6 +1,7 @@
 """Which mistake cards say the same, by their vectors, and the automatic merge of two that do."""
 
 import hashlib
+from collections.abc import Sequence
 from uuid import UUID
 
 import structlog
@@ -12,12 +13,15 @@ from pgvector import HalfVector
 from memory.embeddings.base import embed_composites
 from memory.embeddings.registry import find_embedder
 from memory.index.heuristic_vectors import get_active_model
+from memory.meaning.comparison import Verdict
 from memory.mistakes.merge import AUTOMATIC, IN_USE, merge_cards
 from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeEmbedding
+from memory.mistakes.reports import MistakeText, compare_mistakes
 
 log = structlog.get_logger(__name__)
 
 BATCH = 100  # cards at a time
+COMPARED = 10  # similar cards whose words are compared
 
 # A pair whose merge was undone is never merged automatically again.
 _SIMILAR = """
@@ -53,19 +57,25 @@ def find_similar_cards(card_id: UUID, *, floor: float, limit: int, mergeable: bo
 
 
 def merge_similar(card_id: UUID) -> None:
-    """Merge a card with the most similar one if they are similar enough: the younger into the older.
+    """Merge a card with the most similar one that says the same, the younger into the older.
 
-    A card that agents are given is never merged into another automatically; the other is merged into it.
+    Similarity finds the cards; their words decide. A card that agents are given is never merged into another
+    automatically; the other is merged into it.
 
     Raises:
         EmbedderError: its words cannot be embedded now.
     """
     if not _embed(card_id):
         return
-    found = find_similar_cards(card_id, floor=settings.ERL_MISTAKE_MERGE_SIMILARITY, limit=1, mergeable=True)
-    if not found:
-        return
-    other_id, similarity = found[0]
+    found = find_similar_cards(card_id, floor=settings.ERL_MISTAKE_MERGE_SIMILARITY, limit=COMPARED, mergeable=True)
+    texts = _read_texts([card_id, *(other_id for other_id, _ in found)])
+    for other_id, similarity in found:
+        if compare_mistakes(texts[card_id], texts[other_id], similarity=similarity).verdict is Verdict.SAME:
+            _merge_pair(card_id, other_id, similarity=similarity)
+            return
+
+
+def _merge_pair(card_id: UUID, other_id: UUID, *, similarity: float) -> None:
     with transaction.atomic():
         rows = MistakeCard.objects.select_for_update().filter(pk__in=[card_id, other_id]).order_by("pk")
         pair = [each for each in rows if each.merged_into_id is None]
@@ -79,6 +89,12 @@ def merge_similar(card_id: UUID) -> None:
             return
         merge_cards(younger, into=older, by=AUTOMATIC, similarity=round(similarity, 4))
     log.info("mistake_cards_merged", card_id=str(younger.pk), into_id=str(older.pk), similarity=round(similarity, 4))
+
+
+def _read_texts(card_ids: Sequence[UUID]) -> dict[UUID, MistakeText]:
+    """Return the newest words of each card."""
+    newest = MistakeCardRevision.objects.filter(card__in=card_ids).order_by("card", "-number").distinct("card")
+    return {revision.card_id: revision.as_text() for revision in newest}
 
 
 def find_unsettled_cards() -> list[UUID]:

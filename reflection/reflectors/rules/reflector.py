@@ -5,8 +5,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from memory.heuristics.text import RULE_TAG, HeuristicText
+from memory.meaning.comparison import Verdict
 from memory.runs.episode import Episode
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
+from reflection.reflectors.repetition import ALREADY_SERVED, find_given
 from reflection.reflectors.rules.detectors import (
     RuleMatch,
     changed_argument,
@@ -37,12 +39,9 @@ from reflection.reflectors.rules.wording import (
     MAX_GUIDELINE_CHARS,
     MAX_TRIGGER_CHARS,
     is_general,
-    names_in,
-    word_overlap,
 )
 
 NOTES = "recorded_notes"
-SAME_LESSON = 0.8
 MAX_SOURCE_TASK_CHARS = 500
 
 DETECTORS: tuple[Callable[[RunView], list[RuleMatch]], ...] = (
@@ -79,7 +78,7 @@ class RulesReflector:
 
     name = "rules"
     version = "7"
-    reads_near = True
+    reads_near = False  # what exists is compared where lessons are stored
     reads_family = True
 
     def __init__(self, *, max_lessons: int = 1, max_notes: int = 5) -> None:
@@ -103,7 +102,7 @@ class RulesReflector:
         best = [match for match in ranked if match in noted or match in seen]
         if not best:
             return ReflectionResult(skip_reason=_why_none(run, found), patterns=patterns)
-        lessons = tuple(_propose(match, episode, near) for match in best)
+        lessons = tuple(_propose(match, episode) for match in best)
         return ReflectionResult(lessons=lessons, patterns=patterns)
 
 
@@ -132,15 +131,20 @@ def _find_patterns(run: RunView, found: list[RuleMatch]) -> tuple[str, ...]:
 
 def _is_fit(match: RuleMatch, run: RunView) -> bool:
     """Return whether a match applies beyond its run, fits the fields and is not a lesson the run was given."""
-    lesson = f"{match.trigger} {match.guideline}"
     return (
         len(match.trigger) <= MAX_TRIGGER_CHARS
         and len(match.guideline) <= MAX_GUIDELINE_CHARS
         and (is_general(match.trigger) or match.trigger == describe_tasks([run.episode.task_id], [run.episode.task]))
         and is_general(match.guideline)
         and is_general(match.avoid)
-        and not any(word_overlap(lesson, given) >= SAME_LESSON for given in run.injected)
+        and not _is_given(match, run)
     )
+
+
+def _is_given(match: RuleMatch, run: RunView) -> bool:
+    """Return whether a match says what a lesson says that the run was given."""
+    given = find_given(match.trigger, match.guideline, run.injected)
+    return given is not None and given.verdict is Verdict.SAME
 
 
 def _distinct(matches: list[RuleMatch]) -> list[RuleMatch]:
@@ -151,8 +155,7 @@ def _distinct(matches: list[RuleMatch]) -> list[RuleMatch]:
     return list(kept.values())
 
 
-def _propose(match: RuleMatch, episode: Episode, near: tuple[NearHeuristic, ...]) -> ProposedLesson:
-    covers = next((each.id for each in near if _is_same_lesson(match, each)), None)
+def _propose(match: RuleMatch, episode: Episode) -> ProposedLesson:
     return ProposedLesson(
         text=HeuristicText(
             trigger=match.trigger,
@@ -168,22 +171,14 @@ def _propose(match: RuleMatch, episode: Episode, near: tuple[NearHeuristic, ...]
         ),
         citations=match.citations,
         confidence=round(match.confidence, 2),
-        covers_existing=covers,
         tools=match.tools,
         pattern=pattern_of(match),
     )
 
 
-def _is_same_lesson(match: RuleMatch, near: NearHeuristic) -> bool:
-    """Return whether an existing heuristic names the same things and has nearly the same text."""
-    return (
-        names_in(f"{match.trigger} {match.guideline}") == names_in(f"{near.trigger} {near.guideline}")
-        and word_overlap(match.trigger, near.trigger) >= SAME_LESSON
-        and word_overlap(match.guideline, near.guideline) >= SAME_LESSON
-    )
-
-
 def _why_none(run: RunView, found: list[RuleMatch]) -> str:
+    if any(_is_given(match, run) for match in found):
+        return ALREADY_SERVED
     if found:
         return (
             "What the rules found cannot be expressed without ids, names or values of this run, so nothing is proposed."
