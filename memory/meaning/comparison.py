@@ -87,9 +87,12 @@ def compare_advice(
     )
     if whole.verdict is Verdict.SAME and not (said.is_sure or held.is_sure):
         return whole
-    found = [each for each in (said, held, whole) if each.is_sure]
-    if found:
-        return found[0]
+    # Other advice under another condition is no contradiction
+    if said.is_sure and (not said.is_opposite or held.verdict is Verdict.SAME):
+        return said
+    if said.is_sure or held.is_sure or whole.is_sure:
+        reason = next(each.reason for each in (held, said, whole) if each.is_sure)
+        return Comparison(Verdict.DIFFERENT, reason, is_sure=True)
     return Comparison(Verdict.DOUBTFUL, next(each.reason for each in (said, held, whole) if each.reason))
 
 
@@ -273,7 +276,7 @@ def _is_reordered(one: Reading, other: Reading) -> bool:
 
 
 def _is_regrouped(one: Reading, other: Reading) -> bool:
-    """Tell whether two parts have exchanged words: "true for odd, false for even" and "false for odd, true for even"."""
+    """Tell whether two parts have exchanged words: "true for odd, false for others" and the reverse."""
     places = [
         {word: {place for place, clause in enumerate(each.clauses) if word in clause} for word in each.stems}
         for each in (one, other)

@@ -435,7 +435,7 @@ class _Reader:
             self._order(clause, main)
 
     def _order(self, first: _Clause, then: _Clause) -> None:
-        self.in_turn = self.in_turn and "then" in (first.link, then.link) or first.first
+        self.in_turn = self.in_turn and (first.first or "then" in (first.link, then.link))
         self.orders.append((frozenset(first.stems), frozenset(then.stems)))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 # What is said in several words, said in one. The longest is taken first.
 _PHRASES = """
-    no longer=not | there is no need to=not | no need to=not | not need to=not | need not=not | not have to=not
+    keep this from happening again=always | no longer=not | there is no need to=not | no need to=not | not need to=not | need not=not | not have to=not
     not necessary to=not | unnecessary to=not | a mistake to=not | mistake was to=not | wrong to=not
     not forget to=remember | never forget to=remember | not fail to=remember | never fail to=remember
     make sure that=ensure | make sure to=ensure | make sure=ensure | be sure to=ensure | in order to=to | so as to=to
@@ -76,10 +76,11 @@ _SYNONYMS = """
     check verify validate inspect examine consult review ensure see view read confirm | user customer caller guest
     reservation booking book | change modify update alter edit amend | cancel cancellation | delete remove erase drop
     price cost | choose select pick | additional extra further | whole entire complete full | newest latest
-    tell inform notify say | ask request inquire | call use invoke run execute apply | begin start launch
+    tell inform notify say answer reply respond | ask request inquire | call use invoke run execute apply
+    begin start launch
     error failure exception | fix repair correct | attempt try | retry resend | buy purchase | email mail
     folder directory | install setup | stock inventory availability available | refund reimburse reimbursement
-    transfer pass | compute calculate | keep retain preserve | show display | answer reply respond | human person
+    transfer pass | compute calculate | keep retain preserve | show display | human person
     backup dump snapshot | migrate migration | deploy deployment release rollout | put place | gather collect
     manually manual | each every | big large | small little | immediately instantly | ship shipment dispatch
     deliver delivery | bill billing invoice | charge debit | colour color | sort order | honour honor

@@ -39,13 +39,18 @@ def compare_mistakes(one: MistakeText, other: MistakeText, *, similarity: float 
 
     `similarity` is the cosine of their vectors.
     """
-    said = Comparison(Verdict.DOUBTFUL, "they say nothing about the same")
-    for name in ("bad_decision", "correct_decision", "lesson"):
-        if getattr(one, name) and getattr(other, name):
-            said = compare_texts(getattr(one, name), getattr(other, name), similarity=similarity)
-            if said.verdict is not Verdict.SAME:
-                return said
-    return said
+    parts = [
+        compare_texts(getattr(one, name), getattr(other, name), similarity=similarity)
+        for name in ("bad_decision", "correct_decision", "lesson")
+        if getattr(one, name) and getattr(other, name)
+    ]
+    others = [part for part in parts if part.verdict is not Verdict.SAME]
+    if not parts:
+        return Comparison(Verdict.DOUBTFUL, "they say nothing about the same")
+    # Two parts that are the same settle a doubt about the third, but no difference
+    if not others or (len(parts) - len(others) >= 2 and others[0].verdict is Verdict.DOUBTFUL):
+        return Comparison(Verdict.SAME)
+    return next((part for part in others if part.is_sure), others[0])
 
 
 def read_mistake(raw: Mapping[str, Any], *, task_id: str = "", worker_id: str = "") -> MistakeText | None:

@@ -2,14 +2,14 @@
 
 import json
 import re
-from uuid import UUID
 
 import pytest
 
 from memory.intake.files import as_episode, as_trajectory
 from memory.runs.episode import Episode
-from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
+from reflection.reflectors.base import ProposedLesson, ReflectionResult
 from reflection.reflectors.checks import is_rejected, verify
+from reflection.reflectors.repetition import ALREADY_SERVED
 from reflection.reflectors.rules import RulesReflector
 from tests.real_runs import load_all_runs
 from tests.reflection.rules_runs import call, make_run, say
@@ -18,13 +18,8 @@ FAILING = call("cancel", "Error: basic fares cannot be cancelled", id="R1")
 STUCK = make_run(FAILING, FAILING, FAILING)
 
 
-def near(lesson: ProposedLesson, **overrides: str) -> NearHeuristic:
-    words = {"trigger": lesson.text.trigger, "guideline": lesson.text.guideline} | overrides
-    return NearHeuristic(id=UUID(int=7), similarity=0.9, **words)
-
-
-def reflect(episode: Episode, *known: NearHeuristic, max_lessons: int = 1) -> ReflectionResult:
-    return RulesReflector(max_lessons=max_lessons).reflect(episode, near=known)
+def reflect(episode: Episode, *, max_lessons: int = 1) -> ReflectionResult:
+    return RulesReflector(max_lessons=max_lessons).reflect(episode, near=())
 
 
 @pytest.fixture(scope="module")
@@ -155,26 +150,13 @@ def test_recorded_note_holds_for_its_family_only() -> None:
     assert (lesson.text.scope, lesson.text.task_id) == ("task_family", "airline")
 
 
-def test_known_lesson_is_named_as_covered() -> None:
-    (lesson,) = reflect(STUCK).lessons
-    (again,) = reflect(STUCK, near(lesson)).lessons
-
-    assert lesson.covers_existing is None
-    assert again.covers_existing == UUID(int=7)
-
-
-def test_similar_lesson_on_another_tool_is_not_the_same() -> None:
-    (lesson,) = reflect(STUCK).lessons
-    other = near(lesson, trigger=lesson.text.trigger.replace("`cancel`", "`refund`"))
-
-    assert reflect(STUCK, other).lessons[0].covers_existing is None
-
-
 def test_lesson_the_run_was_given_is_not_proposed_again() -> None:
     (lesson,) = reflect(STUCK).lessons
-    given = make_run(FAILING, injected=(f"{lesson.text.trigger} {lesson.text.guideline}",))
+    given = make_run(FAILING, injected=(f"{lesson.text.trigger}\n{lesson.text.guideline}",))
 
-    assert reflect(given).lessons == ()
+    result = reflect(given)
+
+    assert (result.lessons, result.skip_reason) == ((), ALREADY_SERVED)
 
 
 def test_injected_text_is_no_evidence() -> None:
