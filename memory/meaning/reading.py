@@ -116,7 +116,8 @@ class Reading:
 @lru_cache(maxsize=4096)
 def read(text: str) -> Reading:
     """Read a text, at most its first 2,000 characters."""
-    return _Reader(unicodedata.normalize("NFKC", text[:MAX_CHARACTERS]).replace("’", "'")).read()
+    shown = "".join(each for each in text[:MAX_CHARACTERS] if unicodedata.category(each) != "Cf")
+    return _Reader(unicodedata.normalize("NFKC", shown).replace("’", "'")).read()
 
 
 @lru_cache(maxsize=16384)

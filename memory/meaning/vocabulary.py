@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 # What is said in several words, said in one. The longest is taken first.
 _PHRASES = """
-    keep this from happening again=always | no longer=not | there is no need to=not | no need to=not | not need to=not | need not=not | not have to=not
+    keep this from happening again=always
+    no longer=not | there is no need to=not | no need to=not | not need to=not | need not=not | not have to=not
     not necessary to=not | unnecessary to=not | a mistake to=not | mistake was to=not | wrong to=not
     not forget to=remember | never forget to=remember | not fail to=remember | never fail to=remember
     make sure that=ensure | make sure to=ensure | make sure=ensure | be sure to=ensure | in order to=to | so as to=to
