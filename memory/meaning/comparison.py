@@ -147,6 +147,10 @@ def _differences(
     is_bound = any(each.is_conditional or each.orders for each in (one, other))
     if one.only and other.only and not one.only & other.only and not is_bound:
         yield _Difference("“only” is about other words", is_sure=False)
+    if not is_bound and sorted(one.sequence) == sorted(other.sequence) and one.sequence != other.sequence:
+        yield _Difference("names or numbers stand in another order", is_sure=False)
+    if any(other.roles.get(shared.get(word, word), role) != role for word, role in one.roles.items()):
+        yield _Difference("what something goes to in one, it comes from in the other", is_sure=False)
     if _is_reordered(one, other):
         yield _Difference("the same words stand in another order", is_sure=False)
 

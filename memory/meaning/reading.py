@@ -1,7 +1,7 @@
 """Read a short text into what decides its meaning: names, numbers, what it denies, what comes first, what limits it.
 
 This is no grammar. A sentence is cut into clauses at commas and at the small words that begin one; a word is denied
-where its clause is. Where the cut cannot tell, a word's sign is unknown (0), and two unknown things are never the same.
+where its clause is. Where the cut cannot tell, a word's sign is unclear (0), which is like no other.
 """
 
 import re
@@ -35,15 +35,17 @@ _TOKEN = re.compile(
     r"|(?P<number>(?<![\w.])[-−]?\d[\d,]*(?:\.\d+)*)(?P<unit>\s?%|[a-zA-Z€$£]{1,5}\b)?"
     r"|(?P<operator>[<>=!]=|<>|[<>=≥≤])"
     r"|(?P<path>\w[\w-]*(?:[./]\w[\w-]*)+/?|/\w[\w./-]*)"
-    r"|(?P<word>[^\W_][\w'’]*(?:-\w+)*(?:\+\+|\#)?)"
+    r"|(?P<word>\w[\w'’]*(?:-\w+)*(?:\+\+|\#)?)"
     r"|(?P<money>[€$£])"
     r"|(?P<break>[.!?;\n,:()–—])|(?P<mark>[^\s\w])"
 )
+_WORDS = re.compile(r"[^\W\d_]{2,}/[^\W\d_]{2,}")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PART = re.compile(r"[^\W_]+")
 _IDENTIFIER = re.compile(r"\w*_\w*|\w*[a-z][A-Z]\w*|[A-Za-z]+\d\w*|[A-Z][A-Z0-9]+")
 _NAMED = frozenset(["code", "quote", "curly", "guillemet", "address", "flag"])
-_LETTERS = frozenset("ABCDEFGHJKLMNOPQRSTUVWXYZ")
+_NEXT_WORD = re.compile(r"\s+(\w+)")
+_AFTER_A_LETTER = frozenset(["to", "from", "by", "with", "over", "and", "or", "is", "than", "before", "after"])
 _LONGEST_PHRASE = max(len(said.split()) for said in PHRASES)
 _CONTRACTED = {"won't": "will not", "can't": "can not", "cannot": "can not", "shan't": "shall not", "wont": "will not"}
 _CONTRACTED |= {
@@ -91,6 +93,8 @@ class Reading:
         signs: whether each of them, and each number, is said (1), denied (-1) or unclear (0).
         orders: pairs of what comes first and what comes then; `in_turn` where only "then" and "first" say so.
         only: the words that "only" stands before.
+        sequence: names and numbers in the order in which they are first said.
+        roles: whether something goes to a word, comes from it, or happens by it.
         conditions: pairs of a condition and what holds under it.
         joined: a small word such as "from" or "over" with a word before and a word after it.
         clauses: the words of each part in order.
@@ -107,6 +111,8 @@ class Reading:
     orders: tuple[tuple[frozenset[str], frozenset[str]], ...]
     in_turn: bool
     only: frozenset[str]
+    sequence: tuple[str, ...]
+    roles: dict[str, str]
     conditions: tuple[tuple[frozenset[str], frozenset[str]], ...]
     joined: frozenset[tuple[str, str, str]]
     is_conditional: bool
@@ -153,6 +159,15 @@ _ENDINGS = (
 _SYNONYM_STEMS = {_bare(word): first for word, first in SYNONYMS.items()}
 
 
+def _is_variable(text: str, match: re.Match[str]) -> bool:
+    """Tell whether a word is a single letter that names something, other than "I" and the article."""
+    letter = match[0]
+    if len(letter) != 1 or letter == "I":
+        return False
+    follows = _NEXT_WORD.match(text, match.end())
+    return letter.lower() != "a" or follows is None or follows[1].lower() in _AFTER_A_LETTER
+
+
 class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
@@ -168,6 +183,8 @@ class _Reader:
         self._joint_word = ""
         self._is_of = False
         self.only: set[str] = set()
+        self.sequence: list[str] = []
+        self.roles: dict[str, str] = {}
         self.in_turn = True
 
     def read(self) -> Reading:
@@ -194,6 +211,8 @@ class _Reader:
             orders=tuple(self.orders),
             in_turn=self.in_turn,
             only=frozenset(self.only),
+            sequence=tuple(dict.fromkeys(self.sequence)),
+            roles=self.roles,
             conditions=tuple(self.conditions),
             joined=frozenset(self.joined),
             is_conditional=self.is_conditional,
@@ -209,15 +228,13 @@ class _Reader:
                 kind = "number"
             if kind in _NAMED:
                 yield "name", self._name(match[kind])
-            elif kind == "path" and ("." in text or text.count("/") > 1 or "_" in text):
+            elif kind == "path" and (not _WORDS.fullmatch(text) or text.count("/") > 1):
                 yield "name", self._name(text)
             elif kind == "path":
                 yield from (("word", each.lower()) for each in _PART.findall(text))
             elif kind == "number":
                 yield from self._number(match["number"], (match["unit"] or "").strip().lower())
-            elif kind == "word" and (
-                "_" in text or _CAMEL.search(text) or (len(text) == 1 and text in _LETTERS and not starts)
-            ):
+            elif kind == "word" and (_is_variable(self.text, match) or "_" in text or _CAMEL.search(text)):
                 yield "name", self._name(text)
             elif kind == "word":
                 yield from self._word(text, starts=starts)
@@ -298,15 +315,24 @@ class _Reader:
                 if text == "1" and not name and not comparison:
                     comparison = "≤"  # one is at most one
                 clause.numbers.append((comparison or "=", round(float(text) * factor, 6), name))
+                self._place(text, place, tokens)
                 comparison = ""
                 self._is_of = False
             elif kind == "name":
                 self._is_of = False
                 self.joined |= {(self._joint_word, each, f"`{text}`") for each in self._joint}
                 clause.stems += [*sorted(self.names[text]), f"`{text}`"]
+                self._place(f"`{text}`", place, tokens)
             elif kind == "word":
                 clause = self._add_word(text, clauses, clause, before=before, after=after, compared=bool(comparison))
         return [*sentences, clauses]
+
+    def _place(self, said: str, place: int, tokens: Sequence[tuple[str, str]]) -> None:
+        """Note where in the text a name or a number stands, and whether it is what something goes to or comes from."""
+        self.sequence.append(said)
+        before = [text for _, text in tokens[max(0, place - 2) : place] if text not in ("the", "a", "an")]
+        if before and before[-1] in _ROLES:
+            self.roles[said] = _ROLES[before[-1]]
 
     def _add_word(
         self,
@@ -360,6 +386,8 @@ class _Reader:
         elif word in QUANTIFIERS or plain in QUANTIFIERS:
             self.quantifiers.add(word if word in QUANTIFIERS else plain)
         elif word not in STOP and plain not in STOP:
+            if before[1] in _ROLES:
+                self.roles[plain] = _ROLES[before[1]]
             # "The class of the fare" is the fare class.
             clause.stems.insert(len(clause.stems) - int(self._is_of and bool(clause.stems)), plain)
             if before[1] == "only":
@@ -376,6 +404,8 @@ class _Reader:
             if clause.denied % 2 and not clause.stems:  # "Never, under any circumstances, …"
                 for each in clauses[place + 1 :]:
                     each.denied += 1
+                if not any(each.stems for each in clauses[place + 1 :]):
+                    self.quantifiers.add("no")  # "Refund it? Never." denies what another sentence says
         if self.language != "en":  # "no … nunca", "ne … pas": two say no once
             for clause in clauses:
                 clause.denied = min(clause.denied, 1)
@@ -441,6 +471,7 @@ class _Reader:
 
 
 _JOINTS = {word: word for word in ("with", "by", "over", "than", "as", "against")}
+_ROLES = {"to": "to", "into": "to", "onto": "to", "from": "from", "by": "by"}
 _JOINTS |= dict.fromkeys(("from", "to", "into", "onto"), "to")
 
 
@@ -469,27 +500,27 @@ _ENGLISH = STOP | frozenset(SYNONYMS) | frozenset(word for group in OPPOSITES fo
 def _in_few_words(tokens: Sequence[tuple[str, str]], language: str) -> list[tuple[str, str]]:
     """Say in one word what takes several, and the small words of other languages in English."""
     foreign = FOREIGN.get(language, {})
-    read = []
-    for kind, text in tokens:
-        said = foreign.get(text, text) if kind == "word" else text
-        if said:
-            read.append((kind, said))
+    translated = ((kind, foreign.get(text, text) if kind == "word" else text) for kind, text in tokens)
+    read = [(kind, text) for kind, text in translated if text]
     short: list[tuple[str, str]] = []
     place = 0
     while place < len(read):
-        for length in range(min(_LONGEST_PHRASE, len(read) - place), 0, -1):
-            span = read[place : place + length]
-            said = PHRASES.get(" ".join(text for _, text in span)) if length > 1 else PHRASES.get(span[0][1])
-            if said is not None and all(kind == "word" for kind, _ in span):
-                if said == "or-equal" and short and short[-1][1] in ("<", ">"):
-                    said = {"<": "≤", ">": "≥"}[short.pop()[1]]
-                short += [_as_token(word) for word in said.split()]
-                place += length
-                break
-        else:
-            short.append(_read_alone(read, place))
-            place += 1
+        length, phrase = _find_phrase(read, place)
+        if phrase == "or-equal" and short and short[-1][1] in ("<", ">"):
+            phrase = {"<": "≤", ">": "≥"}[short.pop()[1]]
+        short += [_as_token(word) for word in phrase.split()] if length else [_read_alone(read, place)]
+        place += length or 1
     return short
+
+
+def _find_phrase(read: Sequence[tuple[str, str]], place: int) -> tuple[int, str]:
+    """Return the length of the longest phrase that begins at a place, 0 where none does, and what it stands for."""
+    for length in range(min(_LONGEST_PHRASE, len(read) - place), 0, -1):
+        span = read[place : place + length]
+        phrase = " ".join(text for _, text in span)
+        if phrase in PHRASES and all(kind == "word" for kind, _ in span):
+            return length, PHRASES[phrase]
+    return 0, ""
 
 
 def _as_token(word: str) -> tuple[str, str]:

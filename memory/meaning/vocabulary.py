@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 # What is said in several words, said in one. The longest is taken first.
 _PHRASES = """
-    keep this from happening again=always
+    keep this from happening again=always | in the next trial=always | in the next attempt=always
+    in the next run=always | on the next attempt=always
     no longer=not | there is no need to=not | no need to=not | not need to=not | need not=not | not have to=not
     not necessary to=not | unnecessary to=not | a mistake to=not | mistake was to=not | wrong to=not
     not forget to=remember | never forget to=remember | not fail to=remember | never fail to=remember
@@ -94,7 +95,7 @@ _SYNONYMS = """
 
 # Groups of which a text has one or the other: two texts that differ in it say the opposite, or something else.
 _OPPOSITES = """
-    first last | first second third fourth fifth | left right | up down | on off | above below | over under
+    first last | first second third fourth fifth | left right | up down | in out | on off | above below | over under
     top bottom | front back | start end | begin finish | open close | lock unlock | ascending descending | asc desc
     increase decrease | raise lower | grow shrink | maximum minimum | max min | most least | highest lowest | high low
     higher lower | more less | more fewer | longer shorter | long short | larger smaller | largest smallest
@@ -133,72 +134,51 @@ _COUNTERS = """
 
 # What says no, and the clauses that small words begin.
 _NEGATIONS = """
-    not never no nothing none neither nor avoid skip cannot without hardly rarely nobody non stop cease quit forbidden
-    banned mistake wrong bad worse harmful useless pointless unnecessary needless superfluous bypass ignore disregard
-    dismiss resist refuse decline prevent abstain against out
+    not never no nothing none neither nor avoid skip cannot without hardly rarely nobody non
 """
 NEGATIONS = frozenset(_NEGATIONS.split())
-ORDERS = frozenset(["before", "after", "until", "without", "then", "once"])
-LINKS = ORDERS | frozenset(["if", "when", "unless", "while", "whenever", "instead", "except", "but", "because"])
-QUANTIFIERS = frozenset(
-    [
-        "only",
-        "even",
-        "evenif",
-        "except",
-        "all",
-        "any",
-        "each",
-        "some",
-        "both",
-        "either",
-        "most",
-        "sometimes",
-        "usually",
-        "often",
-        "may",
-    ]
-)
-WHOLE = frozenset(["all", "any", "each"])  # they say no more than the plural does
+_ORDERS = """
+    before after until without then once
+"""
+ORDERS = frozenset(_ORDERS.split())
+_LINKS = """
+    if when unless while whenever instead except but because
+"""
+LINKS = ORDERS | frozenset(_LINKS.split())
+_QUANTIFIERS = """
+    only even evenif except all any each some both either most sometimes usually often may
+"""
+QUANTIFIERS = frozenset(_QUANTIFIERS.split())
+_WHOLE = """
+    all any each
+"""
+WHOLE = frozenset(_WHOLE.split())  # they say no more than the plural does
 _STOP = """
     the a an of to is are be been being was were am do does did has have had having it its this that these those there
     here you your yours i my me we our us they their them he his she her him for in at by with from into onto as so such
     and or will would shall should can could must need needs needed also always just very too please now still yet who
-    which what where how why during while per via about over under on off up back if when because but ensure remember
-    again same able get gets got go going let lets own other make makes made want wants next really simply
-    surely properly correctly already thing something done any each out first instead one
+    which what where how why during while per via about over under on if when because but ensure remember
+    again same able get gets got go going let lets make makes made want wants really simply
+    surely properly correctly already thing something done any each first instead one
 """
 # Words that advice may have or lack without saying something else.
-LIGHT = frozenset(
-    [
-        "call",
-        "user",
-        "agent",
-        "important",
-        "good",
-        "best",
-        "idea",
-        "attempt",
-        "trial",
-        "wait",
-        "item",
-        "function",
-        "time",
-        "please",
-        "obtain",
-    ]
-)
-LIGHTER = LIGHT | frozenset(
-    ["ask", "put", "take", "keep", "set", "write", "answer", "give", "perform", "whole", "pay", "limit", "say"]
-)
+_LIGHT = """
+    call user agent important good best idea attempt trial wait item function time please obtain someone somebody
+    anyone
+"""
+LIGHT = frozenset(_LIGHT.split())
+_LIGHTER = """
+    ask put take keep set write answer give perform whole pay limit say
+"""
+LIGHTER = LIGHT | frozenset(_LIGHTER.split())
 STOP = frozenset(_STOP.split()) | NEGATIONS | LINKS | QUANTIFIERS
 
 _UNITS = """
     s=s*1 sec=s*1 second=s*1 min=s*60 minute=s*60 h=s*3600 hr=s*3600 hour=s*3600 stunde=s*3600 d=s*86400 day=s*86400
     tag=s*86400 week=s*604800 ms=s*0.001 millisecond=s*0.001 month=month*1 year=month*12 b=B*1 byte=B*1 kb=B*1e3
     mb=B*1e6 gb=B*1e9 tb=B*1e12 kib=B*1024 mib=B*1048576 gib=B*1073741824 %=%*1 percent=%*1 €=€*1 eur=€*1
-    euro=€*1 $=$*1 usd=$*1
-    dollar=$*1 £=£*1 gbp=£*1 pound=£*1 m=m*1 metre=m*1 meter=m*1 km=m*1000 cm=m*0.01 mile=mile*1 g=g*1 kg=g*1000
+    euro=€*1 $=$*1 usd=$*1 dollar=$*1 £=£*1 gbp=£*1 pound=£*1 m=m*1 metre=m*1 meter=m*1 km=m*1000 cm=m*0.01
+    mile=mile*1 g=g*1 kg=g*1000
 """
 UNITS = {
     name: (unit, float(factor))

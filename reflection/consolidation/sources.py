@@ -120,12 +120,13 @@ def read_notes(run: ConsolidationRun) -> list[Note]:
         .order_by("-created_at", "-id")[:MAX_EPISODES]
     )
     runs = list(rows)
-    given = find_injected_wordings(run.retrieval for run in runs if run.retrieval is not None)
+    wordings = find_injected_wordings(run.retrieval for run in runs if run.retrieval is not None)
+    given = {run.pk: [*map(write_given, wordings[run.retrieval.pk])] for run in runs if run.retrieval is not None}
     notes = [
         note
         for trajectory in runs
         for note in _notes_of(trajectory, new=trajectory.pk in new)
-        if not _is_given(note, [*map(write_given, given.get(trajectory.retrieval_id, ()))])
+        if not _is_given(note, given.get(trajectory.pk, []))
     ]
     return sorted(notes, key=lambda note: (-note.score, note.at, note.trajectory_id))
 

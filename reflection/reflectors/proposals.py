@@ -157,7 +157,7 @@ def find_match(project: Project, checked: CheckedLesson) -> Match:
         for each in neighbours
         if (heuristic := found.get(each.heuristic_id)) is not None
     ]
-    same = [(heuristic, similarity) for heuristic, similarity, said in near if said.verdict is Verdict.SAME]
+    same = [(heuristic, similarity) for heuristic, similarity, compared in near if compared.verdict is Verdict.SAME]
     for heuristic, similarity in same:
         if similarity >= SAME_SIMILARITY:
             return Match(effect=_Effect.SUPPORT, heuristic=heuristic, similarity=similarity)
@@ -167,9 +167,9 @@ def find_match(project: Project, checked: CheckedLesson) -> Match:
             return Match(effect=_Effect.GROUP, heuristic=leader, similarity=similarity)
     for heuristic, similarity in same:
         return Match(effect=_Effect.MERGE, heuristic=heuristic, similarity=similarity)
-    for heuristic, similarity, said in near:
-        if said.is_opposite or (said.verdict is Verdict.DOUBTFUL and similarity >= DOUBT_SIMILARITY):
-            return Match(effect=_Effect.MERGE, heuristic=heuristic, similarity=similarity, doubt=said.reason)
+    for heuristic, similarity, compared in near:
+        if compared.is_opposite or (compared.verdict is Verdict.DOUBTFUL and similarity >= DOUBT_SIMILARITY):
+            return Match(effect=_Effect.MERGE, heuristic=heuristic, similarity=similarity, doubt=compared.reason)
     return Match(effect=_Effect.NEW)
 
 

@@ -40,8 +40,12 @@ def _rules(db: None, settings: Any) -> None:
 
 def serve(project: Any, **words: str) -> Heuristic:
     """Return an approved lesson that every task of the family is given."""
-    words = {"trigger": "When a reservation is to be cancelled", "guideline": GUIDELINE, "polarity": "works"} | words
-    lesson = make_heuristic(project=project, status="approved", task_id="airline", tags=["rule"], **words)
+    said: Any = {
+        "trigger": "When a reservation is to be cancelled",
+        "guideline": GUIDELINE,
+        "polarity": "works",
+    } | words
+    lesson = make_heuristic(project=project, status="approved", task_id="airline", tags=["rule"], **said)
     embed_heuristics([lesson.pk])
     return lesson
 
