@@ -42,6 +42,11 @@ class _Difference:
     is_sure: bool = True
 
 
+def has_same_words(one: str, other: str) -> bool:
+    """Tell whether two texts are the same but for case, spaces and the punctuation of sentences."""
+    return read(one).words == read(other).words
+
+
 def compare_texts(one: str, other: str, *, similarity: float | None = None) -> Comparison:
     """Tell whether two texts say the same; `similarity` is the cosine of their vectors, None where there are none."""
     first, second = read(one), read(other)
@@ -170,7 +175,7 @@ def _only_named(one: Reading, other: Reading) -> list[str]:
         for name, parts in one.names.items()
         if name not in other.names
         and f" {name} " not in f" {said} "
-        and not (parts and parts <= other.stems and _PLAIN.fullmatch(name))
+        and not (parts and parts <= other.plain and _PLAIN.fullmatch(name))
     )
 
 

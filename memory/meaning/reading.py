@@ -89,7 +89,7 @@ class Reading:
         names: what is named, with the words in each name.
         numbers: a comparison, a value (NaN where only words are compared) and a unit.
         small: the words that limit, and all others as they stand.
-        stems: the words that say something.
+        stems: the words that say something; `plain` those of them that stand outside of names.
         signs: whether each of them, and each number, is said (1), denied (-1) or unclear (0).
         orders: pairs of what comes first and what comes then; `in_turn` where only "then" and "first" say so.
         only: the words that "only" stands before.
@@ -107,6 +107,7 @@ class Reading:
     quantifiers: frozenset[str]
     small: frozenset[str]
     stems: frozenset[str]
+    plain: frozenset[str]
     signs: dict[str, frozenset[int]]
     orders: tuple[tuple[frozenset[str], frozenset[str]], ...]
     in_turn: bool
@@ -183,6 +184,7 @@ class _Reader:
         self._joint_word = ""
         self._is_of = False
         self.only: set[str] = set()
+        self.plain: set[str] = set()
         self.sequence: list[str] = []
         self.roles: dict[str, str] = {}
         self.in_turn = True
@@ -207,6 +209,7 @@ class _Reader:
             quantifiers=frozenset(self.quantifiers),
             small=frozenset(self.small),
             stems=frozenset(signs),
+            plain=frozenset(self.plain),
             signs={each: frozenset(found) for each, found in (signs | numbers).items()},
             orders=tuple(self.orders),
             in_turn=self.in_turn,
@@ -388,6 +391,7 @@ class _Reader:
         elif word not in STOP and plain not in STOP:
             if before[1] in _ROLES:
                 self.roles[plain] = _ROLES[before[1]]
+            self.plain.add(plain)
             # "The class of the fare" is the fare class.
             clause.stems.insert(len(clause.stems) - int(self._is_of and bool(clause.stems)), plain)
             if before[1] == "only":

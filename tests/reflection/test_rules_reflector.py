@@ -2,12 +2,13 @@
 
 import json
 import re
+from uuid import UUID
 
 import pytest
 
 from memory.intake.files import as_episode, as_trajectory
 from memory.runs.episode import Episode
-from reflection.reflectors.base import ProposedLesson, ReflectionResult
+from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
 from reflection.reflectors.checks import is_rejected, verify
 from reflection.reflectors.repetition import ALREADY_SERVED
 from reflection.reflectors.rules import RulesReflector
@@ -18,8 +19,13 @@ FAILING = call("cancel", "Error: basic fares cannot be cancelled", id="R1")
 STUCK = make_run(FAILING, FAILING, FAILING)
 
 
-def reflect(episode: Episode, *, max_lessons: int = 1) -> ReflectionResult:
-    return RulesReflector(max_lessons=max_lessons).reflect(episode, near=())
+def near(lesson: ProposedLesson, **overrides: str) -> NearHeuristic:
+    words = {"trigger": lesson.text.trigger, "guideline": lesson.text.guideline} | overrides
+    return NearHeuristic(id=UUID(int=7), similarity=0.9, **words)
+
+
+def reflect(episode: Episode, *known: NearHeuristic, max_lessons: int = 1) -> ReflectionResult:
+    return RulesReflector(max_lessons=max_lessons).reflect(episode, near=known)
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +154,28 @@ def test_recorded_note_holds_for_its_family_only() -> None:
     (lesson,) = reflect(make_run(task="Cancel it.", task_id="airline", mistakes=notes)).lessons
 
     assert (lesson.text.scope, lesson.text.task_id) == ("task_family", "airline")
+
+
+def test_known_lesson_is_named_as_covered() -> None:
+    (lesson,) = reflect(STUCK).lessons
+    (again,) = reflect(STUCK, near(lesson)).lessons
+
+    assert lesson.covers_existing is None
+    assert again.covers_existing == UUID(int=7)
+
+
+def test_similar_lesson_on_another_tool_is_not_the_same() -> None:
+    (lesson,) = reflect(STUCK).lessons
+    other = near(lesson, trigger=lesson.text.trigger.replace("`cancel`", "`refund`"))
+
+    assert reflect(STUCK, other).lessons[0].covers_existing is None
+
+
+def test_opposite_lesson_is_not_the_same() -> None:
+    (lesson,) = reflect(STUCK).lessons
+    other = near(lesson, guideline=f"Never {lesson.text.guideline[0].lower()}{lesson.text.guideline[1:]}")
+
+    assert reflect(STUCK, other).lessons[0].covers_existing is None
 
 
 def test_lesson_the_run_was_given_is_not_proposed_again() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from memory.heuristics.text import RULE_TAG, HeuristicText
-from memory.meaning.comparison import Verdict
+from memory.meaning.comparison import Verdict, has_same_words
 from memory.runs.episode import Episode
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
 from reflection.reflectors.repetition import ALREADY_SERVED, find_given
@@ -78,7 +78,7 @@ class RulesReflector:
 
     name = "rules"
     version = "7"
-    reads_near = False  # what exists is compared where lessons are stored
+    reads_near = True
     reads_family = True
 
     def __init__(self, *, max_lessons: int = 1, max_notes: int = 5) -> None:
@@ -102,7 +102,7 @@ class RulesReflector:
         best = [match for match in ranked if match in noted or match in seen]
         if not best:
             return ReflectionResult(skip_reason=_why_none(run, found), patterns=patterns)
-        lessons = tuple(_propose(match, episode) for match in best)
+        lessons = tuple(_propose(match, episode, near) for match in best)
         return ReflectionResult(lessons=lessons, patterns=patterns)
 
 
@@ -155,7 +155,8 @@ def _distinct(matches: list[RuleMatch]) -> list[RuleMatch]:
     return list(kept.values())
 
 
-def _propose(match: RuleMatch, episode: Episode) -> ProposedLesson:
+def _propose(match: RuleMatch, episode: Episode, near: tuple[NearHeuristic, ...]) -> ProposedLesson:
+    covers = next((each.id for each in near if _says_the_same(match, each)), None)
     return ProposedLesson(
         text=HeuristicText(
             trigger=match.trigger,
@@ -171,9 +172,15 @@ def _propose(match: RuleMatch, episode: Episode) -> ProposedLesson:
         ),
         citations=match.citations,
         confidence=round(match.confidence, 2),
+        covers_existing=covers,
         tools=match.tools,
         pattern=pattern_of(match),
     )
+
+
+def _says_the_same(match: RuleMatch, near: NearHeuristic) -> bool:
+    """Return whether an existing heuristic has the same words, for whichever family; other words are compared later."""
+    return has_same_words(match.trigger, near.trigger) and has_same_words(match.guideline, near.guideline)
 
 
 def _why_none(run: RunView, found: list[RuleMatch]) -> str:
