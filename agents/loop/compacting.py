@@ -14,6 +14,7 @@ from agents.loop.fence import Claimed
 from agents.models.conversations import Compaction, CompactionMethod, Message
 from agents.models.runs import Run
 from agents.streaming.events import append_event
+from memory.retrieval.safe_text import clean_text
 from reflection.llm.base import Provider, ProviderError
 from reflection.llm.calls import RememberedChat
 
@@ -36,7 +37,7 @@ def compact(claimed: Claimed, run: Run, *, find_provider: Callable[[str], Provid
         method=method,
         masked_through=plan.masked_through,
         summarised_through=plan.summarised_through,
-        summary=summary,
+        summary=clean_text(summary),  # it quotes what tools and users said
         prompt_version="" if method == CompactionMethod.MASK else PROMPT_VERSION,
         tokens_before=plan.tokens_before,
     )

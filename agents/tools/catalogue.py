@@ -14,6 +14,7 @@ from agents.models.tools import ToolKind, ToolRevision, ToolRuntime
 from agents.schema import check_arguments
 from agents.tools.custom import EXECUTORS
 from memory.projects.models import Project
+from memory.retrieval.safe_text import clean_text
 from reflection.llm.chat import ChatTool
 
 
@@ -42,7 +43,20 @@ class Tool:
 
     @property
     def for_model(self) -> ChatTool:
-        return ChatTool(name=self.name, description=self.description, parameters=self.parameters)
+        """The tool as the model reads it: what describes it and its parameters is safe in a prompt."""
+        return ChatTool(
+            name=self.name, description=clean_text(self.description), parameters=_clean_descriptions(self.parameters)
+        )
+
+
+def _clean_descriptions(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_clean_descriptions(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    cleaned = {name: _clean_descriptions(part) for name, part in schema.items()}
+    read = {name: clean_text(schema[name]) for name in ("description", "title") if isinstance(schema.get(name), str)}
+    return cleaned | read
 
 
 _core: dict[str, Tool] = {}

@@ -13,6 +13,7 @@ from agents.tools.catalogue import Tool
 from memory.projects.actors import Actor
 from memory.retrieval.answers import retrieve
 from memory.retrieval.question import Question
+from memory.retrieval.safe_text import clean_text
 
 MAX_READ_CHARACTERS = 20_000
 FOUND_MESSAGES = 10
@@ -66,7 +67,8 @@ def conversation_search(effect: Effect) -> str:
     if not found:
         return "No message has all of these words."
     return "\n\n".join(
-        f"Message {each.seq}, {each.role}, {each.created_at:%Y-%m-%d %H:%M}:\n{each.content[:FOUND_CHARACTERS]}"
+        f"Message {each.seq}, {each.role}, {each.created_at:%Y-%m-%d %H:%M}:\n"
+        + clean_text(each.content[:FOUND_CHARACTERS])
         for each in found
     )
 

@@ -19,28 +19,35 @@ from memory.limits import MAX_FOUND_PASSAGES, MAX_PASSAGE_CHARS, MAX_TAG_CHARS, 
 from memory.passages.search import PassageQuery, search_passages
 from memory.passages.storage import NewPassage, insert_passage
 from memory.projects.actors import Actor
+from memory.retrieval.safe_text import clean, clean_text, needs_cleaning
 
 _SAID = {
     BlockRevision.Status.APPLIED: "Done. You see it in your instructions from the next run on.",
     BlockRevision.Status.OVERLAY: "Done, for this conversation. A person decides whether it stays.",
     BlockRevision.Status.PROPOSED: "Proposed. It is in effect after a person has approved it.",
 }
+CLEANED = (
+    " Some characters were changed, as they could pass for the end of a message or of your memory, or cannot be seen: "
+    "you read the text without them."
+)
 
 
 def append_block(effect: Effect) -> str:
     """Add a text at the end of a block."""
-    return _say(append_to_block(_get_block(effect), text=effect.arguments["text"], edit=_edit(effect)))
+    text = effect.arguments["text"]
+    return _say(append_to_block(_get_block(effect), text=text, edit=_edit(effect)), text)
 
 
 def replace_block(effect: Effect) -> str:
     """Replace a text in a block."""
     block, sent = _get_block(effect), effect.arguments
-    return _say(replace_in_block(block, old=sent["old"], new=sent["new"], edit=_edit(effect)))
+    return _say(replace_in_block(block, old=sent["old"], new=sent["new"], edit=_edit(effect)), sent["new"])
 
 
 def patch(effect: Effect) -> str:
     """Apply a unified diff to a block."""
-    return _say(patch_block(_get_block(effect), patch=effect.arguments["patch"], edit=_edit(effect)))
+    sent = effect.arguments["patch"]
+    return _say(patch_block(_get_block(effect), patch=sent, edit=_edit(effect)), sent)
 
 
 def insert_archival(effect: Effect) -> str:
@@ -55,7 +62,7 @@ def insert_archival(effect: Effect) -> str:
         raise ToolError(f"There are at most {MAX_TAGS} tags, each of 1 to {MAX_TAG_CHARS} characters.")
     new = NewPassage(text=text, tags=tags, owner=effect.run.agent_id, run_id=effect.run_id)
     _, is_new = insert_passage(effect.run.project, new, by=_actor(effect))
-    return "Kept." if is_new else "This was kept before."
+    return ("Kept." if is_new else "This was kept before.") + (CLEANED if needs_cleaning(text, *tags) else "")
 
 
 def search_archival(effect: Effect) -> str:
@@ -74,8 +81,8 @@ def search_archival(effect: Effect) -> str:
     if not found:
         return "Nothing was found."
     return "\n\n".join(
-        f"{each.passage.created_at:%Y-%m-%d} {' '.join(f'#{tag}' for tag in each.passage.tags)}".strip()
-        + f"\n{each.passage.text}"
+        f"{each.passage.created_at:%Y-%m-%d} {' '.join(f'#{clean(tag)}' for tag in each.passage.tags)}".strip()
+        + f"\n{clean_text(each.passage.text)}"
         for each in found
     )
 
@@ -97,8 +104,8 @@ def _actor(effect: Effect) -> Actor:
     return Actor(label=f"agent:{effect.run.agent.name}", api_key_id=effect.run.api_key_id)
 
 
-def _say(revision: BlockRevision) -> str:
-    return _SAID[BlockRevision.Status(revision.status)]
+def _say(revision: BlockRevision, sent: str) -> str:
+    return _SAID[BlockRevision.Status(revision.status)] + (CLEANED if needs_cleaning(sent) else "")
 
 
 def _moment(text: str) -> datetime | None:

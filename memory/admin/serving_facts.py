@@ -16,7 +16,7 @@ from memory.curation.proposal_groups import find_group_evidence
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import RULE_TAG
 from memory.retrieval.models import HeuristicEmbedding, PolarityQuota
-from memory.retrieval.safe_text import clean_lines
+from memory.retrieval.safe_text import needs_cleaning
 
 SHOWN_TASKS = 100
 _WORDS = ("trigger", "guideline", "avoid", "not_when", "rationale")
@@ -82,7 +82,7 @@ def _warn(revision: HeuristicRevision, tasks: list[LeadingTask]) -> list[str]:
             warnings.append(f"Given with every task {where}, without a search: it has the tag “{RULE_TAG}”.")
     elif revision.scope == HeuristicRevision.Scope.PROJECT:
         warnings.append("Given in every task family of the project, where it fits.")
-    if [text for name in _WORDS if clean_lines(text := getattr(revision, name)) != text.replace("\r\n", "\n")]:
+    if needs_cleaning(*(getattr(revision, name) for name in _WORDS)):
         warnings.append(
             "Contains hidden or control characters, or a chat template's end-of-turn marker. Agents get it without "
             "them."

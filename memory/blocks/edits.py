@@ -20,6 +20,7 @@ from memory.limits import DEFAULT_BLOCK_CHARS
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact, redact_text
+from memory.retrieval.safe_text import clean, clean_text
 
 _Operation, _Status, _Policy = BlockRevision.Operation, BlockRevision.Status, Block.Policy
 IN_EFFECT = (_Status.APPLIED, _Status.APPROVED)
@@ -66,7 +67,7 @@ def create_block(project: Project, new: NewBlock, *, by: Actor) -> Block:
     block = Block.objects.create(
         project=project,
         label=new.label,
-        description=redact_text(check_text(new.description)),
+        description=clean(redact_text(check_text(new.description))),
         char_limit=new.char_limit,
         read_only=new.read_only,
         policy=new.policy,
@@ -151,7 +152,7 @@ def change_block(
         raise BlockFull(limit=char_limit, length=len(current.value))
     changed: dict[str, Any] = {} if char_limit is None else {"char_limit": char_limit}
     if description is not None:
-        changed["description"] = redact_text(check_text(description))
+        changed["description"] = clean(redact_text(check_text(description)))
     if changed:
         Block.objects.filter(pk=locked.pk).update(**changed, updated_at=timezone.now())
     if value is not None and widens:
@@ -160,7 +161,7 @@ def change_block(
 
 
 def make_value(operation: str, texts: dict[str, str], value: str) -> str:
-    """Make an edit on a value."""
+    """Make an edit on a value. The result is safe in a prompt, wherever the words in it met."""
     match operation:
         case _Operation.APPEND:
             made = append_text(value, texts["text"])
@@ -170,7 +171,7 @@ def make_value(operation: str, texts: dict[str, str], value: str) -> str:
             made = apply_patch(value, texts["patch"])
         case _:
             made = texts["value"]
-    return redact_text(made)
+    return clean_text(redact_text(made))
 
 
 def add_waiting(block: Block, operation: str, value: str, edit: Edit, **columns: Any) -> BlockRevision:
@@ -250,6 +251,7 @@ def _choose_status(block: Block, edit: Edit) -> str:
 def _add_revision(
     block: Block, operation: str, value: str, edit: Edit, *, edit_texts: dict[str, str] | None = None, **columns: Any
 ) -> BlockRevision:
+    value = clean_text(value)  # an undo brings back what was stored before values were cleaned
     if len(value) > block.char_limit:
         raise BlockFull(limit=block.char_limit, length=len(value))
     newest = block.revisions.order_by("-number").values_list("number", flat=True).first() or 0

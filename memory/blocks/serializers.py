@@ -152,6 +152,13 @@ class BlockEdited(BlockAnswer):
     """A block after an edit, and the revision that the edit made: it may wait for review."""
 
     made: BlockRevisionAnswer | None
+    cleaned: Annotated[
+        bool,
+        Field(
+            description="What was sent held hidden or direction characters, tokens of a chat template or delimiters of "
+            "a prompt. It is stored, reviewed and given without them."
+        ),
+    ]
 
 
 class BlockPage(BaseModel):

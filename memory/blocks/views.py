@@ -47,6 +47,7 @@ from memory.blocks.serializers import (
 )
 from memory.errors import ChangedMeanwhile
 from memory.projects.models import ApiKey
+from memory.retrieval.safe_text import needs_cleaning
 
 Scope = ApiKey.Scope
 ETAG = OpenApiParameter(
@@ -62,6 +63,7 @@ IF_MATCH = OpenApiParameter(
     OpenApiParameter.HEADER,
     description='The ETag you read, such as `"3"`; 412 if the block has changed since.',
 )
+_CLEANED = ("value", "text", "new", "patch", "description")  # what a body may say of what agents read
 CONVERSATION = OpenApiParameter(
     "conversation_id", OpenApiTypes.UUID, description="Read the block as this conversation sees it."
 )
@@ -97,14 +99,14 @@ class BlockListView(ApiView):
         summary="Make a block",
         description="Its first value is in effect. Several blocks of a project may have the same label.",
         request=BlockInput,
-        responses={201: OpenApiResponse(BlockAnswer, "It is made.")},
+        responses={201: OpenApiResponse(BlockEdited, "It is made.")},
         parameters=[LOCATION, ETAG],
     )
     def post(self, request: Request) -> Response:
         sent = BlockInput.from_body(self.body)
         new = NewBlock(**{name: getattr(sent, name) for name in BlockInput.model_fields})
         block = create_block(self.project, new, by=self.actor)
-        response = answer_block(block, status=201)
+        response = answer_edit(block, block.current, sent=sent, status=201)
         response["Location"] = reverse("api:block", args=[block.pk])
         return response
 
@@ -151,7 +153,7 @@ class BlockView(ApiView):
             ),
         )
         made = block.revisions.select_related("base").filter(number__gt=newest).first()
-        return answer_edit(get_block(self, id), made, conversation=sent.conversation_id)
+        return answer_edit(get_block(self, id), made, sent=sent, conversation=sent.conversation_id)
 
 
 class BlockEditView(ApiView):
@@ -169,7 +171,7 @@ class BlockEditView(ApiView):
         block = get_block(self, id)
         edit = read_edit(self, request, sent)
         made = with_refusal(request, lambda: self.edit(block, sent, edit))
-        return answer_edit(get_block(self, id), made, conversation=sent.conversation_id)
+        return answer_edit(get_block(self, id), made, sent=sent, conversation=sent.conversation_id)
 
 
 class BlockAppendView(BlockEditView):
@@ -293,7 +295,7 @@ class BlockDecisionView(ApiView):
             reason=sent.reason,
             expected_revision=sent.expected_revision,
         )
-        return answer_edit(get_block(self, revision.block_id), found.get(pk=id))
+        return answer_edit(get_block(self, revision.block_id), found.get(pk=id), sent=sent)
 
 
 def get_block(view: ApiView, id: UUID) -> Block:
@@ -303,10 +305,13 @@ def get_block(view: ApiView, id: UUID) -> Block:
     return block
 
 
-def answer_edit(block: Block, made: BlockRevision | None, *, conversation: UUID | None = None) -> Response:
-    """Answer with a block as it is now, and with the revision that an edit made."""
-    response = answer_block(block, conversation=conversation)
+def answer_edit(
+    block: Block, made: BlockRevision | None, *, sent: Any, conversation: UUID | None = None, status: int = 200
+) -> Response:
+    """Answer with a block as it is now, with the revision that an edit made, and whether what was sent was cleaned."""
+    response = answer_block(block, conversation=conversation, status=status)
     response.data["made"] = describe_revision(made) if made is not None else None
+    response.data["cleaned"] = needs_cleaning(*(text for name in _CLEANED if (text := getattr(sent, name, None))))
     return response
 
 

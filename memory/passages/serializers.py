@@ -10,6 +10,7 @@ from memory.api.input import WHOLE, Id, Input, Moment, Tags, Text
 from memory.limits import MAX_FOUND_PASSAGES, MAX_PASSAGE_CHARS, MAX_TASK_CHARS
 from memory.passages.models import Passage
 from memory.passages.search import FoundPassage
+from memory.retrieval.safe_text import clean, clean_text
 from memory.retrieval.serializers import LessonPage
 
 _USUAL_ROWS = 10
@@ -79,8 +80,9 @@ class FoundPassagePage(BaseModel):
 
 
 def describe_passage(passage: Passage) -> dict[str, Any]:
-    """Return a passage as clients read it."""
-    return {name: getattr(passage, name) for name in PassageAnswer.model_fields}
+    """Return a passage as clients read it, safe in a prompt."""
+    fields = {name: getattr(passage, name) for name in PassageAnswer.model_fields}
+    return fields | {"text": clean_text(passage.text), "tags": [clean(tag) for tag in passage.tags]}
 
 
 def describe_found(found: FoundPassage) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Make a text safe for an agent: nothing invisible, no delimiter or label of ours, no role token of a chat template.
 
 Every text of an answer passes here on its way out: into the context block as one line, into the items with its line
-breaks. What is stored stays as it was reviewed.
+breaks. What is stored stays as it was reviewed. Blocks alone are cleaned before they are stored, too: agents edit the
+very text that they read.
 
 People and models do not look at code points: `＜ｌｅｓｓｏｎｓ＞`, `⟪/lessons⟫` and a `ᐸ/lеssоnsᐳ` with letters of
 another script all look like the end of the block. So a text is compared as it looks, and only the opening bracket is
@@ -18,7 +19,12 @@ _INVISIBLE = re.compile(
 )
 
 _ENTITY = r"&lt;?|&#0*60;?|&#x0*3c;?|%3c|\\u003c|\\x3c"
-_DELIMITER = re.compile(rf"(<|{_ENTITY})[\s/\\]*(?:[l1i|][e3][s5$][s5$][o0]n[s5$]|rec[o0]rd)", re.IGNORECASE)
+# `#include <memory>` is C++; a forged section that is not closed by our delimiter either is none.
+_DELIMITER = re.compile(
+    rf"(<|{_ENTITY})[\s/\\]*(?:[l1i|][e3][s5$][s5$][o0]n[s5$]|rec[o0]rd|b[l1i|][o0]ck(?![a-z])"
+    r"|(?<!include<)(?<!include <)mem[o0]ry(?![a-z]))",
+    re.IGNORECASE,
+)
 _LABEL = re.compile(r"(\[)\s*[hm]\s*-", re.IGNORECASE)
 _OPENING = re.compile(r"[<\[&%\\]")  # a bracket, or the first sign of one that is written as an entity
 # The bracket of what tokenizers of chat models take for the start or end of a turn, a thought or a tool call
@@ -50,6 +56,9 @@ _LETTERS = {
         "d": "ԁᴅժᎠᗪ",
         "h": "НΗһʜհᎻⲎ",
         "m": "МΜᴍᎷⲘ",
+        "b": "ЬвƄᏏᑲВΒ",
+        "k": "кκⲕᴋᏦКΚ",
+        "y": "уүγʏᎩУΥ",
         "<": "ᐸᑉᚲ𝈶⊂⋐く",
         "/": "丿〳ノ᜵",
     }.items()
@@ -72,10 +81,20 @@ def clean(text: str) -> str:
 @lru_cache(maxsize=10_000)
 def clean_lines(text: str) -> str:
     """Make a text safe as `clean` does, but keep its line breaks, tabs and spaces."""
+    return clean_text(text)
+
+
+def clean_text(text: str) -> str:
+    """Do what `clean_lines` does for a long text, without remembering it. To clean it again changes nothing."""
     if not (text.isascii() and text.isprintable()):
         lines = _INVISIBLE.sub("", text).replace("\r\n", "\n").split("\n")
         text = "\n".join("\t".join(map(_spell_out, line.split("\t"))) for line in lines)
     return _take_brackets(text)
+
+
+def needs_cleaning(*texts: str) -> bool:
+    """Return whether agents are given any of these texts in another form; how lines end does not count."""
+    return any(clean_text(text) != text.replace("\r\n", "\n") for text in texts)
 
 
 def _spell_out(text: str) -> str:

@@ -203,7 +203,7 @@ def test_text_that_cannot_be_stored_is_refused(project: Project, text: str) -> N
 
 
 def test_undo_restores_the_bytes(project: Project) -> None:
-    value = " \tEnd with spaces  \r\n\n[REDACTED:email:12345678] ü \u200b"
+    value = " \tEnd with spaces  \n\n[REDACTED:email:12345678] ü"
     block = make_block(project, value)
     set_block(block, value="x", edit=EDIT)
 
