@@ -11,9 +11,16 @@ from memory.tracing import span
 from reflection.errors import LostClaim
 from reflection.jobs.models import Job
 from reflection.llm import breaker, budget
-from reflection.llm.base import Completion, CompletionRequest, OnText, Provider, ProviderError, storable
+from reflection.llm.base import (
+    STREAM_FAILED,
+    Completion,
+    CompletionRequest,
+    OnText,
+    Provider,
+    ProviderError,
+    storable,
+)
 from reflection.llm.chat import ChatAnswer, ChatRequest, read_calls, stored_calls
-from reflection.llm.http import STREAM_FAILED
 from reflection.llm.models import ModelCall, Reservation
 from reflection.llm.registry import configured_name, get_provider
 

@@ -17,6 +17,7 @@ braces, as text or, with `:json`, as the value it is the JSON of. The same conve
 
 import json
 import re
+from concurrent.futures import Future
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Self
@@ -121,6 +122,15 @@ class ScriptedModel:
             model=self.model,
             latency_ms=0.0,
         )
+
+    def start(self, request: ChatRequest, *, on_text: OnText | None = None) -> "Future[ChatAnswer]":
+        """Answer at once."""
+        asked: Future[ChatAnswer] = Future()
+        try:
+            asked.set_result(self.chat(request, on_text=on_text))
+        except ProviderError as error:
+            asked.set_exception(error)
+        return asked
 
     def close(self) -> None:
         """Do nothing: no connection is open."""

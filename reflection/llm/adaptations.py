@@ -1,0 +1,141 @@
+"""What models refused, and how a request is changed so that they take it.
+
+Servers and models differ in the parameters that they know, and change them. What a model refuses by name is left out
+from then on, in this process, and `manage.py smoke_llm` says what was left out.
+"""
+
+import re
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from reflection.llm.overflow import read_overflow
+
+# Without these a request would no longer say the same.
+NEEDED = frozenset({"model", "messages", "input", "contents", "system", "systemInstruction", "tools", "stream"})
+LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+# Words by which servers refuse a member without its name
+ALIASES = {
+    "response_format": r"json[_ ]?schema|structured|grammar|guided",
+    "output_config": r"output_format|json[_ ]?schema|structured",
+    "text": r"text\.format|json[_ ]?schema|structured",
+    "stream_options": r"include_usage",
+    "reasoning": r"reasoning[._]",
+    "thinking": r"thinking\.",
+}
+_TOO_LARGE = re.compile(r"(?:at most|maximum|less than or equal to|<=?|>)[^0-9]{0,60}([0-9]{3,7})")
+_NOT_A_PARAMETER = re.compile(r"^(?:json_validate_failed)", re.I)
+_NO_SYSTEM = re.compile(r"system role (?:is )?not supported|(?:role|roles?) ['\"]?system['\"]? (?:is|are) not", re.I)
+_NO_TOOLS_WITH_EFFORT = re.compile(r"tools?\b[^.]{0,60}\breasoning[_ ]effort|reasoning[_ ]effort[^.]{0,80}\btools?\b", re.I)
+MAX_WORDS = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change to a request, with the words that `smoke_llm` shows."""
+
+    name: str
+    make: Callable[[dict[str, Any]], None]
+
+
+class Adaptations:
+    """The changes that were learnt, by model."""
+
+    def __init__(self) -> None:
+        self._changes: dict[str, list[Change]] = {}
+
+    def names(self, model: str) -> list[str]:
+        """Return what is left out of or changed in requests to a model."""
+        return [change.name for key, changes in self._changes.items() if model in key for change in changes]
+
+    def apply(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Return a request as the model takes it; the one given stays as it is."""
+        changes = self._changes.get(_key(path, body))
+        if not changes:
+            return body
+        changed = deepcopy(body)
+        for change in changes:
+            change.make(changed)
+        return changed
+
+    def learn(self, path: str, body: dict[str, Any], words: str) -> bool:
+        """Find the change that a refusal asks for and remember it; False where there is none."""
+        words = words[:MAX_WORDS]
+        changes = self._changes.setdefault(_key(path, body), [])
+        known = {change.name for change in changes}
+        for change in _find_changes(body, words):
+            if change.name not in known:
+                changes.append(change)
+                return True
+        return False
+
+
+def _key(path: str, body: dict[str, Any]) -> str:
+    return str(body.get("model") or path)  # Google's API has the model in the path
+
+
+def _find_changes(body: dict[str, Any], words: str) -> list[Change]:
+    if read_overflow(words) is not None:  # not a parameter: the conversation has to be shortened
+        return []
+    if body.get("tools") and body.get("reasoning_effort") != "none" and _NO_TOOLS_WITH_EFFORT.search(words):
+        return [Change("reasoning_effort: none", lambda request: request.update(reasoning_effort="none"))]
+    if _NO_SYSTEM.search(words) and body.get("messages"):
+        return [Change("system as user", _merge_system)]
+    return [*_limit_changes(body, words), *_dropped(body, words)]
+
+
+def _limit_changes(body: dict[str, Any], words: str) -> list[Change]:
+    """Return the other name of the limit, or a lower one."""
+    for field in LIMITS[:2]:
+        other = LIMITS[1 - LIMITS.index(field)]
+        if field in body and re.search(rf"\b{field}\b", words) and (
+            re.search(rf"use ['\"`]?{other}", words) or re.search("unsupported|not supported|unknown|unrecognized|extra", words, re.I)
+        ):
+            return [Change(f"{other} for {field}", lambda request: _rename(request, field, other))]
+    named = any(field in words for field in (*LIMITS, "maxOutputTokens"))
+    numbers = [int(number) for number in _TOO_LARGE.findall(words)] if named else []
+    if numbers:
+        most = min(numbers)
+        return [Change(f"at most {most:,} tokens of output", lambda request: _lower(request, most))]
+    return []
+
+
+def _rename(body: dict[str, Any], old: str, new: str) -> None:
+    if old in body:
+        body[new] = body.pop(old)
+
+
+def _lower(body: dict[str, Any], most: int) -> None:
+    for part, fields in ((body, LIMITS), (body.get("generationConfig") or {}, ("maxOutputTokens",))):
+        for field in fields:
+            if isinstance(part.get(field), int):
+                part[field] = min(part[field], most)
+
+
+def _dropped(body: dict[str, Any], words: str) -> list[Change]:
+    """Return the members that the refusal names, each as a change that leaves it out."""
+    places = {"": body, "generationConfig": body.get("generationConfig") or {}}
+    changes = []
+    for place, members in places.items():
+        for name in members:
+            said = rf"\b{re.escape(name)}\b" + (f"|{ALIASES[name]}" if name in ALIASES else "")
+            if name not in NEEDED and name not in LIMITS and re.search(said, words, re.I):
+                changes.append(Change(f"without {name}", lambda request, place=place, name=name: _drop(request, place, name)))
+    return changes
+
+
+def _drop(body: dict[str, Any], place: str, name: str) -> None:
+    (body.get(place, {}) if place else body).pop(name, None)
+
+
+def _merge_system(body: dict[str, Any]) -> None:
+    """Put what the system says before the first words of the user."""
+    messages = body.get("messages") or []
+    system = [message["content"] for message in messages if message.get("role") == "system"]
+    rest = [message for message in messages if message.get("role") != "system"]
+    for message in rest:
+        if message.get("role") == "user" and isinstance(message.get("content"), str):
+            message["content"] = "\n\n".join([*system, message["content"]])
+            body["messages"] = rest
+            return
