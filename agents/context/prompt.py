@@ -91,6 +91,11 @@ def _write(message: Message, *, tool: str, masked: bool) -> ChatMessage:
                 content = mask
             return ChatMessage(role="tool", content=content, tool_call_id=message.tool_call_id)
         case Message.Role.ASSISTANT:
-            return ChatMessage(role="assistant", content=content, tool_calls=read_calls(message.tool_calls))
+            return ChatMessage(
+                role="assistant",
+                content=content,
+                tool_calls=read_calls(message.tool_calls),
+                received=message.received,
+            )
         case _:
             return ChatMessage(role="user", content=content)

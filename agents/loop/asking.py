@@ -143,7 +143,8 @@ def _write_answer(claimed: Claimed, step: Step, answer: ChatAnswer, call: ModelC
             run,
             role=Message.Role.ASSISTANT,
             content=answer.text,
-            tool_calls=_name_calls(answer, step),
+            tool_calls=stored_calls(answer.tool_calls),
+            received=answer.received,
             is_reply=not answer.tool_calls,
         )
         append_event(
@@ -170,17 +171,6 @@ def _write_answer(claimed: Claimed, step: Step, answer: ChatAnswer, call: ModelC
         for index, (wanted, named) in enumerate(zip(answer.tool_calls, message.tool_calls, strict=True)):
             plan_effect(step, index=index, tool=wanted.name, arguments=wanted.arguments, call_id=named["id"])
         failpoint("agent.answer_before_commit")
-
-
-def _name_calls(answer: ChatAnswer, step: Step) -> list[dict[str, str]]:
-    """Return the calls as JSON, each with an id of its own: some models leave it out or repeat it."""
-    calls = stored_calls(answer.tool_calls)
-    seen: set[str] = set()
-    for index, call in enumerate(calls):
-        if not call["id"] or call["id"] in seen:
-            call["id"] = f"call_{step.seq}_{index}"
-        seen.add(call["id"])
-    return calls
 
 
 class _Parts:

@@ -104,6 +104,9 @@ class Message(models.Model):
     content = models.TextField(blank=True, default="")
     tool_calls = models.JSONField(default=list, blank=True)
     tool_call_id = models.TextField(blank=True, default="")
+    received = models.JSONField(
+        null=True, editable=False, help_text="An assistant's message as the provider sent it, which it wants back."
+    )
     effect = models.ForeignKey("agents.Effect", null=True, on_delete=models.SET_NULL, related_name="messages")
     is_reply = models.BooleanField(default=False, help_text="Whether it is meant for the user.")
     compacted_by = models.ForeignKey(Compaction, null=True, on_delete=models.SET_NULL, related_name="messages")

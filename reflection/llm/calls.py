@@ -107,6 +107,7 @@ class _Remembered:
                         "model": answer.model,
                         "response": storable(answer.text),
                         "tool_calls": stored_calls(answer.tool_calls) if isinstance(answer, ChatAnswer) else [],
+                        "received": answer.received if isinstance(answer, ChatAnswer) and self._subject else None,
                         "finish_reason": answer.finish_reason,
                         "input_tokens": answer.input_tokens,
                         "output_tokens": answer.output_tokens,
@@ -163,7 +164,7 @@ class RememberedChat(_Remembered):
 
 def read_chat(call: ModelCall) -> ChatAnswer:
     """Return the answer that the ledger keeps."""
-    return ChatAnswer(**_common(call), tool_calls=read_calls(call.tool_calls))
+    return ChatAnswer(**_common(call), tool_calls=read_calls(call.tool_calls), received=call.received)
 
 
 def _common(call: ModelCall) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class ToolCall:
         """Return a call from the model's own words. No words mean no arguments."""
         raw = storable(raw_arguments)
         try:
-            parsed = _storable_json(json.loads(raw)) if raw.strip() else {}
+            parsed = storable_json(json.loads(raw)) if raw.strip() else {}
             check_json(parsed)
         except (ValueError, RecursionError, InvalidJson):
             parsed = None
@@ -172,12 +172,13 @@ def read_calls(stored: Iterable[dict[str, str]]) -> tuple[ToolCall, ...]:
     return tuple(ToolCall.read(id=each["id"], name=each["name"], raw_arguments=each["arguments"]) for each in stored)
 
 
-def _storable_json(value: Any) -> Any:
+def storable_json(value: Any) -> Any:
+    """Return a value with `storable` texts and names."""
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, dict):
-        return {storable(name): _storable_json(each) for name, each in value.items()}
-    return [_storable_json(each) for each in value] if isinstance(value, list) else value
+        return {storable(name): storable_json(each) for name, each in value.items()}
+    return [storable_json(each) for each in value] if isinstance(value, list) else value
 
 
 def _raw(calls: Iterable[ToolCall]) -> list[str]:

@@ -10,14 +10,14 @@ from pydantic_ai.exceptions import (
     ModelHTTPError,
     ModelQuotaExceededError,
     ModelTimeoutError,
-    UnexpectedModelBehavior,
+    UserError,
 )
 
 from reflection.llm.base import STREAM_FAILED, ProviderConfig, ProviderError, storable
+from reflection.llm.http import MAX_RETRY_AFTER_SECONDS, retry_after_seconds
 from reflection.llm.overflow import read_overflow
 
 MAX_DETAIL_CHARACTERS = 300
-MAX_RETRY_AFTER_SECONDS = 3600.0
 MIN_KEY_CHARACTERS = 8
 TRANSIENT_STATUSES = frozenset({408, 409, 425, 429})
 CODES = {
@@ -35,7 +35,7 @@ CODES = {
     529: "overloaded",
 }
 HINTS = {
-    "authentication": "Check the key of the provider (ERL_LLM_API_KEY, or its entry in ERL_LLM_PROVIDERS).",
+    "authentication": "Check ERL_LLM_API_KEY, or the key of the provider in ERL_LLM_PROVIDERS.",
     "quota": "Check the billing of your account with the provider.",
     "forbidden": "Check that the key may use this model.",
     "not_found": "Check the name of the model and the address of the provider.",
@@ -67,10 +67,10 @@ def classify(error: BaseException, config: ProviderConfig) -> ProviderError:
     if isinstance(error, ModelAPIError) and (error.in_stream or "finish_reason" in str(error)):
         detail = _tidy(str(error), config)
         return ProviderError(f"{name} broke off in the middle of its answer: {detail}", transient=True, code=STREAM_FAILED)
-    if isinstance(error, ModelAPIError | UnexpectedModelBehavior | ValueError | KeyError | AttributeError | TypeError):
-        message = f"{name} sent an answer in an unknown format. Check its address."
-        return ProviderError(message, transient=True, code="bad_envelope", detail=_tidy(str(error), config))
-    return ProviderError(f"{name} could not be asked: {_tidy(str(error), config)}", transient=False)
+    if isinstance(error, UserError):  # the library does not send what it knows to be refused
+        return ProviderError(f"{name} could not be asked: {_tidy(str(error), config)}", transient=False)
+    message = f"{name} sent an answer in an unknown format. Check its address."
+    return ProviderError(message, transient=True, code="bad_envelope", detail=_tidy(str(error), config))
 
 
 def _find_own(error: BaseException | None) -> ProviderError | None:
@@ -96,9 +96,9 @@ def _classify_refusal(error: ModelHTTPError, config: ProviderConfig) -> Provider
         code = "authentication"
     elif status == 429 and not delay and (isinstance(error, ModelQuotaExceededError) or QUOTA.search(f"{kind} {detail}")):
         code, transient = "quota", False
-    wait_seconds = error.retry_after if error.retry_after is not None else float(delay[1]) if delay else None
-    if wait_seconds is not None:
-        wait_seconds = min(max(wait_seconds, 0.0), MAX_RETRY_AFTER_SECONDS)
+    wait_seconds = retry_after_seconds(error.headers or {})
+    if wait_seconds is None and delay:
+        wait_seconds = min(float(delay[1]), MAX_RETRY_AFTER_SECONDS)
     explanation = ": ".join(part for part in (kind, detail) if part)
     message = f"{config.name} answered {status}{f' ({explanation})' if explanation else ''}."
     return ProviderError(

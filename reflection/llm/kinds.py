@@ -7,6 +7,7 @@ from pydantic_ai.models import Model
 
 from reflection.llm.base import ProviderConfig
 
+OPENAI_KINDS = ("openai", "openai-chat", "openai-responses", "azure")
 NO_KEY = "none"  # servers of one's own ask for none, and SDKs insist on one
 
 
@@ -41,7 +42,7 @@ def build_model(config: ProviderConfig, model: str, client: httpx2.AsyncClient) 
 def _build_openai(config: ProviderConfig, model: str, client: httpx2.AsyncClient) -> Model:
     """Return a model behind OpenAI's Responses or chat completions, or a server that speaks the latter."""
     from openai import AsyncOpenAI
-    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel, OpenAIResponsesModelSettings
+    from pydantic_ai.models.openai import OpenAIResponsesModel, OpenAIResponsesModelSettings
     from pydantic_ai.profiles import merge_profile
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers import Provider
@@ -52,12 +53,14 @@ def _build_openai(config: ProviderConfig, model: str, client: httpx2.AsyncClient
     from pydantic_ai.providers.openrouter import OpenRouterProvider
     from pydantic_ai.providers.vllm import VLLMProvider
 
+    from reflection.llm.openai_chat import LooseChatModel
+
     sdk = AsyncOpenAI(
         api_key=config.api_key or NO_KEY, base_url=config.base_url, http_client=client, max_retries=0
     )
     provider: Provider[AsyncOpenAI]
     match config.kind:
-        case "openai" | "openai-chat" | "openai-responses":
+        case "openai" | "openai-chat" | "openai-responses" | "azure":
             provider = OpenAIProvider(openai_client=sdk)
         case "deepseek":
             provider = DeepSeekProvider(openai_client=sdk)
@@ -71,8 +74,12 @@ def _build_openai(config: ProviderConfig, model: str, client: httpx2.AsyncClient
             provider = OpenAICompatibleProvider(config.name, openai_client=sdk)
     profile = merge_profile(
         provider.model_profile(model),
-        # An answer that breaks off must not pass for one that has ended
-        OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True),
+        OpenAIModelProfile(
+            # An answer that breaks off must not pass for one that has ended
+            openai_chat_streaming_requires_finish_reason=True,
+            # OpenAI's newer models refuse the older name of the limit, and other servers ignore the newer one
+            openai_chat_supports_max_completion_tokens=config.kind in OPENAI_KINDS,
+        ),
     )
     if config.kind == "openrouter":
         from pydantic_ai.models.openrouter import OpenRouterModel
@@ -87,4 +94,4 @@ def _build_openai(config: ProviderConfig, model: str, client: httpx2.AsyncClient
         # Nothing is kept at OpenAI: what the model thought comes back encrypted, and is sent with the conversation.
         settings = OpenAIResponsesModelSettings(openai_store=False)
         return OpenAIResponsesModel(model, provider=provider, profile=profile, settings=settings)
-    return OpenAIChatModel(model, provider=provider, profile=profile)
+    return LooseChatModel(model, provider=provider, profile=profile)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -25,7 +26,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from reflection.llm.base import CompletionRequest, estimate_tokens, storable
-from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ToolCall, id_of_call
+from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ToolCall, id_of_call, storable_json
 
 GO_ON = "Go on."
 EARLIER = "(The conversation began earlier.)"
@@ -39,6 +40,7 @@ ENDINGS = {
     "content_filter": "content_filter",
     "error": "error",
 }
+_NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 NORMALISED = {"tool_call": "stop"}
 
 
@@ -55,10 +57,10 @@ def as_chat(request: CompletionRequest) -> ChatRequest:
     )
 
 
-def write_parameters(request: ChatRequest) -> ModelRequestParameters:
-    """Return the tools, the instructions and the form of the answer."""
+def write_parameters(request: ChatRequest, *, takes_schema: bool) -> ModelRequestParameters:
+    """Return the tools, the instructions and the form of the answer, where the model takes one."""
     system = "\n\n".join(each.content for each in request.messages if each.role == "system" and each.content)
-    schema = request.json_schema
+    schema = request.json_schema if takes_schema else None
     return ModelRequestParameters(
         function_tools=[
             ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=tool.parameters)
@@ -88,8 +90,10 @@ def write_settings(request: ChatRequest) -> ModelSettings:
     return settings
 
 
-def write_messages(request: ChatRequest) -> list[ModelMessage]:
+def write_messages(request: ChatRequest, *, kind: str) -> list[ModelMessage]:
     """Return the conversation in an order that every provider and every template of a local model accepts."""
+    if kind == "anthropic":
+        request = replace(request, messages=tuple(_with_plain_ids(message) for message in request.messages))
     names = {call.id: call.name for message in request.messages for call in message.tool_calls}
     written: list[ModelMessage] = []
     for message in arrange(request.messages):
@@ -155,6 +159,15 @@ def _joined(messages: Iterable[ChatMessage]) -> Iterator[ChatMessage]:
         waiting = message
     if waiting is not None:
         yield waiting
+
+
+def _with_plain_ids(message: ChatMessage) -> ChatMessage:
+    """Return a message whose ids, perhaps of another provider, have the characters that Anthropic takes."""
+    calls = tuple(replace(call, id=_NOT_IN_IDS.sub("_", call.id)) for call in message.tool_calls)
+    if calls == message.tool_calls and not _NOT_IN_IDS.search(message.tool_call_id):
+        return message
+    answer_id = _NOT_IN_IDS.sub("_", message.tool_call_id)
+    return replace(message, tool_calls=calls, tool_call_id=answer_id, received=None)
 
 
 def _write_content(message: ChatMessage) -> str | list[UserContent]:
@@ -239,13 +252,8 @@ def _read_ending(response: ModelResponse) -> str:
 
 def _store(response: ModelResponse) -> dict[str, Any]:
     """Return an answer as JSON that PostgreSQL can hold."""
-    (stored,) = json.loads(ModelMessagesTypeAdapter.dump_json([response]))
-    return _storable(stored)
-
-
-def _storable(value: Any) -> Any:
-    if isinstance(value, str):
-        return storable(value)
-    if isinstance(value, dict):
-        return {storable(name): _storable(each) for name, each in value.items()}
-    return [_storable(each) for each in value] if isinstance(value, list) else value
+    (stored,) = ModelMessagesTypeAdapter.dump_python([response])
+    stored = storable_json(stored)
+    (response,) = ModelMessagesTypeAdapter.validate_python([stored])
+    (as_json,) = ModelMessagesTypeAdapter.dump_python([response], mode="json")
+    return dict(as_json)

@@ -95,15 +95,18 @@ def find_config(use: Use = "", *, model: str = "") -> ProviderConfig | None:
     kind_name = entry.kind or name
     kind = PROVIDERS.get(kind_name)
     if kind is None:
-        raise ProviderNotConfigured(f"The provider {name} is unknown; use one of {', '.join(PROVIDERS)}.")
-    where = "ERL_LLM_API_KEY" if name == configured_name() else f"The key of {name} in ERL_LLM_PROVIDERS"
+        where = "ERL_LLM_PROVIDER" if name == configured_name() else "ERL_LLM_PROVIDERS"
+        raise ProviderNotConfigured(f"{where} names an unknown provider; use one of {', '.join(PROVIDERS)}.")
+    is_default = name == configured_name()
+    where = "ERL_LLM_API_KEY" if is_default else f"The api_key of {name} in ERL_LLM_PROVIDERS"
+    address = "ERL_LLM_BASE_URL" if is_default else f"The base_url of {name} in ERL_LLM_PROVIDERS"
     if not model and kind.needs_key:
         raise ProviderNotConfigured("ERL_LLM_MODEL is empty; set it to the name of a model of the provider.")
     if kind.needs_key and not entry.api_key:
         raise ProviderNotConfigured(f"{where} is empty; the provider {name} requires an API key.")
     base_url = entry.base_url or kind.base_url
     if not base_url:
-        raise ProviderNotConfigured(f"The address of the provider {name} is empty; set it to its URL.")
+        raise ProviderNotConfigured(f"{address} is empty; set it to the URL of the provider {name}.")
     price_in, price_out = entry.input_usd_per_mtok, entry.output_usd_per_mtok
     return ProviderConfig(
         name=name,

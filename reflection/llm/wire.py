@@ -40,9 +40,13 @@ class ModelProvider:
         self.config = config
         self.adaptations = Adaptations()
         self.connections = open_client(
-            self.adaptations, timeout_seconds=config.timeout_seconds, ssl_context=ssl_context
+            self.adaptations,
+            timeout_seconds=config.timeout_seconds,
+            has_key=bool(config.api_key),
+            ssl_context=ssl_context,
         )
-        self._models: dict[str, Model] = {}
+        # Built here, since the SDKs take a second to load: that is none of the time the model has to answer
+        self._models: dict[str, Model] = {config.model: build_model(config, config.model, self.connections)}
 
     def __repr__(self) -> str:
         return f"<ModelProvider {self.name} {self.model}>"
@@ -93,8 +97,10 @@ class ModelProvider:
     async def _request(self, request: ChatRequest, on_text: OnText | None) -> ModelResponse:
         if self.model not in self._models:
             self._models[self.model] = build_model(self.config, self.model, self.connections)
-        model, messages = self._models[self.model], write_messages(request)
-        settings, parameters = write_settings(request), write_parameters(request)
+        model, messages = self._models[self.model], write_messages(request, kind=self.config.kind)
+        settings = write_settings(request)
+        takes_schema = bool(model.profile.get("supports_json_schema_output"))
+        parameters = write_parameters(request, takes_schema=takes_schema)
         if on_text is None:
             return await model_request(
                 model, messages, model_settings=settings, model_request_parameters=parameters
