@@ -1,6 +1,7 @@
 """Prepare a run, ask the model, and write down its answer with the calls that it wants."""
 
 import time
+from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 
@@ -13,8 +14,9 @@ from agents.context.prompt import build_request, hash_prompt, rebuild_request, w
 from agents.conversations import add_message
 from agents.loop.fence import Claimed
 from agents.loop.journal import plan_effect
+from agents.loop.waiting import room
 from agents.models.conversations import Message
-from agents.models.runs import Run, Step
+from agents.models.runs import Event, Run, Step
 from agents.revisions import deployed_revision
 from agents.streaming.events import append_event
 from agents.tools.catalogue import tools_of
@@ -26,12 +28,13 @@ from memory.retrieval.answers import prepare_answer, record_answer
 from memory.retrieval.assignment import Arm
 from memory.retrieval.question import Question
 from reflection.errors import LostClaim
-from reflection.llm.base import Provider
-from reflection.llm.calls import RememberedChat
+from reflection.llm.base import Provider, ProviderError
+from reflection.llm.calls import RememberedChat, read_chat
 from reflection.llm.chat import ChatAnswer, ChatRequest, stored_calls
 from reflection.llm.models import ModelCall
 
 SECONDS_BETWEEN_PARTS = 0.1
+MOST_TIMEOUTS = 3  # of one step: each was paid for
 _Find = Callable[[str], Provider]
 
 
@@ -86,11 +89,46 @@ def ask_model(claimed: Claimed, run: Run, *, again: bool, find_provider: _Find) 
         if begun is None:
             return
         step, request = begun
-    provider = find_provider(run.revision.model)
-    ask = RememberedChat(claimed.job, claimed.heartbeat, provider=provider, subject=f"run:{run.pk}")
-    answer, call = ask(f"step:{step.seq}", request, on_text=_Parts(claimed, step))
+    answer, call = converse(
+        claimed,
+        run,
+        f"step:{step.seq}",
+        request,
+        provider=find_provider(run.revision.model),
+        listener=_Parts(claimed, step),
+    )
     failpoint("agent.answered")
     _write_answer(claimed, step, answer, call)
+
+
+def converse(
+    claimed: Claimed,
+    run: Run,
+    name: str,
+    request: ChatRequest,
+    *,
+    provider: Provider,
+    listener: "_Parts | _Quiet | None" = None,
+) -> tuple[ChatAnswer, ModelCall]:
+    """Return a model's answer and its row in the ledger: the stored one, or a new one.
+
+    Raises:
+        HandedOver: it takes longer than a task may wait; the answer will be stored.
+        ProviderError: there is no answer.
+    """
+    ask = RememberedChat(claimed.job, claimed.heartbeat, provider=provider, subject=f"run:{run.pk}")
+    stored = ask.recall(name, request)
+    if stored is not None:
+        return stored
+    listener = listener or _Quiet()
+    asked = ask.begin(name, request, on_text=listener.add)
+    room.wait(claimed.job, run.pk, asked, listener)
+    try:
+        call = asked.store()
+    except ProviderError as error:
+        raise listener.note_failure(error) from error
+    claimed.job.model = call.model
+    return read_chat(call), call
 
 
 def _begin_step(claimed: Claimed) -> tuple[Step, ChatRequest] | None:
@@ -174,21 +212,48 @@ def _write_answer(claimed: Claimed, step: Step, answer: ChatAnswer, call: ModelC
 
 
 class _Parts:
-    """Writes the parts of an answer that is on its way as events, several at once."""
+    """Writes what happens while a step's question is under way as events of its run."""
 
     def __init__(self, claimed: Claimed, step: Step) -> None:
         self._claimed = claimed
         self._step = step
-        self._waiting = ""
+        self._pieces: deque[str] = deque()  # filled by the thread that reads the answer
         self._written_at = time.monotonic()
 
-    def __call__(self, part: str) -> None:
-        self._waiting += part
-        if time.monotonic() - self._written_at < SECONDS_BETWEEN_PARTS:
+    def add(self, piece: str) -> None:
+        self._pieces.append(piece)
+
+    def flush(self) -> None:
+        """Write the parts of the answer that have come as one event, unless the last one is recent."""
+        if not self._pieces or time.monotonic() - self._written_at < SECONDS_BETWEEN_PARTS:
             return
+        text = "".join(self._pieces.popleft() for _ in range(len(self._pieces)))
         with self._claimed.writing() as run:
-            append_event(run.pk, "text", step=self._step.seq, attempt=self._claimed.fence, text=self._waiting)
-        self._waiting, self._written_at = "", time.monotonic()
+            append_event(run.pk, "text", step=self._step.seq, attempt=self._claimed.fence, text=text)
+        self._written_at = time.monotonic()
+
+    def note_failure(self, error: ProviderError) -> ProviderError:
+        """Write down that an attempt at the answer failed; one that always takes too long is not paid for ever."""
+        with self._claimed.writing() as run:
+            step = self._step.seq
+            append_event(run.pk, "attempt", step=step, code=error.code, error=str(error), again=error.transient)
+            failed = Event.objects.filter(run=run, kind="attempt", payload__step=step, payload__code="timeout").count()
+        if error.code != "timeout" or failed < MOST_TIMEOUTS:
+            return error
+        return ProviderError(f"{error} It was asked {failed} times.", transient=False, code=error.code)
+
+
+class _Quiet:
+    """Writes nothing: of a question that is no step of the agent."""
+
+    def add(self, piece: str) -> None:
+        """Leave it out."""
+
+    def flush(self) -> None:
+        """Write nothing."""
+
+    def note_failure(self, error: ProviderError) -> ProviderError:
+        return error
 
 
 def remind(claimed: Claimed, text: str) -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from reflection.llm.overflow import read_overflow
@@ -25,9 +26,11 @@ ALIASES = {
     "thinking": r"thinking\.",
 }
 _TOO_LARGE = re.compile(r"(?:at most|maximum|less than or equal to|<=?|>)[^0-9]{0,60}([0-9]{3,7})")
-_NOT_A_PARAMETER = re.compile(r"^(?:json_validate_failed)", re.I)
 _NO_SYSTEM = re.compile(r"system role (?:is )?not supported|(?:role|roles?) ['\"]?system['\"]? (?:is|are) not", re.I)
-_NO_TOOLS_WITH_EFFORT = re.compile(r"tools?\b[^.]{0,60}\breasoning[_ ]effort|reasoning[_ ]effort[^.]{0,80}\btools?\b", re.I)
+_NO_TOOLS_WITH_EFFORT = re.compile(
+    r"tools?\b[^.]{0,60}\breasoning[_ ]effort|reasoning[_ ]effort[^.]{0,80}\btools?\b", re.I
+)
+_UNKNOWN = re.compile("unsupported|not supported|unknown|unrecognized|extra", re.I)
 MAX_WORDS = 4_000
 
 
@@ -79,7 +82,7 @@ def _find_changes(body: dict[str, Any], words: str) -> list[Change]:
     if read_overflow(words) is not None:  # not a parameter: the conversation has to be shortened
         return []
     if body.get("tools") and body.get("reasoning_effort") != "none" and _NO_TOOLS_WITH_EFFORT.search(words):
-        return [Change("reasoning_effort: none", lambda request: request.update(reasoning_effort="none"))]
+        return [Change("reasoning_effort: none", partial(_set, name="reasoning_effort", value="none"))]
     if _NO_SYSTEM.search(words) and body.get("messages"):
         return [Change("system as user", _merge_system)]
     return [*_limit_changes(body, words), *_dropped(body, words)]
@@ -87,26 +90,28 @@ def _find_changes(body: dict[str, Any], words: str) -> list[Change]:
 
 def _limit_changes(body: dict[str, Any], words: str) -> list[Change]:
     """Return the other name of the limit, or a lower one."""
-    for field in LIMITS[:2]:
-        other = LIMITS[1 - LIMITS.index(field)]
-        if field in body and re.search(rf"\b{field}\b", words) and (
-            re.search(rf"use ['\"`]?{other}", words) or re.search("unsupported|not supported|unknown|unrecognized|extra", words, re.I)
-        ):
-            return [Change(f"{other} for {field}", lambda request: _rename(request, field, other))]
+    for field, other in (LIMITS[:2], LIMITS[1::-1]):
+        is_refused = field in body and re.search(rf"\b{field}\b", words)
+        if is_refused and (_UNKNOWN.search(words) or re.search(rf"use ['\"`]?{other}", words, re.I)):
+            return [Change(f"{other} for {field}", partial(_rename, old=field, new=other))]
     named = any(field in words for field in (*LIMITS, "maxOutputTokens"))
     numbers = [int(number) for number in _TOO_LARGE.findall(words)] if named else []
     if numbers:
         most = min(numbers)
-        return [Change(f"at most {most:,} tokens of output", lambda request: _lower(request, most))]
+        return [Change(f"at most {most:,} tokens of output", partial(_lower, most=most))]
     return []
 
 
-def _rename(body: dict[str, Any], old: str, new: str) -> None:
+def _set(body: dict[str, Any], *, name: str, value: Any) -> None:
+    body[name] = value
+
+
+def _rename(body: dict[str, Any], *, old: str, new: str) -> None:
     if old in body:
         body[new] = body.pop(old)
 
 
-def _lower(body: dict[str, Any], most: int) -> None:
+def _lower(body: dict[str, Any], *, most: int) -> None:
     for part, fields in ((body, LIMITS), (body.get("generationConfig") or {}, ("maxOutputTokens",))):
         for field in fields:
             if isinstance(part.get(field), int):
@@ -121,11 +126,11 @@ def _dropped(body: dict[str, Any], words: str) -> list[Change]:
         for name in members:
             said = rf"\b{re.escape(name)}\b" + (f"|{ALIASES[name]}" if name in ALIASES else "")
             if name not in NEEDED and name not in LIMITS and re.search(said, words, re.I):
-                changes.append(Change(f"without {name}", lambda request, place=place, name=name: _drop(request, place, name)))
+                changes.append(Change(f"without {name}", partial(_drop, place=place, name=name)))
     return changes
 
 
-def _drop(body: dict[str, Any], place: str, name: str) -> None:
+def _drop(body: dict[str, Any], *, place: str, name: str) -> None:
     (body.get(place, {}) if place else body).pop(name, None)
 
 

@@ -56,8 +56,8 @@ class Completion:
     """A model's answer.
 
     `finish_reason` is "stop", "length" (cut off by the limit of output), "context" (cut off by the end of the window),
-    "refusal" (by the model), "content_filter" (by the provider), "pause" (it wants to go on), "error", or the provider's
-    own term. `text` can be stored in PostgreSQL: invalid characters are replaced by U+FFFD.
+    "refusal" (by the model), "content_filter" (by the provider), "pause" (it wants to go on), "error", or what the
+    provider says instead. `text` can be stored in PostgreSQL: invalid characters are replaced by U+FFFD.
     """
 
     text: str
@@ -70,14 +70,14 @@ class Completion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProviderConfig:
-    """The settings of a provider. The kind says which API it speaks; its name is the kind's unless it was given one."""
+    """The settings of a provider. `kind` says which API it speaks, where its name does not."""
 
     name: str
-    kind: str
     model: str
     base_url: str
     timeout_seconds: float
     api_key: str = field(repr=False)
+    kind: str = ""
     input_usd_per_mtok: float = 0.0
     output_usd_per_mtok: float = 0.0
     daily_usd: float | None = None
@@ -113,6 +113,22 @@ class Provider(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class BlockingProvider:
+    """A provider that answers in the thread that asks, for what is no service."""
+
+    def chat(self, request: "ChatRequest", *, on_text: OnText | None = None) -> "ChatAnswer":
+        raise NotImplementedError
+
+    def start(self, request: "ChatRequest", *, on_text: OnText | None = None) -> "Future[ChatAnswer]":
+        """Answer at once."""
+        asked: Future[ChatAnswer] = Future()
+        try:
+            asked.set_result(self.chat(request, on_text=on_text))
+        except ProviderError as error:
+            asked.set_exception(error)
+        return asked
 
 
 class ProviderError(ReflectionError):

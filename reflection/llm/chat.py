@@ -152,9 +152,7 @@ class ChatAnswer(Completion):
     @property
     def message(self) -> ChatMessage:
         """The answer as the next message of the conversation."""
-        return ChatMessage(
-            role="assistant", content=self.text, tool_calls=self.tool_calls, received=self.received
-        )
+        return ChatMessage(role="assistant", content=self.text, tool_calls=self.tool_calls, received=self.received)
 
 
 def id_of_call(request_sha256: str, index: int) -> str:

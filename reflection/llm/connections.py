@@ -40,9 +40,7 @@ def open_client(
 ) -> httpx2.AsyncClient:
     """Return a client for one provider. It belongs to the event loop in which it is first used."""
     return httpx2.AsyncClient(
-        transport=_Transport(
-            adaptations, timeout_seconds, ssl_context or default_ssl_context(), has_key=has_key
-        ),
+        transport=_Transport(adaptations, timeout_seconds, ssl_context or default_ssl_context(), has_key=has_key),
         follow_redirects=False,
         trust_env=False,
         # The first byte may come when the model is done, so reading may use the whole time
@@ -82,7 +80,9 @@ class _Transport(httpx2.AsyncBaseTransport):
                 await response.aclose()
             # A refused request costs nothing, so the same question is asked again without what was refused.
             refused = adapted and response.status_code in REFUSALS
-            if not refused or not self._adaptations.learn(request.url.path, adapted, content.decode("utf-8", "replace")):
+            if not refused or not self._adaptations.learn(
+                request.url.path, adapted, content.decode("utf-8", "replace")
+            ):
                 return _understand(response, content, wants_stream=bool(adapted.get("stream")))
 
     def _write(self, request: httpx2.Request, body: dict[str, Any]) -> httpx2.Request:
@@ -126,7 +126,9 @@ def _understand(response: httpx2.Response, content: bytes, *, wants_stream: bool
             _fill(body)
             kind, content = ("text/event-stream", _write_chunks(body)) if wants_stream else (kind, _dump(body))
     # What else the headers say is about the bytes as they came.
-    kept = {name: value for name, value in response.headers.items() if name in ("retry-after", "date", "x-should-retry")}
+    kept = {
+        name: value for name, value in response.headers.items() if name in ("retry-after", "date", "x-should-retry")
+    }
     return httpx2.Response(status, headers={**kept, "content-type": kind}, content=content)
 
 

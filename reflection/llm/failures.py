@@ -66,7 +66,9 @@ def classify(error: BaseException, config: ProviderConfig) -> ProviderError:
         return ProviderError(f"The connection to {name} failed: {cause}", transient=True, code="connection")
     if isinstance(error, ModelAPIError) and (error.in_stream or "finish_reason" in str(error)):
         detail = _tidy(str(error), config)
-        return ProviderError(f"{name} broke off in the middle of its answer: {detail}", transient=True, code=STREAM_FAILED)
+        return ProviderError(
+            f"{name} broke off in the middle of its answer: {detail}", transient=True, code=STREAM_FAILED
+        )
     if isinstance(error, UserError):  # the library does not send what it knows to be refused
         return ProviderError(f"{name} could not be asked: {_tidy(str(error), config)}", transient=False)
     message = f"{name} sent an answer in an unknown format. Check its address."
@@ -94,7 +96,9 @@ def _classify_refusal(error: ModelHTTPError, config: ProviderConfig) -> Provider
         code, transient = "context_overflow", False
     elif status == 400 and BAD_KEY.search(detail):  # Gemini, where others answer 401
         code = "authentication"
-    elif status == 429 and not delay and (isinstance(error, ModelQuotaExceededError) or QUOTA.search(f"{kind} {detail}")):
+    elif (
+        status == 429 and not delay and (isinstance(error, ModelQuotaExceededError) or QUOTA.search(f"{kind} {detail}"))
+    ):
         code, transient = "quota", False
     wait_seconds = retry_after_seconds(error.headers or {})
     if wait_seconds is None and delay:

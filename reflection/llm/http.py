@@ -1,4 +1,4 @@
-"""The HTTP client for a service that answers JSON, such as a reranker: limits time and size, and classifies failures."""
+"""The HTTP client for a service that answers JSON, such as a reranker: limits time and size, classifies failures."""
 
 import json
 import time

@@ -79,10 +79,10 @@ def write_settings(request: ChatRequest) -> ModelSettings:
         settings["temperature"] = request.temperature
     if request.tools and request.tool_choice != "auto":
         named = request.tool_choice not in ("none", "required")
-        settings["tool_choice"] = [request.tool_choice] if named else request.tool_choice  # type: ignore[typeddict-item]
+        settings["tool_choice"] = [request.tool_choice] if named else request.tool_choice
     options = request.options
     if options.thinking is not None:
-        settings["thinking"] = False if options.thinking == "off" else options.thinking  # type: ignore[typeddict-item]
+        settings["thinking"] = False if options.thinking == "off" else options.thinking
     if options.parallel_tool_calls is not None and request.tools:
         settings["parallel_tool_calls"] = options.parallel_tool_calls
     if options.cache and request.tools:  # a chat with tools asks again and again with the same beginning
@@ -188,8 +188,7 @@ def _write_answer(message: ChatMessage) -> ModelResponse:
             return received
     texts = [TextPart(content=message.content)] if message.content.strip() else []
     calls = [
-        ToolCallPart(tool_name=call.name, args=call.sent_arguments, tool_call_id=call.id)
-        for call in message.tool_calls
+        ToolCallPart(tool_name=call.name, args=call.sent_arguments, tool_call_id=call.id) for call in message.tool_calls
     ]
     return ModelResponse(parts=[*texts, *calls])
 

@@ -23,7 +23,8 @@ class LooseStream(OpenAIStreamedResponse):
     def _map_tool_call_delta(self, choice: chat_completion_chunk.Choice) -> Iterable[ModelResponseStreamEvent]:
         for piece in choice.delta.tool_calls or []:
             self._number(piece)
-        return super()._map_tool_call_delta(choice)
+        events: Iterable[ModelResponseStreamEvent] = super()._map_tool_call_delta(choice)
+        return events
 
     def _number(self, piece: Any) -> None:
         index, id, function = getattr(piece, "index", None), getattr(piece, "id", None), piece.function

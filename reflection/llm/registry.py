@@ -223,9 +223,7 @@ def _scripted(path: str) -> Provider:
     if not path:
         raise ProviderNotConfigured("ERL_LLM_SCRIPT is empty; set it to the path of a script for the scripted model.")
     return ScriptedModel(
-        ProviderConfig(
-            name=SCRIPTED, kind=SCRIPTED, model=SCRIPTED, base_url=path, timeout_seconds=0.0, api_key=""
-        )
+        ProviderConfig(name=SCRIPTED, kind=SCRIPTED, model=SCRIPTED, base_url=path, timeout_seconds=0.0, api_key="")
     )
 
 

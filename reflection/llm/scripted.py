@@ -17,7 +17,6 @@ braces, as text or, with `:json`, as the value it is the JSON of. The same conve
 
 import json
 import re
-from concurrent.futures import Future
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Self
@@ -25,6 +24,7 @@ from typing import Any, Self
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from reflection.llm.base import (
+    BlockingProvider,
     Completion,
     CompletionRequest,
     OnText,
@@ -81,7 +81,7 @@ class _Script(BaseModel, extra="forbid"):
     rules: list[_Rule] = Field(min_length=1)
 
 
-class ScriptedModel:
+class ScriptedModel(BlockingProvider):
     """Plays the script at the configuration's address, a path. It raises `ProviderNotConfigured` for a bad one."""
 
     def __init__(self, config: ProviderConfig) -> None:
@@ -122,15 +122,6 @@ class ScriptedModel:
             model=self.model,
             latency_ms=0.0,
         )
-
-    def start(self, request: ChatRequest, *, on_text: OnText | None = None) -> "Future[ChatAnswer]":
-        """Answer at once."""
-        asked: Future[ChatAnswer] = Future()
-        try:
-            asked.set_result(self.chat(request, on_text=on_text))
-        except ProviderError as error:
-            asked.set_exception(error)
-        return asked
 
     def close(self) -> None:
         """Do nothing: no connection is open."""

@@ -97,14 +97,12 @@ class ModelProvider:
     async def _request(self, request: ChatRequest, on_text: OnText | None) -> ModelResponse:
         if self.model not in self._models:
             self._models[self.model] = build_model(self.config, self.model, self.connections)
-        model, messages = self._models[self.model], write_messages(request, kind=self.config.kind)
+        model, messages = self._models[self.model], write_messages(request, kind=self.config.kind or self.name)
         settings = write_settings(request)
         takes_schema = bool(model.profile.get("supports_json_schema_output"))
         parameters = write_parameters(request, takes_schema=takes_schema)
         if on_text is None:
-            return await model_request(
-                model, messages, model_settings=settings, model_request_parameters=parameters
-            )
+            return await model_request(model, messages, model_settings=settings, model_request_parameters=parameters)
         async with model_request_stream(
             model, messages, model_settings=settings, model_request_parameters=parameters
         ) as stream:

@@ -26,7 +26,6 @@ def make(server: ScriptedProvider) -> Iterator[Make]:
         provider = build_provider(
             ProviderConfig(
                 name=name,
-                kind=name,
                 model="test-model",
                 base_url=base_url or url,
                 timeout_seconds=timeout_seconds,

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
+from reflection.llm.sse import MAX_LINE_BYTES, MAX_STREAM_BYTES, StreamTooLarge, read_events
 
 from reflection.llm.base import Provider
-from reflection.llm.sse import MAX_LINE_BYTES, MAX_STREAM_BYTES, StreamTooLarge, read_events
 from tests.reflection.providers.asking import Make
 from tests.reflection.providers.chatting import chat_request, failure_of_chat, ignore
 from tests.scripted_answers import (
