@@ -1,8 +1,8 @@
 """Tell a run whose worker died from one whose worker is busy, long before the lease ends.
 
 A worker that goes on with a run holds a shared advisory lock in its session; PostgreSQL frees it with the connection,
-and so within moments of a kill. The lock is only a sign of life: what protects the rows is the fence. Behind a pooler that
-gives a connection to others between transactions there is no such sign, and the lease decides.
+and so within moments of a kill. The lock is only a sign of life: what protects the rows is the fence. Behind a pooler
+that gives a connection to others between transactions there is no such sign, and the lease decides.
 """
 
 from collections.abc import Iterator

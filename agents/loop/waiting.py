@@ -43,7 +43,7 @@ class Listener(Protocol):
     def flush(self) -> None:
         """Write the parts of the answer that have come."""
 
-    def note_failure(self, error: ProviderError) -> ProviderError:
+    def note_failure(self, error: ProviderError) -> ReflectionError:
         """Write down that there was no answer; return the failure that the job ends or is tried again with."""
         ...
 

@@ -24,6 +24,9 @@ class Conversation(models.Model):
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="conversations", db_index=False)
     messages_written = models.PositiveIntegerField(default=0, editable=False)
+    window_tokens = models.PositiveIntegerField(
+        null=True, editable=False, help_text="The model's context window, where it said that it is smaller than set."
+    )
     created_by = models.TextField(editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
