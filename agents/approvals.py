@@ -13,11 +13,13 @@ from agents.loop.fence import lock_run
 from agents.loop.journal import end_effect, plan_effect
 from agents.models.effects import Approval, Effect
 from agents.models.runs import Run, RunStatus
+from agents.revisions import DECIDE_CALLS
 from agents.runs import wake
 from agents.streaming.events import append_event
 from memory.curation.reviewers import refuse_archived
 from memory.database_clock import database_now
 from memory.errors import InvalidInput
+from memory.projects.access import check_right
 from memory.projects.actors import Actor, name_actor
 
 EXPIRED = Actor.policy("approval-expiry")
@@ -55,9 +57,11 @@ def decide_effect(
         ProjectArchived: nothing more is carried out in its project.
         ArgumentsChanged: it has other arguments than were read.
         InvalidInput: `edit` without arguments, or with arguments that do not fit.
+        NotAllowed: see `check_right`.
     """
     run = lock_run(effect.run_id)
-    effect = Effect.objects.select_related("step", "parent__tool_revision").get(pk=effect.pk)
+    effect = Effect.objects.select_related("project", "step", "parent__tool_revision").get(pk=effect.pk)
+    check_right(DECIDE_CALLS, effect.project, by=by)
     approval = effect.approvals.filter(status=Approval.Status.PENDING).first()
     if run is None or approval is None:
         raise NothingPending("This call waits for no decision. Read it again: it may have been decided or cancelled.")

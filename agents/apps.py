@@ -13,10 +13,13 @@ class AgentsConfig(AppConfig):
         from agents.evolution.tools import TOOLS
         from agents.kinds import AGENT_CHANGE, AGENT_RUN, AGENT_SLEEP, PERIODIC
         from agents.loop.standby import add_standby
+        from agents.models.agents import Agent
+        from agents.models.runs import Run
         from agents.text_columns import TEXT_COLUMNS
         from agents.tools.catalogue import add_core_tools
         from memory.events import add_listener
         from memory.heuristics.extensions import add_erasure
+        from memory.passages.storage import add_passage_sources
         from memory.releases.manifest import add_manifest_part
         from memory.trust.audit import add_comparisons
         from memory.trust.text_columns import add_text_columns
@@ -33,4 +36,5 @@ class AgentsConfig(AppConfig):
         add_manifest_part("agents", deployed_agents)
         add_listener(follow_deployment)
         add_erasure(forget_agent_run)
+        add_passage_sources(owners=Agent, runs=Run)
         worker_init.connect(add_standby, dispatch_uid="agents.add_standby")

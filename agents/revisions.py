@@ -18,11 +18,17 @@ from agents.rules import find_faults
 from agents.tools.catalogue import find_tool_faults
 from memory.blocks.models import Block
 from memory.errors import ChangedMeanwhile, InvalidInput
+from memory.projects.access import Right, check_right
 from memory.projects.actors import Actor, name_actor
-from memory.projects.models import Project
+from memory.projects.models import ApiKey, Project, ProjectMembership
 from memory.releases.models import Release
 
 ALWAYS_ALLOW = "always_allow"
+DECIDE_CALLS = Right(
+    to="decide about calls of agents",
+    scope=ApiKey.Scope.APPROVE,
+    permissions={ProjectMembership.Role.REVIEWER: "agents.decide_approval"},
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,8 +113,10 @@ def allow_tool(agent: Agent, name: str, *, by: Actor, sha256: str = "") -> Agent
     Raises:
         InvalidInput: the agent has no such tool.
         ChangedMeanwhile: the agent has the tool with another content.
+        NotAllowed: see `check_right`.
     """
     agent = Agent.objects.select_for_update(of=("self",)).select_related("project", "current").get(pk=agent.pk)
+    check_right(DECIDE_CALLS, agent.project, by=by)
     assert agent.current is not None  # every agent has one
     named = next((each for each in agent.current.tools if each["name"] == name), None)
     if named is None:

@@ -1,14 +1,14 @@
-"""Test a backup: dump the database, restore the dump and compare (reliability C8)."""
+"""Write a backup of the database, check it, and restore one (reliability C8)."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -27,67 +27,151 @@ from erl_site.embedded.home import EmbeddedServerError
 CHECKS = (("check_invariants",), ("verify_audit",))
 # The extensions are there, and belong to an administrator
 _RESTORE = ("--no-owner", "--no-comments", "--exit-on-error")
+# In one statement each, so that the order does not matter
+_OBJECTS = """
+SELECT 'SET client_min_messages = warning;' UNION ALL SELECT 'DROP SCHEMA IF EXISTS erl_tenant CASCADE;'
+UNION ALL SELECT format('DROP VIEW IF EXISTS %s CASCADE;', oid::regclass) FROM pg_class
+    WHERE relnamespace = 'public'::regnamespace AND relkind = 'v'
+    AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = pg_class.oid AND d.deptype = 'e')
+UNION ALL SELECT format('DROP TABLE IF EXISTS %s CASCADE;', oid::regclass) FROM pg_class
+    WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
+UNION ALL SELECT format('DROP FUNCTION IF EXISTS %s CASCADE;', p.oid::regprocedure) FROM pg_proc p
+    WHERE p.pronamespace = 'public'::regnamespace
+    AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')
+"""
+Digest = dict[str, tuple[int, str]]  # of each table: its rows, and the sum of their hashes
 _TABLES = """
 SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname = 'public' ORDER BY 1
 """
 
 
-class DrillError(Exception):
-    """The drill cannot run; the message says why."""
+class BackupError(Exception):
+    """A backup cannot be written or restored; the message says why."""
 
 
-@dataclass(kw_only=True)
-class Drill:
-    """The result of a drill. It passed if `faults` is empty."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Backup:
+    """What a backup holds."""
 
-    tables: int = 0
-    rows: int = 0
-    dump_bytes: int = 0
-    dump_seconds: float = 0.0
-    restore_seconds: float = 0.0
-    erasures_replayed: int = 0
-    faults: list[str] = field(default_factory=list)
+    tables: int
+    rows: int
+    bytes: int
 
 
-def run_drill(*, keep: Path | None = None) -> Drill:
-    """Dump the database, restore it under another name, compare all rows, and drop the copy.
+def write_backup(file: Path, *, check: Callable[[Path, Digest], list[str]] | None = None) -> Backup:
+    """Write the database into a file, read it back, and check it further with `check`; return what it holds.
+
+    The file is there only where everything was fine.
+
+    Raises:
+        BackupError: PostgreSQL's programs are missing or fail, or the file does not hold what the database does.
+    """
+    partial = file.with_name(f".{file.name}.{uuid4().hex[:8]}")
+    try:
+        digest = _dump(partial)
+        _read_back(partial, digest)
+        faults = check(partial, digest) if check is not None else []
+        if faults:
+            raise BackupError(f"The restored copy differs, so there is no backup: {'; '.join(faults)}")
+        size = partial.stat().st_size
+        partial.replace(file)
+    except OSError as error:
+        raise BackupError(f"{file} cannot be written: {error.strerror}.") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return Backup(tables=len(digest), rows=_count(digest), bytes=size)
+
+
+def run_drill(dump: Path, digest: Digest) -> list[str]:
+    """Restore a dump into a second database, compare all rows, and drop it; return what differs.
 
     Replays the erasures on the copy, and checks the invariants and audit trail of both databases.
 
-    Args:
-        keep: where to keep the dump; None deletes it.
+    Raises:
+        BackupError: PostgreSQL's programs fail.
+    """
+    scratch = f"erl_drill_{uuid4().hex[:12]}"
+    with tempfile.TemporaryDirectory(prefix="erl-drill-") as folder, _database(scratch) as url:
+        ledger = Path(folder) / "erasures.txt"
+        run_program(find_program("pg_restore"), *_RESTORE, f"--dbname={write_url(scratch)}", str(dump))
+        faults = _compare(digest, _digest_of(scratch))
+        call_command("erase", "--export", str(ledger), stdout=StringIO())
+        for command in (("erase", "--replay", str(ledger)), *CHECKS):
+            output = manage(url, *command)
+            faults += [f"{command[0]} on the restored copy: {output}"] if output else []
+        for command in CHECKS:
+            output = _manage_here(*command)
+            faults += [f"{command[0]} on the database: {output}"] if output else []
+    return faults
+
+
+def restore_backup(file: Path) -> Backup:
+    """Replace everything in the database by a backup, in one transaction.
 
     Raises:
-        DrillError: PostgreSQL's programs are missing or fail.
+        BackupError: the file is no whole backup, or PostgreSQL refuses it; nothing was changed.
     """
-    drill = Drill()
-    scratch = f"erl_drill_{uuid4().hex[:12]}"
-    with tempfile.TemporaryDirectory(prefix="erl-drill-") as folder:
-        dump = Path(folder) / "erl.dump"
-        ledger = Path(folder) / "erasures.txt"
-        before = _dump(dump, drill)
-        with _database(scratch) as url:
-            started = time.perf_counter()
-            run_program(
-                find_program("pg_restore"),
-                *_RESTORE,
-                f"--dbname={write_url(scratch)}",
-                str(dump),
-            )
-            drill.restore_seconds = time.perf_counter() - started
-            drill.faults += _compare(before, _digest_of(scratch))
-            call_command("erase", "--export", str(ledger), stdout=StringIO())
-            drill.erasures_replayed = len(ledger.read_text().splitlines())
-            for command in (("erase", "--replay", str(ledger)), *CHECKS):
-                output = manage(url, *command)
-                drill.faults += [f"{command[0]} on the restored copy: {output}"] if output else []
-            for command in CHECKS:
-                output = _manage_here(*command)
-                drill.faults += [f"{command[0]} on the database: {output}"] if output else []
-        if keep is not None:
-            shutil.copyfile(dump, keep)
-    drill.tables, drill.rows = len(before), sum(rows for rows, _ in before.values())
-    return drill
+    with tempfile.TemporaryDirectory(prefix="erl-restore-") as folder:
+        entries, script, clear = Path(folder) / "entries", Path(folder) / "restore.sql", Path(folder) / "clear.sql"
+        listed = run_program(find_program("pg_restore"), "--list", str(file)).splitlines()
+        # Extensions are there and belong to an administrator, as the schema public does.
+        kept = [line for line in listed if not re.search(r" (?:EXTENSION - |SCHEMA - public )", line)]
+        entries.write_text("\n".join(kept))
+        run_program(
+            find_program("pg_restore"),
+            "--no-owner",
+            "--no-comments",
+            f"--use-list={entries}",
+            f"--file={script}",
+            str(file),
+        )
+        clear.write_text("\n".join(_drop_statements()))
+        url = write_url(str(connection.settings_dict["NAME"]))
+        connection.close()
+        run_program(
+            find_program("psql"),
+            "--no-psqlrc",
+            "--quiet",
+            "--single-transaction",
+            "--set=ON_ERROR_STOP=1",
+            f"--file={clear}",
+            f"--file={script}",
+            f"--dbname={url}",
+        )
+    with connection.cursor() as cursor:
+        digest = _digest(cursor)
+    return Backup(tables=len(digest), rows=_count(digest), bytes=file.stat().st_size)
+
+
+def holds_projects() -> bool:
+    """Tell whether the database holds anything that a restore would replace."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT to_regclass('public.memory_project') IS NOT NULL")
+        if not cursor.fetchone()[0]:
+            return False
+        cursor.execute("SELECT EXISTS (SELECT FROM memory_project)")
+        return bool(cursor.fetchone()[0])
+
+
+def _drop_statements() -> list[str]:
+    """Return statements that drop what ERL has in the database: tables, views, functions and its schema."""
+    with connection.cursor() as cursor:
+        cursor.execute(_OBJECTS)
+        return [statement for (statement,) in cursor.fetchall()]
+
+
+def _read_back(dump: Path, digest: Digest) -> None:
+    """Read a dump from its first byte to its last, and see that it has the rows of every table."""
+    listed = run_program(find_program("pg_restore"), "--list", str(dump))
+    dumped = {line.split(" TABLE DATA ")[1].split(" ")[1] for line in listed.splitlines() if " TABLE DATA " in line}
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT format('%I.%I', 'public', relname) FROM pg_class WHERE relkind = 'p'")
+        partitioned = {table for (table,) in cursor.fetchall()}  # their rows are in their partitions
+    own = digest.keys() - partitioned
+    missing = sorted(table for table in own if table.removeprefix("public.").strip('"') not in dumped)
+    if missing:
+        raise BackupError(f"The dump has no rows of {', '.join(missing)}.")
+    run_program(find_program("pg_restore"), "--file=/dev/null", str(dump))
 
 
 def _manage_here(command: str, *arguments: str) -> str:
@@ -100,7 +184,7 @@ def _manage_here(command: str, *arguments: str) -> str:
     return ""
 
 
-def _dump(target: Path, drill: Drill) -> dict[str, tuple[int, str]]:
+def _dump(target: Path) -> Digest:
     """Write a dump and return the digest of every table in the same snapshot."""
     program = find_program("pg_dump")
     with transaction.atomic(durable=True), connection.cursor() as cursor:
@@ -109,17 +193,18 @@ def _dump(target: Path, drill: Drill) -> dict[str, tuple[int, str]]:
         cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
         cursor.execute("SELECT pg_export_snapshot()")
         (snapshot,) = cursor.fetchone()
-        started = time.perf_counter()
         name = str(connection.settings_dict["NAME"])
         run_program(
             program, "--format=custom", f"--snapshot={snapshot}", f"--file={target}", f"--dbname={write_url(name)}"
         )
-        drill.dump_seconds = time.perf_counter() - started
-        drill.dump_bytes = target.stat().st_size
         return _digest(cursor)
 
 
-def _digest(cursor: Any) -> dict[str, tuple[int, str]]:
+def _count(digest: Digest) -> int:
+    return sum(rows for rows, _ in digest.values())
+
+
+def _digest(cursor: Any) -> Digest:
     """Return the row count and the sum of the row hashes of every table."""
     cursor.execute("SET LOCAL timezone = 'UTC'")
     cursor.execute(_TABLES)
@@ -130,12 +215,12 @@ def _digest(cursor: Any) -> dict[str, tuple[int, str]]:
     return found
 
 
-def _digest_of(name: str) -> dict[str, tuple[int, str]]:
+def _digest_of(name: str) -> Digest:
     with psycopg.connect(write_url(name)) as other, other.cursor() as cursor:
         return _digest(cursor)
 
 
-def _compare(before: dict[str, tuple[int, str]], after: dict[str, tuple[int, str]]) -> list[str]:
+def _compare(before: Digest, after: Digest) -> list[str]:
     missing = [f"{table} is not in the copy" for table in before.keys() - after.keys()]
     differing = [
         f"{table}: {before[table][0]} rows became {after[table][0]}, or their content changed"
@@ -161,14 +246,14 @@ def find_program(name: str) -> str:
     """Return the path of a PostgreSQL program, preferring the embedded ones.
 
     Raises:
-        DrillError: it is not installed.
+        BackupError: it is not installed.
     """
     try:
         return str(find_binaries() / name)
     except EmbeddedServerError:
         found = shutil.which(name)
         if found is None:
-            raise DrillError(
+            raise BackupError(
                 f"{name} is missing. Install PostgreSQL's client programs in the same version as the server."
             ) from None
         return found
@@ -178,11 +263,11 @@ def run_program(*command: str) -> str:
     """Run a PostgreSQL program and return its output.
 
     Raises:
-        DrillError: it failed; the message has its output.
+        BackupError: it failed; the message has its output.
     """
     ended = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"}, check=False)
     if ended.returncode:
-        raise DrillError(f"{Path(command[0]).name} failed: {ended.stderr.strip()[-2000:]}")
+        raise BackupError(f"{Path(command[0]).name} failed: {ended.stderr.strip()[-2000:]}")
     return ended.stdout
 
 

@@ -47,6 +47,7 @@ ERL_SESSION_IDLE_MINUTES = env.float("ERL_SESSION_IDLE_MINUTES", 120.0)
 SESSION_COOKIE_AGE = round(ERL_SESSION_HOURS * 3600)
 SESSION_COOKIE_HTTPONLY = True
 AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+LOGIN_URL, LOGIN_REDIRECT_URL = "admin:login", "admin:index"
 AXES_HANDLER = "erl_site.sign_in.throttle.Handler"
 AXES_LOCKOUT_PARAMETERS = ["ip_address", "username"]
 AXES_FAILURE_LIMIT = 10
@@ -214,6 +215,7 @@ CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # workers wait for the broker indef
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True  # no endless loop: the row limits the attempts
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_PROC_ALIVE_TIMEOUT = 600.0  # after the default of 4 s a busy machine kills processes that are starting
 # Keep this order: soft limit < hard limit < redelivery. A 30 s lease is renewed up to the hard limit.
 CELERY_TASK_SOFT_TIME_LIMIT = 120
 CELERY_TASK_TIME_LIMIT = 150

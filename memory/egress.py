@@ -8,9 +8,12 @@ D8). A service that does not answer is not asked for a while, so that tasks do n
 
 import ipaddress
 import time
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from django.conf import settings
+
+_Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def find_url_fault(url: str) -> str:
@@ -25,8 +28,8 @@ def find_url_fault(url: str) -> str:
     if "@" in parts.netloc:
         return "The URL must not contain a user name or password; use the setting for the key."
     address = _read_address(host)
-    if address is not None and address.is_link_local:
-        return "The host is a link-local address, which clouds use for their metadata service."
+    if address is not None and _is_metadata(address):
+        return "The host is an address at which clouds offer their metadata service."
     is_local = host == "localhost" or (address is not None and address.is_loopback)
     if parts.scheme == "http" and not is_local and host not in settings.ERL_HTTP_HOSTS:
         return "The URL must start with https://. For a host in your own network, add the host to ERL_HTTP_HOSTS."
@@ -48,23 +51,58 @@ def find_project_url_fault(url: str) -> str:
 def find_address_fault(host: str, address: str) -> str:
     """Return why a project must not send anything to this address of a host, as a sentence, or "" if it may."""
     read = _read_address(address)
-    if read is None or read.is_link_local:
-        return "The host is a link-local address, which clouds use for their metadata service."
+    if read is None or _is_metadata(read):
+        return "The host is an address at which clouds offer their metadata service."
     if host.rstrip(".").lower() in settings.ERL_HTTP_HOSTS or _is_public(read):
         return ""
     return "The host is in a private network. If it is one of yours, add the host to ERL_HTTP_HOSTS."
 
 
-# Addresses that stand for others behind them: NAT64, 6to4 and Teredo
-_TRANSLATED = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")))
+# The special-purpose registries of IANA (2025-10), as networks: what `is_global` says differs between Pythons. Those
+# that are reachable but stand for other services (AS112, AMT, relays) are no hosts of anyone either.
+_SPECIAL_IPV4 = tuple(
+    map(
+        ipaddress.IPv4Network,
+        (
+            *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+            *("192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24"),
+            *("192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"),
+            *("224.0.0.0/4", "240.0.0.0/4"),
+        ),
+    )
+)
+_GLOBAL_IPV6 = ipaddress.IPv6Network("2000::/3")  # nothing else is assigned to hosts
+_SPECIAL_IPV6 = tuple(
+    map(ipaddress.IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20"))
+)
+# IPv6 networks whose last 32 bits are an IPv4 address: IPv4-compatible, translated, NAT64
+_ENDING_IN_IPV4 = tuple(map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")))
+# Of metadata services that are not link-local: Alibaba, Oracle, AWS
+_METADATA = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "192.0.0.192", "fd00:ec2::254")))
 
 
-def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    is_translated = address.version == 6 and any(address in network for network in _TRANSLATED)
-    return address.is_global and not address.is_multicast and not is_translated
+def _is_public(address: _Address) -> bool:
+    if isinstance(address, ipaddress.IPv4Address):
+        return not any(address in network for network in _SPECIAL_IPV4)
+    return address in _GLOBAL_IPV6 and not any(address in network for network in _SPECIAL_IPV6)
 
 
-def _read_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _is_metadata(address: _Address) -> bool:
+    """Tell whether an address, or one that stands in it, is one at which clouds offer their metadata."""
+    inner = [address, *_embedded(address)]
+    return any(each.is_link_local or each in _METADATA for each in inner)
+
+
+def _embedded(address: _Address) -> list[_Address]:
+    """Return the IPv4 addresses in an IPv6 address: of NAT64, of 6to4, of both ends of Teredo."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return []
+    if any(address in network for network in _ENDING_IN_IPV4):
+        return [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
+    return [each for each in (address.sixtofour, *(address.teredo or ())) if each is not None]
+
+
+def _read_address(host: str) -> _Address | None:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

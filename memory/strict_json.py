@@ -6,7 +6,7 @@ readers (repeated names) or that exhaust a stack (nesting). These are refused he
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from memory.errors import MemoryAppError
@@ -32,6 +32,13 @@ class _Repeated(dict[str, Any]):
 
 def parse_json(data: bytes, *, limits: JsonLimits = REQUEST_JSON) -> Any:
     """Read a document, or raise InvalidJson saying what is wrong and where."""
+    document = load_json(data, limits=limits)
+    check_json(document, limits=limits)
+    return document
+
+
+def load_json(data: bytes, *, limits: JsonLimits = REQUEST_JSON, parse_int: Callable[[str], Any] | None = None) -> Any:
+    """Read a document without checking what is in it. Raises InvalidJson."""
     if data.startswith(b"\xef\xbb\xbf"):
         raise InvalidJson("Leave out the byte order mark at the start of the body.")
     try:
@@ -39,14 +46,13 @@ def parse_json(data: bytes, *, limits: JsonLimits = REQUEST_JSON) -> Any:
     except UnicodeDecodeError as error:
         raise InvalidJson(f"Encode the body as UTF-8: byte {error.start} is not.") from error
     try:
-        document = json.loads(text, object_pairs_hook=_object, parse_constant=float)
+        document = json.loads(text, object_pairs_hook=_object, parse_constant=float, parse_int=parse_int)
     except json.JSONDecodeError as error:
         raise InvalidJson(f"{error.msg}: line {error.lineno}, column {error.colno}.") from error
     except RecursionError as error:
         raise InvalidJson(f"Nest at most {limits.depth_levels} arrays and objects.") from error
     except ValueError as error:  # integers of thousands of digits
         raise InvalidJson("A number has too many digits.") from error
-    check_json(document, limits=limits)
     return document
 
 

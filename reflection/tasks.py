@@ -9,6 +9,7 @@ from uuid import UUID
 
 import structlog
 from celery import shared_task
+from django.conf import settings
 
 from memory import housekeeping
 from memory.housekeeping import PeriodicWork
@@ -28,11 +29,19 @@ from reflection.reflectors.reflections import run_reflection
 from reflection.webhooks import models as webhooks
 from reflection.webhooks.delivery import MOST_ATTEMPTS, delete_old_deliveries, run_delivery
 
+CONSOLIDATION_SECONDS = 900
 log = structlog.get_logger(__name__)
 
 KINDS = (
     JobKind(name=reflectors.KIND, run=run_reflection, command="run_reflections"),
-    JobKind(name=consolidation.KIND, run=run_consolidation),
+    # Beside evaluations, so that agents and reflections do not wait for it. What a stage found is kept, and so are the
+    # model's answers, so a further attempt goes on where the time was up.
+    JobKind(
+        name=consolidation.KIND,
+        run=run_consolidation,
+        queue=settings.ERL_EVALUATION_QUEUE,
+        time_limit_seconds=CONSOLIDATION_SECONDS,
+    ),
     JobKind(name=webhooks.KIND, run=run_delivery, most_attempts=MOST_ATTEMPTS),
 )
 PERIODIC = (

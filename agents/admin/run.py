@@ -16,6 +16,7 @@ from agents.models.effects import Approval, ApprovalStatus
 from agents.models.runs import Run
 from agents.runs import RunRequest, cancel_run, resume_run, start_run
 from agents.streaming.feed import read_events
+from agents.streaming.readers import PersonReader
 from agents.streaming.sse import EventStream
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.errors import MemoryAppError
@@ -78,7 +79,10 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         first = read_events(run.pk, after=after)
         if not first and not run.is_live:
             return HttpResponse(status=204)  # the browser asks no more
-        return EventStream(run, after=after, first=first)
+        assert request.user.pk is not None  # the admin requires one
+        session_key = request.session.session_key or ""
+        reader = PersonReader(user_id=request.user.pk, session_key=session_key, project_id=run.project_id)
+        return EventStream(run, after=after, first=first, reader=reader)
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None

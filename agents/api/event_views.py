@@ -12,6 +12,7 @@ from rest_framework.request import Request
 
 from agents.models.runs import Run
 from agents.streaming.feed import read_events
+from agents.streaming.readers import KeyReader
 from agents.streaming.sse import EventStream
 from memory.api.base import ApiView
 from memory.api.errors import ErrorCode, Refusal
@@ -41,7 +42,8 @@ class RunEventsView(ApiView):
         tag="agents",
         summary="Follow a run",
         description="Server-sent events from the run's own rows: `run`, `step`, `message`, `effect`, `approval`, "
-        "`compaction`, `cancel`, and `text` with parts of an answer that is on its way. The stream ends with the run. "
+        "`compaction`, `cancel`, and `text` with parts of an answer that is on its way. The stream ends with the run, "
+        "or when the key is revoked. "
         "Send `Last-Event-ID` to go on after an event; any server of the installation can. 204 says that no more will "
         "come, 410 that the events of a run that ended were deleted after their time.",
         parameters=[
@@ -67,7 +69,8 @@ class RunEventsView(ApiView):
                     ErrorCode.EVENTS_DELETED, "The events of this run were deleted; its messages and steps were not."
                 )
             return HttpResponse(status=204)
-        return EventStream(run, after=after, first=first)
+        reader = KeyReader(key_id=self.api_key.pk, project_id=run.project_id)
+        return EventStream(run, after=after, first=first, reader=reader)
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
         """Take any Accept header: what is answered is no JSON."""

@@ -8,16 +8,17 @@ from typing import Any
 
 from agents.changes.kinds import check_untouched
 from agents.changes.proposals import new_tools
-from agents.changes.replay import replay_tool
+from agents.changes.replay import REPLAY_SECONDS, replay_tool
 from agents.changes.served import find_lesson_faults
 from agents.changes.subjects import tools_of_revision
-from agents.definitions.checks import find_example_faults, find_type_faults
+from agents.definitions.checks import EXAMPLE_SECONDS, find_example_faults, find_type_faults
 from agents.definitions.storage import as_definition, find_schemas
 from agents.definitions.values import ToolDefinition
 from agents.errors import NeverEvolves
 from agents.models.changes import Change, Check, CheckVerdict
 from agents.revisions import spec_of
 from agents.rules import find_faults
+from agents.sandbox import SharedSeconds
 from reflection.llm.chat import ChatMessage, ChatRequest
 
 MOST_PROMPT_GROWTH = 2.0  # times what the agent's prompt was
@@ -134,8 +135,12 @@ def _check_examples(change: Change) -> Found:
     bare = [each.tool.name for each in new_tools(change) if not each.examples]
     if bare:
         return failed(f"{bare[0]} has no examples. Add calls with their answers.")
-    return _look_at_tools(change, lambda definition, _: list(map(str, find_example_faults(definition))),
-                          "Its examples answer what they should.")  # fmt: skip
+    seconds = SharedSeconds(EXAMPLE_SECONDS)
+    return _look_at_tools(
+        change,
+        lambda definition, _: list(map(str, find_example_faults(definition, seconds=seconds))),
+        "Its examples answer what they should.",
+    )
 
 
 def _find_types(definition: ToolDefinition, schemas: dict[str, Any]) -> list[str]:
@@ -156,7 +161,8 @@ def _look_at_tools(change: Change, find: Callable[[ToolDefinition, dict[str, Any
 def _check_replay(change: Change) -> Found:
     """Whether its tools do on recorded calls what was done then, and no more."""
     tools = new_tools(change)
-    replays = [replay_tool(change, each) for each in tools]
+    seconds = SharedSeconds(REPLAY_SECONDS)
+    replays = [replay_tool(change, each, seconds=seconds) for each in tools]
     cases = sum(each.cases for each in replays)
     differences = [said for each in replays for said in each.differences]
     figures = {"cases": cases, "calls": sum(each.calls for each in replays), "differences": differences[:20]}

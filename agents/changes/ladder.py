@@ -9,7 +9,6 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from django.contrib.auth import get_user_model
 from django.db import transaction
 from django.db.models.functions import Now
 
@@ -22,9 +21,9 @@ from agents.errors import NotOnRung
 from agents.models.agents import Agent, AgentRevision
 from agents.models.changes import Change, Check, CheckVerdict, ShadowRun
 from agents.revisions import check_spec, point_at, spec_of
-from memory.errors import ChangedMeanwhile, NotAllowed, NotDeployable
+from memory.errors import ChangedMeanwhile, NotDeployable
 from memory.events import Event, EventKind
-from memory.projects.access import has_role
+from memory.projects.access import Right, check_right
 from memory.projects.actors import Actor, name_actor
 from memory.projects.models import ApiKey, Project, ProjectMembership
 from memory.releases.deployments import (
@@ -43,6 +42,11 @@ log = structlog.get_logger(__name__)
 _Rung = Change.Rung
 FIRST_SHARE = 100  # of the units, in thousandths
 BY_DEPLOYMENT = Actor.policy("deployment")
+_DECIDE = Right(
+    to="decide about changes of agents",
+    scope=ApiKey.Scope.REVIEW,
+    permissions={ProjectMembership.Role.REVIEWER: "agents.decide_change"},
+)
 _watchers: list[Callable[[Change, Actor], None]] = []
 
 
@@ -185,18 +189,7 @@ def check_decider(project: Project, *, by: Actor) -> None:
     Raises:
         NotAllowed: the permission, the role or the scope is missing.
     """
-    if by.user_id is not None:
-        user = get_user_model()._default_manager.filter(pk=by.user_id, is_active=True).first()
-        if user is None or not user.has_perm("agents.decide_change"):
-            raise NotAllowed("You do not have the permission to decide about changes of agents. Ask an administrator.")
-        if not has_role(user, project.pk, ProjectMembership.Role.REVIEWER):
-            raise NotAllowed(f"You are not a reviewer of the project {project}, so nothing was changed.")
-    elif by.api_key_id is not None:
-        usable = ApiKey.objects.usable().filter(pk=by.api_key_id, project=project)
-        if not usable.filter(scopes__contains=[ApiKey.Scope.REVIEW]).exists():
-            raise NotAllowed(
-                "This API key may not decide about changes. Ask the operator for one with the scope review."
-            )
+    check_right(_DECIDE, project, by=by)
 
 
 def follow_deployment(event: Event) -> None:

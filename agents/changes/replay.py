@@ -11,9 +11,11 @@ from agents.definitions.values import ToolDefinition
 from agents.models.changes import Change
 from agents.models.effects import Effect
 from agents.models.tools import ToolKind, ToolRevision
+from agents.sandbox import SharedSeconds
 from agents.tools.catalogue import core_tools
 
 MOST_CASES = 50
+REPLAY_SECONDS = 20.0  # for all cases together: a request waits for them
 _NO_RESULT = object()
 
 
@@ -36,26 +38,40 @@ class Replayed:
     never_called: list[str] = field(default_factory=list)
 
 
-def replay_tool(change: Change, revision: ToolRevision) -> Replayed:
+def replay_tool(change: Change, revision: ToolRevision, *, seconds: SharedSeconds) -> Replayed:
     """Replay a tool on the cases of its change, and on the recorded calls of its name."""
     definition = as_definition(revision)
     cases = [*_read_cases(change, definition), *_find_own_calls(change, definition)][:MOST_CASES]
     schemas = find_schemas(change.agent.project, definition.uses)
-    return replay_cases(definition, cases, kinds=_find_kinds(change, definition), schemas=schemas)
+    return replay_cases(definition, cases, kinds=_find_kinds(change, definition), schemas=schemas,
+                        seconds=seconds)  # fmt: skip
 
 
 def replay_cases(
-    definition: ToolDefinition, cases: Sequence[Case], *, kinds: dict[str, str], schemas: dict[str, Any]
+    definition: ToolDefinition,
+    cases: Sequence[Case],
+    *,
+    kinds: dict[str, str],
+    schemas: dict[str, Any],
+    seconds: SharedSeconds | None = None,
 ) -> Replayed:
-    """Run a tool on cases whose calls are answered as they were then, and compare."""
+    """Run a tool on cases whose calls are answered as they were then, and compare.
+
+    Args:
+        seconds: what the calls may take together.
+    """
     replayed = Replayed(cases=len(cases))
+    seconds = seconds or SharedSeconds(REPLAY_SECONDS)
     called: set[str] = set()
     for case in cases:
         host = _InOrder(case)
         try:
-            value = run_source(definition, case.arguments, host, schemas)
+            value = run_source(definition, case.arguments, host, schemas, seconds=seconds)
         except Refused as refusal:
             value = refusal
+        if seconds.is_over:
+            replayed.differences.append(f"its recorded calls take more than {REPLAY_SECONDS:g} seconds together.")
+            break
         called |= host.called
         replayed.calls += host.made
         if said := host.difference or _compare(definition, case, host, value):

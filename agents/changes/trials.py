@@ -15,7 +15,7 @@ from agents.definitions.values import ToolDefinition
 from agents.errors import InvalidArguments
 from agents.models.tools import ToolRuntime
 from agents.rules import Called, ends_run, find_missing, goes_on, needs_approval, read_rules, refuse_call
-from agents.sandbox import HostError, ToolCall, run_tool
+from agents.sandbox import HostError, SharedSeconds, ToolCall, run_tool
 from agents.sandbox.calls import read_limits
 from agents.schema import bind_arguments, check_arguments
 from reflection.llm.base import estimate_tokens
@@ -83,8 +83,18 @@ def hold_trial(subject: Subject, said: Sequence[ChatMessage], ask: Ask, host: Ho
     return _Running(subject, ask, host).work([ChatMessage(role="system", content=subject.head), *said])
 
 
-def run_source(definition: ToolDefinition, arguments: dict[str, Any], host: Host, schemas: dict[str, Any]) -> Any:
+def run_source(
+    definition: ToolDefinition,
+    arguments: dict[str, Any],
+    host: Host,
+    schemas: dict[str, Any],
+    *,
+    seconds: SharedSeconds | None = None,
+) -> Any:
     """Run a tool in the sandbox and let the host answer what it calls.
+
+    Args:
+        seconds: what several calls may take together.
 
     Raises:
         Refused: the tool failed; the message says why.
@@ -100,15 +110,18 @@ def run_source(definition: ToolDefinition, arguments: dict[str, Any], host: Host
 
         return call
 
+    limits = read_limits(definition.limits)
     call = ToolCall(
         source=definition.source,
         function=definition.name,
         arguments=arguments,
         frozen_at=FROZEN_AT,
         seed="trial",
-        limits=read_limits(definition.limits),
+        limits=limits if seconds is None else seconds.limit(limits),
     )
     outcome = run_tool(call, {name: function(name) for name in definition.uses})
+    if seconds is not None:
+        seconds.spend(outcome)
     if outcome.fault is not None:
         raise Refused(str(outcome.fault))
     return outcome.value

@@ -12,7 +12,7 @@ from agents.definitions.values import Example, ToolDefinition
 from agents.errors import Fault, InvalidArguments, InvalidDefinition
 from agents.http_tools import read_request
 from agents.models.tools import ToolRuntime
-from agents.sandbox import HostError, SandboxError, ToolCall, read_limits, run_tool
+from agents.sandbox import HostError, SandboxError, SharedSeconds, ToolCall, read_limits, run_tool
 from agents.sandbox.calls import BUSY, MOST
 from agents.sandbox.hosts import find_sandlock
 from agents.sandbox.json_values import NotJson, to_json_value
@@ -24,6 +24,7 @@ FROZEN_AT = datetime(2026, 1, 1, tzinfo=UTC)  # the clock of examples
 MAX_EXAMPLES = 20
 MAX_CHARS = 100_000
 CHECK_SECONDS = 10.0
+EXAMPLE_SECONDS = MOST.seconds  # for all examples together: a request waits for them
 _PYTHON_TYPES = {
     "string": "str",
     "integer": "int",
@@ -75,13 +76,20 @@ def find_form_faults(definition: ToolDefinition) -> list[Fault]:
     return faults + _check_sizes(definition) + _check_parts(definition)
 
 
-def find_example_faults(definition: ToolDefinition) -> list[Fault]:
-    """Run the examples in the sandbox, and return where one answers something else."""
-    return [
-        fault
-        for number, example in enumerate(definition.examples, start=1)
-        for fault in _check_example(definition, example, number)
-    ]
+def find_example_faults(definition: ToolDefinition, *, seconds: SharedSeconds | None = None) -> list[Fault]:
+    """Run the examples in the sandbox, and return where one answers something else.
+
+    Args:
+        seconds: what they may take together, where other tools are checked too; else as long as one call may.
+    """
+    seconds, faults = seconds or SharedSeconds(EXAMPLE_SECONDS), list[Fault]()
+    for number, example in enumerate(definition.examples, start=1):
+        found = _check_example(definition, example, number, seconds)
+        if seconds.is_over:
+            said = f"Up to example {number}, the examples take more than {EXAMPLE_SECONDS:g} seconds together. Send "
+            return [*faults, Fault(f"{definition.name}: {said}fewer, or shorter ones.", _line(definition, 1))]
+        faults += found
+    return faults
 
 
 def _check_sizes(definition: ToolDefinition) -> list[Fault]:
@@ -169,7 +177,7 @@ def _write_type(schema: Mapping[str, Any]) -> str:
     return _PYTHON_TYPES.get(schema.get("type", ""), "Any")
 
 
-def _check_example(definition: ToolDefinition, example: Example, number: int) -> list[Fault]:
+def _check_example(definition: ToolDefinition, example: Example, number: int, seconds: SharedSeconds) -> list[Fault]:
     name = f"Example {number} of {definition.name}"
     line = _line(definition, 1)
     try:
@@ -191,10 +199,11 @@ def _check_example(definition: ToolDefinition, example: Example, number: int) ->
         arguments=example.arguments,
         frozen_at=FROZEN_AT,
         seed="example",
-        limits=read_limits(definition.limits),
+        limits=seconds.limit(read_limits(definition.limits)),
         runtime=definition.runtime,
     )
     outcome = run_tool(call, {function: answer(function) for function in definition.uses})
+    seconds.spend(outcome)
     if outcome.fault is not None:
         at = outcome.fault.line
         return [Fault(f"{name} fails: {outcome.fault.kind}: {outcome.fault.message}.", _line(definition, at or 1))]

@@ -14,9 +14,15 @@ from agents.errors import InvalidDefinition
 from agents.models.tools import Tool, ToolRevision, ToolStatus
 from agents.tools.catalogue import core_tools
 from memory.errors import AlreadyDecided, ChangedMeanwhile
+from memory.projects.access import Right, check_right
 from memory.projects.actors import Actor, name_actor
-from memory.projects.models import Project
+from memory.projects.models import ApiKey, Project, ProjectMembership
 
+_DECIDE = Right(
+    to="decide on tools of agents",
+    scope=ApiKey.Scope.REVIEW,
+    permissions={ProjectMembership.Role.REVIEWER: "agents.review_tool"},
+)
 OTHER_CONTENT = "The tool has another content than the one you read. Read it again."
 
 
@@ -103,8 +109,9 @@ def approve_tool(revision: ToolRevision, *, by: Actor, sha256: str) -> ToolRevis
     Raises:
         ChangedMeanwhile: that is another content.
         AlreadyDecided: it was rejected.
+        NotAllowed: see `check_right`.
     """
-    tool = Tool.objects.select_for_update().get(pk=revision.tool_id)
+    tool = _lock_to_decide(revision, by=by)
     revision = tool.revisions.get(pk=revision.pk)
     if revision.sha256 != sha256:
         raise ChangedMeanwhile(OTHER_CONTENT)
@@ -125,8 +132,9 @@ def reject_tool(revision: ToolRevision, *, by: Actor, sha256: str) -> ToolRevisi
     Raises:
         ChangedMeanwhile: that is another content.
         AlreadyDecided: it was approved.
+        NotAllowed: see `check_right`.
     """
-    tool = Tool.objects.select_for_update().get(pk=revision.tool_id)
+    tool = _lock_to_decide(revision, by=by)
     revision = tool.revisions.get(pk=revision.pk)
     if revision.sha256 != sha256:
         raise ChangedMeanwhile(OTHER_CONTENT)
@@ -137,6 +145,12 @@ def reject_tool(revision: ToolRevision, *, by: Actor, sha256: str) -> ToolRevisi
     waits.update(status=ToolStatus.REJECTED, decided_by=by.label, decided_at=Now())
     revision.refresh_from_db()
     return revision
+
+
+def _lock_to_decide(revision: ToolRevision, *, by: Actor) -> Tool:
+    tool = Tool.objects.select_for_update(of=("self",)).select_related("project").get(pk=revision.tool_id)
+    check_right(_DECIDE, tool.project, by=by)
+    return tool
 
 
 def _put_in_force(tool: Tool, revision: ToolRevision, *, by: Actor) -> None:

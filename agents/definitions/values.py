@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from agents.limits import Compacting, Limits
 from agents.models.tools import ToolKind, ToolRuntime
@@ -101,11 +102,28 @@ class AgentDefinition:
     block_lines: tuple[int, ...] = field(default=(), compare=False)
 
 
+_BLOCK_BY_NAME = (
+    'Send an object with a label and the id of a block, such as {"label": "customer", "block": "<id>"}. POST /blocks '
+    "makes a block, and GET /blocks lists them with their ids."
+)
+
+
 class AgentBlock(Input):
     """A block of memory under the label by which this agent knows it."""
 
     label: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_./-]{0,99}$")]
     block: Annotated[Id, Field(description="The id of the block.")]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _explain_name(cls, sent: Any) -> Any:
+        if isinstance(sent, str):
+            raise PydanticCustomError(
+                "block",
+                "{text}",
+                {"text": _BLOCK_BY_NAME},
+            )
+        return sent
 
 
 class AgentMembers(Input):

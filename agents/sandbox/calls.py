@@ -1,7 +1,7 @@
 """What goes into the sandbox and what comes out of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -42,6 +42,23 @@ def read_limits(stored: Mapping[str, Any]) -> Limits:
             kind = "a number above 0, at most" if name == "seconds" else "a whole number from 1 to"
             raise InvalidDefinition([Fault(f"The limit {name} is {kind} {most:,}.", member="limits")])
     return Limits(**stored)
+
+
+@dataclass(slots=True)
+class SharedSeconds:
+    """The time of computing that several calls have together. `is_over` where one ended because it was used up."""
+
+    left: float
+    is_over: bool = False
+
+    def limit(self, limits: Limits) -> Limits:
+        """Return the limits of the next call."""
+        return replace(limits, seconds=max(min(limits.seconds, self.left), 0.001))
+
+    def spend(self, outcome: "ToolOutcome") -> None:
+        """Take off what a call used."""
+        self.left -= outcome.duration_ms / 1000
+        self.is_over = self.left <= 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

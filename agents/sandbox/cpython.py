@@ -1,7 +1,8 @@
-"""Run a tool in CPython, kept apart by the operating system: Landlock and seccomp, by sandlock.
+"""Run a tool in CPython, kept apart by the operating system: Landlock and seccomp, by sandlock and a filter of ours.
 
 Each call is a process of its own. It may read the standard library and system libraries, and nothing else; it has an
-empty environment, no network, no other processes, and no files to write. It talks through one pipe each way.
+empty environment, no network, no other processes, no files to write, and the few system calls that it needs
+(`system_calls`). It talks through one pipe each way.
 """
 
 import json
@@ -31,6 +32,7 @@ from agents.sandbox.calls import (
     ToolOutcome,
 )
 from agents.sandbox.json_values import NotJson, to_json_value
+from agents.sandbox.system_calls import write_filter
 
 MAX_PROCESSES = 4
 WAIT_SECONDS = START_SECONDS = 30.0
@@ -44,17 +46,7 @@ READABLE = [
     "/lib",
     "/lib64",
 ]
-# What sandlock leaves open and a tool has no use for. Landlock does not cover changes of modes, owners, times and
-# attributes, nor what a process may do to the priorities of others.
-FORBIDDEN = (
-    *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
-    *("utime", "utimes", "utimensat", "futimesat", "chroot", "memfd_create"),
-    *("setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr"),
-    *("setpriority", "ioprio_set", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"),
-    *("kill", "tkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_open", "pidfd_send_signal", "pidfd_getfd"),
-    *("process_vm_readv", "process_vm_writev", "perf_event_open", "io_uring_setup", "inotify_init1", "syslog"),
-    *("listen", "socketpair", "keyctl", "add_key", "request_key", "shmget", "msgget", "semget", "mq_open"),
-)
+ALLOWED = write_filter(os.uname().machine)
 _free = threading.BoundedSemaphore(MAX_PROCESSES)
 
 
@@ -69,7 +61,11 @@ def run_in_cpython(call: ToolCall, host: Host, *, journal: Sequence[Answer] = ()
             return conversation.end(Status.RAISED, fault=fault)
         except _TimeIsUp:
             message = f"The tool ran for more than {call.limits.seconds:g} seconds."
-            return conversation.end(Status.STOPPED, fault=ToolFault(kind="TimeoutError", message=message))
+            return conversation.end(
+                Status.STOPPED,
+                fault=ToolFault(kind="TimeoutError", message=message),
+                duration_ms=1000 * call.limits.seconds,
+            )
         except _Ended:
             return conversation.end(Status.STOPPED, fault=guest.find_end(call.limits))
 
@@ -172,6 +168,8 @@ def _start(call: ToolCall) -> Iterator[_Guest]:
     """
     if find_spec("sandlock") is None:
         raise SandboxError("Tools of the runtime python need sandlock: run uv sync --group sandlock.")
+    if not ALLOWED:
+        raise SandboxError(f"Tools of the runtime python run on x86_64 and aarch64, not on {os.uname().machine}.")
     import sandlock
 
     if not _free.acquire(timeout=WAIT_SECONDS):
@@ -179,7 +177,6 @@ def _start(call: ToolCall) -> Iterator[_Guest]:
     try:
         sandbox = sandlock.Sandbox(
             fs_readable=[INTERPRETER, *(path for path in READABLE if os.access(path, os.R_OK))],
-            extra_deny_syscalls=FORBIDDEN,
             max_memory=call.limits.memory_bytes + INTERPRETER_BYTES,
             max_processes=1,
             max_open_files=32,
@@ -191,7 +188,9 @@ def _start(call: ToolCall) -> Iterator[_Guest]:
         )
         piped, null = sandlock.StdioMode.PIPED, sandlock.StdioMode.NULL
         try:
-            process = sandbox.popen([INTERPRETER, "-I", "-S", "-c", GUEST], stdin=piped, stdout=piped, stderr=null)
+            process = sandbox.popen(
+                [INTERPRETER, "-I", "-S", "-c", GUEST, ALLOWED.hex()], stdin=piped, stdout=piped, stderr=null
+            )
         except RuntimeError as error:
             said = "sandlock starts no process on this host; manage.py doctor says what it needs"
             raise SandboxError(f"The sandbox cannot be started: {said}.") from error

@@ -1,6 +1,7 @@
 """The events of runs for those who follow them: one thread and one connection to the database for all of a process.
 
-PostgreSQL tells of new events; once a second the thread looks by itself too, so that nothing depends on being told.
+PostgreSQL tells of new events; once a second the thread looks by itself too, so that nothing depends on being told. It
+also ends the streams of readers who may no longer follow.
 """
 
 import os
@@ -18,10 +19,12 @@ from django.db import DatabaseError, InterfaceError, connection
 
 from agents.models.runs import Event
 from agents.streaming.events import CHANNEL
+from agents.streaming.readers import Reader
 
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 1.0
+CHECK_SECONDS = 3.0  # after a revocation a stream ends within this and the second of a look
 AT_ONCE = 500
 REST_SECONDS = 1.0  # after an error
 
@@ -43,9 +46,11 @@ def read_events(run_id: UUID, *, after: int) -> list[Seen]:
 class Subscription:
     """The events of one run after a certain one, for one reader."""
 
-    def __init__(self, run_id: UUID, after: int) -> None:
+    def __init__(self, run_id: UUID, after: int, reader: Reader) -> None:
         self.run_id = run_id
         self.position = after
+        self.reader = reader
+        self.is_over = False  # the reader may follow no more
         self._events: SimpleQueue[list[Seen]] = SimpleQueue()
 
     def give(self, events: Iterable[Seen]) -> None:
@@ -58,9 +63,15 @@ class Subscription:
     def take(self, *, seconds: float) -> list[Seen]:
         """Return the next events, or none where none came in time."""
         try:
-            return self._events.get(timeout=seconds)
+            events = self._events.get(timeout=seconds)
         except Empty:
             return []
+        return [] if self.is_over else events
+
+    def end(self) -> None:
+        """Give nothing more, not even what was handed over and not yet taken."""
+        self.is_over = True
+        self._events.put([])  # wakes the reader
 
 
 class Feed:
@@ -73,9 +84,9 @@ class Feed:
         self._process_id = 0
 
     @contextmanager
-    def subscribe(self, run_id: UUID, *, after: int) -> Iterator[Subscription]:
-        """Follow a run inside the block."""
-        subscription = Subscription(run_id, after)
+    def subscribe(self, run_id: UUID, *, after: int, reader: Reader) -> Iterator[Subscription]:
+        """Follow a run inside the block, for as long as the reader may."""
+        subscription = Subscription(run_id, after, reader)
         with self._lock:
             if self._process_id != os.getpid():  # after a fork: the readers and the thread are the parent's
                 self._process_id, self._subscriptions, self._thread = os.getpid(), set(), None
@@ -114,10 +125,22 @@ class Feed:
         if not settings.ERL_DATABASE_POOLER:
             with connection.cursor() as cursor:
                 cursor.execute(f"LISTEN {CHANNEL}")
+        checked_at = time.monotonic()
         while self._is_wanted():
+            if time.monotonic() - checked_at >= CHECK_SECONDS:
+                self._check_readers()
+                checked_at = time.monotonic()
             with connection.wrap_database_errors:
                 told = {UUID(each.payload) for each in raw.notifies(timeout=LOOK_SECONDS, stop_after=1)}
             self._hand_out(told)
+
+    def _check_readers(self) -> None:
+        with self._lock:
+            subscriptions = list(self._subscriptions)
+        gone = {reader for reader in {each.reader for each in subscriptions} if not reader.may_follow()}
+        for subscription in subscriptions:
+            if subscription.reader in gone:
+                subscription.end()
 
     def _hand_out(self, told: set[UUID]) -> None:
         """Read what is new for the readers of these runs, or of all where the time is over."""

@@ -9,6 +9,7 @@ from django.http import StreamingHttpResponse
 
 from agents.models.runs import Run
 from agents.streaming.feed import Seen, feed, read_events
+from agents.streaming.readers import Reader
 
 PING_SECONDS = 15.0
 TICK_SECONDS = 1.0  # so often the web server can see that a reader is gone, or that it is to stop itself
@@ -17,18 +18,23 @@ LIVE = {status.value for status in Run.LIVE}
 
 
 class EventStream(StreamingHttpResponse):
-    """A response that lasts as long as its run. The web server keeps no thread of its requests for it."""
+    """A response that lasts as long as its run, and its reader may follow it. It keeps no thread of the requests."""
 
     is_event_stream = True
 
-    def __init__(self, run: Run, *, after: int, first: list[Seen]) -> None:
-        events = write_events(run.pk, after=after, first=first) if run.is_live else write_past_events(run.pk, first)
+    def __init__(self, run: Run, *, after: int, first: list[Seen], reader: Reader) -> None:
+        self.holders = reader.holders
+        events = (
+            write_events(run.pk, after=after, first=first, reader=reader)
+            if run.is_live
+            else write_past_events(run.pk, first)
+        )
         super().__init__(events, content_type="text/event-stream")
         self["Cache-Control"] = "no-store"
         self["X-Accel-Buffering"] = "no"
 
 
-def write_events(run_id: UUID, *, after: int, first: list[Seen]) -> Iterator[bytes]:
+def write_events(run_id: UUID, *, after: int, first: list[Seen], reader: Reader) -> Iterator[bytes]:
     """Write events as they come; b"" where none came for a second.
 
     Args:
@@ -41,9 +47,9 @@ def write_events(run_id: UUID, *, after: int, first: list[Seen]) -> Iterator[byt
         after = event.seq
         if is_last(event):
             return
-    with feed.subscribe(run_id, after=after) as subscription:
+    with feed.subscribe(run_id, after=after, reader=reader) as subscription:
         wrote_at = time.monotonic()
-        while True:
+        while not subscription.is_over:
             events = subscription.take(seconds=TICK_SECONDS)
             if not events:
                 is_quiet = time.monotonic() - wrote_at > PING_SECONDS

@@ -13,6 +13,7 @@ from django.template.defaultfilters import pluralize
 from django.utils import timezone
 
 from agents.sandbox.hosts import find_sandlock, try_monty
+from erl_site.definitions import find_drift
 from erl_site.doctor.database import (
     CheckResult,
     check_application_role,
@@ -66,6 +67,17 @@ def check_migrations() -> Iterator[CheckResult]:
         yield failure("migrations", f"{len(plan)} migrations are not applied.", "Run manage.py migrate.")
     else:
         yield ok("migrations", "All migrations are applied.")
+        yield from _check_definitions()
+
+
+def _check_definitions() -> Iterator[CheckResult]:
+    drift = find_drift()
+    if drift:
+        named = ", ".join(name for name in drift if name) or "some of them"
+        todo = "Run manage.py migrate: it installs them again."
+        yield failure("definitions", f"Functions, triggers or views differ from their .sql files: {named}.", todo)
+    else:
+        yield ok("definitions", "Functions, triggers and views are those of the .sql files.")
 
 
 def check_clock() -> Iterator[CheckResult]:

@@ -139,9 +139,23 @@ def rotate_log(path: Path) -> None:
         path.replace(path.with_suffix(".log.1"))
 
 
-def read_log_tail(path: Path) -> str:
-    """Return the last five lines of a log file, or "" if it cannot be read."""
+def log_size(path: Path) -> int:
+    """Return the size of a log file in bytes, 0 if there is none."""
     try:
-        return "\n".join(path.read_text(errors="replace").splitlines()[-5:])
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def read_log_tail(path: Path, *, since: int = 0, lines: int = 5) -> str:
+    """Return the last lines of a log file, or "" if it cannot be read.
+
+    Args:
+        since: how large it was when what is asked about began; lines before that are of earlier runs.
+    """
+    try:
+        data = path.read_bytes()
     except OSError:
         return ""
+    begins = since if since <= len(data) else 0  # it was rotated meanwhile
+    return "\n".join(data[begins:].decode(errors="replace").splitlines()[-lines:])

@@ -26,11 +26,13 @@ from erl_site.embedded.accounts import Account, choose_account
 from erl_site.embedded.home import (
     EmbeddedServerError,
     locked,
+    log_size,
     make_socket_folder,
     read_log_tail,
     rotate_log,
     socket_folder,
 )
+from erl_site.embedded.patience import Patience
 from erl_site.embedded.roles import ADMINISTRATOR, APPLICATION, OWNER, STATEMENTS
 
 PORT = 5432  # part of the socket's name; there is no TCP listener
@@ -136,8 +138,9 @@ def is_running(home: Path) -> bool:
 
 
 def _start_and_wait(home: Path, dsn: str, *, durable: bool, options: list[str], wait_seconds: float) -> None:
-    """Start the server and wait until it answers. The caller holds the lock."""
-    end = time.monotonic() + wait_seconds
+    """Start the server and wait until it answers, while it does something. The caller holds the lock."""
+    patience = Patience(lambda: _postmaster(home), _log(home), seconds=wait_seconds)
+    since = log_size(_log(home))
     starts, failure = 0, ""  # includes starts that ended before answering
     account: Account | None = None
     while True:
@@ -147,7 +150,7 @@ def _start_and_wait(home: Path, dsn: str, *, durable: bool, options: list[str], 
         elif pid is None and not _memory_in_use(home):
             _refuse_damaged_lock(home)
             if starts == START_ATTEMPTS:
-                told = f"The embedded PostgreSQL does not start.\n{failure}\n{read_log_tail(_log(home))}\n"
+                told = f"The embedded PostgreSQL does not start.\n{failure}\n{read_log_tail(_log(home), since=since)}\n"
                 raise EmbeddedServerError(told.replace("\n\n", "\n") + f"The full log is {_log(home)}.")
             account = account or _prepare(home, durable=durable)
             failure = _start(home, account, options, wait_seconds=wait_seconds)
@@ -161,10 +164,10 @@ def _start_and_wait(home: Path, dsn: str, *, durable: bool, options: list[str], 
                 return
             if not is_transient:
                 raise
-            if time.monotonic() > end:
+            if patience.is_over():
                 raise EmbeddedServerError(
-                    f"The embedded PostgreSQL did not answer within {wait_seconds:.0f} seconds: {error}\n"
-                    f"Its log is {_log(home)}."
+                    f"The embedded PostgreSQL does not answer, and has done nothing for {wait_seconds:.0f} seconds "
+                    f"({patience.describe()}): {error}\nIts log is {_log(home)}."
                 ) from error
         _stop_if_unreachable(home)
         time.sleep(0.1)

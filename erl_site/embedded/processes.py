@@ -36,6 +36,30 @@ def age_seconds() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK")
 
 
+def used_seconds(pid: int) -> float:
+    """Return the processor time that a process and its descendants have used."""
+    if HAS_PROC:
+        table = {int(entry.name): _stat(int(entry.name)) for entry in PROC.iterdir() if entry.name.isdigit()}
+        ticks = os.sysconf("SC_CLK_TCK")
+        # Fields 14 to 17 of proc(5): its own time, and that of children it has waited for
+        rows = {each: (int(stat[1]), sum(map(int, stat[11:15])) / ticks) for each, stat in table.items() if stat}
+    else:
+        rows = {}
+        for line in subprocess.run(
+            ["ps", "-A", "-o", "pid=,ppid=,time="],  # noqa: S607
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stdout.splitlines():
+            each, parent, spent = line.split(maxsplit=2)
+            rows[int(each)] = (int(parent), _read_time(spent))
+    family, used = {pid}, 0.0
+    while family:
+        used += sum(rows[each][1] for each in family if each in rows)
+        family = {each for each, (parent, _) in rows.items() if parent in family}
+    return used
+
+
 def command_line(pid: int) -> str:
     """Return the command with its arguments, or "" if it cannot be read."""
     if HAS_PROC:
@@ -82,12 +106,25 @@ def wait_until_gone(pids: Iterable[int], *, seconds: float) -> bool:
 
 
 def _stat_field(pid: int, number: int) -> str:
-    """Read a field of /proc/PID/stat by its number in proc(5), from 3; the command name before may contain anything."""
+    """Read a field of /proc/PID/stat by its number in proc(5), from 3; "" if there is no such process."""
+    return "".join(_stat(pid)[number - 3 : number - 2])
+
+
+def _stat(pid: int) -> list[str]:
+    """Read the fields of /proc/PID/stat from the third on; the command name before may contain anything."""
     try:
-        text = (PROC / str(pid) / "stat").read_text(errors="replace")
-        return text.rsplit(")", 1)[1].split()[number - 3]
+        return (PROC / str(pid) / "stat").read_text(errors="replace").rsplit(")", 1)[1].split()
     except (OSError, IndexError):
-        return ""
+        return []
+
+
+def _read_time(text: str) -> float:
+    """Read [[days-]hours:]minutes:seconds as `ps` writes them."""
+    days, _, clock = text.rpartition("-")
+    seconds = 0.0
+    for part in clock.split(":"):
+        seconds = seconds * 60 + float(part)
+    return seconds + 86_400 * int(days or 0)
 
 
 def _boot_id() -> str:

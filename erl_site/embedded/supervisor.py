@@ -16,7 +16,8 @@ from typing import Any
 import structlog
 
 from erl_site.embedded import processes
-from erl_site.embedded.home import EmbeddedServerError, rotate_log
+from erl_site.embedded.home import EmbeddedServerError, log_size, rotate_log
+from erl_site.embedded.patience import Patience
 
 log = structlog.get_logger(__name__)
 
@@ -68,6 +69,7 @@ class Child:
     service: Service
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
+    log_start: int | None = None  # the size of its log when this supervisor started it first
     backoff: Backoff = field(default_factory=Backoff)
 
 
@@ -120,6 +122,15 @@ class Supervisor:
         """Return the log file of a service."""
         return self.home / "logs" / f"{name}.log"
 
+    def log_start_of(self, name: str) -> int:
+        """Return how large the log of a service was before this supervisor started it."""
+        return next((child.log_start or 0 for child in self.children if child.service.name == name), 0)
+
+    def patience_with(self, name: str) -> Patience:
+        """Return what sees whether a service does something."""
+        child = next(child for child in self.children if child.service.name == name)
+        return Patience(lambda: child.process.pid if child.process else None, self.log_of(name))
+
     def stop(self) -> None:
         """Terminate the processes, kill those left after the grace period, then stop the servers."""
         running = [child.process for child in self.children if child.process]
@@ -141,6 +152,8 @@ class Supervisor:
         output = self.log_of(child.service.name)
         output.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         rotate_log(output)
+        if child.log_start is None:
+            child.log_start = log_size(output)
         with output.open("ab") as stream:
             child.process = subprocess.Popen(
                 child.service.command,

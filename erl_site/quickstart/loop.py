@@ -4,13 +4,13 @@ import hashlib
 import json
 import shlex
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 from django.conf import settings
 
+from erl_site.embedded.supervisor import Supervisor
 from erl_site.quickstart.access import Access
 from erl_site.quickstart.agent_demo import run_agent_demo
 from erl_site.quickstart.terminal import Terminal
@@ -24,7 +24,6 @@ SAMPLE = settings.BASE_DIR / "memory" / "sample_data" / "trajectories.jsonl"
 POLICY = Actor.policy("quickstart-demo")
 POLICY_REASON = "Approved automatically, so that the demo has a lesson to retrieve. Review it like any other."
 APPROVALS = 3
-STALLED_SECONDS = 90.0
 NEW_TASK = {
     "task": "A customer wants to fly home a day later but does not remember the reservation number.",
     "task_id": "tau-airline",
@@ -45,17 +44,18 @@ class Answer:
 
 
 class Loop:
-    """Runs the loop once against the running stack. `poll` is called while waiting."""
+    """Runs the loop once against the running stack, which is polled while waiting."""
 
-    def __init__(self, *, access: Access, terminal: Terminal, poll: Callable[[], None]) -> None:
+    def __init__(self, *, access: Access, terminal: Terminal, supervisor: Supervisor) -> None:
         self.access = access
         self.terminal = terminal
-        self.poll = poll
+        self.poll = supervisor.poll
+        self.worker = supervisor.patience_with("worker")
         self.project = Project.objects.get(slug=access.project)
         self.client = httpx.Client(
             base_url=access.base_url,
             headers={"Authorization": f"Bearer {access.api_key}"},
-            timeout=30,
+            timeout=300,  # a busy machine may take a while, and each request is sent once
             trust_env=False,  # no proxy for a local port
         )
 
@@ -86,18 +86,18 @@ class Loop:
 
     def _wait_for_reflections(self, external_ids: list[str]) -> None:
         mine = Reflection.objects.for_project(self.project).filter(trajectory__external_id__in=external_ids)
-        total, moved_at, last = mine.count(), time.monotonic(), -1
+        total = mine.count()
         with self.terminal.working("Reflections") as words:
-            while (left := mine.live().count()) or last < 0:
-                done = total - left
-                if done != last:
-                    last, moved_at = done, time.monotonic()
-                if left and time.monotonic() - moved_at > STALLED_SECONDS:
+            while left := mine.live().count():
+                if self.worker.is_over():
                     raise LoopError(
-                        f"{left} of {total} reflections are left, and none finished for {STALLED_SECONDS:.0f} s. "
-                        f"Look at {self.access.admin_url}reflection/reflection/ and {settings.ERL_HOME / 'logs'}."
+                        f"{left} of {total} reflections are left, and the worker has done nothing for "
+                        f"{self.worker.seconds:.0f} s: {self.worker.describe()}. Look at "
+                        f"{self.access.admin_url}reflection/reflection/ and {settings.ERL_HOME / 'logs'}."
                     )
-                self.terminal.progress("Reflections", done, total)
+                if self.worker.is_word_due():
+                    self.terminal.event("worker", f"has {left} of {total} reflections left: {self.worker.describe()}.")
+                self.terminal.progress("Reflections", total - left, total)
                 self.poll()
                 time.sleep(0.1)
             dead = mine.filter(status=Reflection.Status.DEAD).count()

@@ -12,11 +12,13 @@ from django.conf import settings
 
 from erl_site.celery import app
 from erl_site.embedded import postgres, valkey
+from erl_site.embedded.home import read_log_tail
 from erl_site.embedded.supervisor import Server, Service, Supervisor
 from erl_site.quickstart.agent_demo import SCRIPT
 
-READY_SECONDS = 90.0
 ATTEMPTS_BEFORE_GIVING_UP = 3
+MOST_PING_SECONDS = 5.0
+SHOWN_LINES = 12
 WEB_PROCESSES, WEB_THREADS = 2, 4
 # Workers, their queues and their processes
 LANES = (("worker", settings.CELERY_TASK_DEFAULT_QUEUE, 2), ("evaluator", settings.ERL_EVALUATION_QUEUE, 1))
@@ -125,30 +127,37 @@ def build_supervisor(port: int, report: Callable[[str, str], None]) -> Superviso
 
 
 def wait_until_ready(supervisor: Supervisor, url: str) -> None:
-    """Wait until the web server and the worker for reflections answer.
+    """Wait until the web server and the worker for reflections answer, for as long as they are doing something.
 
     Raises:
-        StackError: a process keeps crashing or does not answer; the message has the end of its log.
+        StackError: a process keeps crashing, or does nothing; the message says which, and has the end of its log.
     """
-    end = time.monotonic() + READY_SECONDS
-    web = worker = False
-    while not (web and worker):
+    _wait_for(supervisor, "web", lambda seconds: is_ready(url, seconds=seconds))
+    _wait_for(supervisor, "worker", _worker_answers)
+
+
+def _wait_for(supervisor: Supervisor, name: str, answers: Callable[[float], bool]) -> None:
+    patience = supervisor.patience_with(name)
+    ping_seconds = 0.3
+    while not answers(ping_seconds):
+        ping_seconds = min(ping_seconds * 1.5, MOST_PING_SECONDS)  # on a busy machine even an answer takes seconds
         supervisor.poll()
         for child in supervisor.children:
             if child.backoff.failures >= ATTEMPTS_BEFORE_GIVING_UP:
                 raise StackError(_describe_failure(supervisor, child.service.name, "keeps crashing"))
-        if time.monotonic() > end:
-            late = "worker" if web else "web"
-            raise StackError(_describe_failure(supervisor, late, f"did not answer within {READY_SECONDS:.0f} s"))
-        web = web or is_ready(url)
-        worker = worker or (web and _worker_answers())
+        if patience.is_over():
+            what = f"does not answer, and has done nothing for {patience.seconds:.0f} s: {patience.describe()}"
+            raise StackError(_describe_failure(supervisor, name, what))
+        if patience.is_word_due():
+            sentence = f"is still starting: {patience.describe()}. Ctrl-C stops, and the next run goes on from here."
+            supervisor.report(name, sentence)
         time.sleep(0.05)
 
 
-def is_ready(url: str) -> bool:
+def is_ready(url: str, *, seconds: float = 3.0) -> bool:
     """Return whether the web server at a URL is ready."""
     try:
-        return httpx.get(f"{url}/ready", timeout=3, trust_env=False).status_code == 200
+        return httpx.get(f"{url}/ready", timeout=seconds, trust_env=False).status_code == 200
     except (httpx.HTTPError, httpx.InvalidURL):
         return False
 
@@ -158,18 +167,21 @@ def _write_lane(name: str, *, queue: str, processes: int) -> list[str]:
     return [*options, "-n", f"quickstart-{name}-{os.getpid()}@%h"]
 
 
-def _worker_answers() -> bool:
+def _worker_answers(seconds: float) -> bool:
     try:
-        answers = app.control.ping(timeout=0.3, limit=len(LANES)) or []
+        answers = app.control.ping(timeout=seconds, limit=len(LANES)) or []
     except Exception:  # any error means that no worker answers
         return False
     return any(name.startswith("quickstart-worker-") for answer in answers for name in answer)
 
 
 def _describe_failure(supervisor: Supervisor, name: str, what: str) -> str:
-    path = supervisor.log_of(name)
-    lines = path.read_text(errors="replace").splitlines()[-12:] if path.exists() else []
-    return "\n".join([f"The {name} process {what}. The end of its log, {path}:", *lines])
+    tail = read_log_tail(supervisor.log_of(name), since=supervisor.log_start_of(name), lines=SHOWN_LINES)
+    told = f"The end of its log, {supervisor.log_of(name)}:\n{tail}" if tail else "It has written no log."
+    return (
+        f"The {name} process {what}. {told}\nEverything was stopped, and what was done is kept: run the same command "
+        "again to go on from here."
+    )
 
 
 def _address(port: int) -> str:

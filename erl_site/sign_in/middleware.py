@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
 
 import structlog
 from django.conf import settings
@@ -11,6 +12,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from erl_site.sign_in.second_factor import is_verified
+from erl_site.sign_in.throttle import BROWSER_COOKIE, BROWSER_DAYS, sign_browser
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +37,14 @@ class SignInMiddleware:
                 return _redirect(request, "admin:login")
             if settings.ERL_ADMIN_OTP and not _is_exempt(request) and not is_verified(request):
                 return _redirect(request, "second-factor")
-        return self.get_response(request)
+        response = self.get_response(request)
+        if (
+            request.path_info == reverse("admin:login")
+            and response.status_code == 302
+            and request.user.is_authenticated
+        ):
+            _remember_browser(request, response)
+        return response
 
 
 def _has_expired(request: HttpRequest) -> bool:
@@ -51,6 +60,19 @@ def _has_expired(request: HttpRequest) -> bool:
     if now - seen > _UPDATE_SECONDS and request.path_info != reverse("admin:inbox_count"):  # asked every minute
         session[_SEEN_AT] = round(now)
     return False
+
+
+def _remember_browser(request: HttpRequest, response: HttpResponse) -> None:
+    """Let guesses from elsewhere not keep the person who has just signed in from doing so here again."""
+    response.set_cookie(
+        BROWSER_COOKIE,
+        sign_browser(request.user.get_username()),
+        max_age=timedelta(days=BROWSER_DAYS),
+        path=reverse("admin:login"),
+        secure=settings.ERL_HTTPS,
+        httponly=True,
+        samesite="Lax",
+    )
 
 
 def _is_exempt(request: HttpRequest) -> bool:

@@ -1,6 +1,7 @@
 """One-time codes for the admin: enrolment, verification, and backup codes for a lost phone."""
 
 import secrets
+import time
 from base64 import b32encode
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,17 +10,21 @@ from typing import Any
 
 import segno
 import structlog
+from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.http import HttpRequest
 from django_otp import DEVICE_ID_SESSION_KEY, devices_for_user, login
 from django_otp.models import Device
+from django_otp.oath import TOTP
 from django_otp.plugins.otp_static.models import StaticDevice, StaticToken
 from django_otp.plugins.otp_totp.models import TOTPDevice
+from django_otp.util import random_hex
 
 log = structlog.get_logger(__name__)
 
 BACKUP_CODES = 10
+_KEY = "second_factor_secret"  # in the session, until its device is confirmed
 _QUIET_ZONE = 4  # white modules that scanners need around the code
 
 
@@ -51,10 +56,13 @@ def find_device(user: AbstractBaseUser) -> TOTPDevice | None:
     return TOTPDevice.objects.filter(user=user, confirmed=True).first()
 
 
-def start_enrolment(user: AbstractBaseUser) -> TOTPDevice:
-    """Return the device to confirm. Reloading the page keeps its secret."""
-    device, _ = TOTPDevice.objects.get_or_create(user=user, confirmed=False, defaults={"name": "authenticator app"})
-    return device
+def start_enrolment(request: HttpRequest) -> TOTPDevice:
+    """Return a device to confirm in this session, with a new secret.
+
+    No one is shown a secret that anyone else has seen: others may have the password, or this session.
+    """
+    request.session[_KEY] = random_hex(20)
+    return _new_device(request)
 
 
 def spell_secret(device: TOTPDevice) -> str:
@@ -74,19 +82,33 @@ def draw_code(device: TOTPDevice) -> Picture:
     return Picture(path=path, size=len(rows) + 2 * _QUIET_ZONE)
 
 
-def confirm_device(request: HttpRequest, device: TOTPDevice, code: str) -> list[str]:
-    """Confirm the device if the code is right; return the backup codes, which cannot be shown again, or nothing."""
+def confirm_enrolment(request: HttpRequest, code: str) -> list[str]:
+    """Confirm the device of this session if the code is right.
+
+    Returns:
+        the backup codes, which cannot be shown again; none if the code is wrong, or there is a device by now.
+    """
+    code = _normalise(code)
+    if _KEY not in request.session or not (code.isascii() and code.isdigit()):
+        return []
+    device = _new_device(request)
+    totp = TOTP(device.bin_key)
+    totp.time = time.time()
+    if not totp.verify(int(code), device.tolerance):
+        return []
     with transaction.atomic():
-        # Locked, so that no two requests use the same code; not raising keeps the count of failed tries
-        locked = TOTPDevice.objects.select_for_update().get(pk=device.pk)
-        if not locked.verify_token(_normalise(code)):
+        user = (
+            get_user_model()._default_manager.select_for_update().get(pk=request.user.pk or 0)
+        )  # one session at a time
+        if find_device(user) is not None:
             return []
-        locked.confirmed = True
-        locked.save(update_fields=["confirmed"])
-        codes = _make_backup_codes(locked.user)
-    login(request, locked)
+        device.last_t, device.drift = totp.t(), totp.drift
+        device.save()
+        codes = _make_backup_codes(user)
+    del request.session[_KEY]
+    login(request, device)
     request.session.cycle_key()
-    log.info("second_factor_enrolled", user_id=locked.user_id)
+    log.info("second_factor_enrolled", user_id=device.user_id)
     return codes
 
 
@@ -133,6 +155,10 @@ def forget_devices(user: AbstractBaseUser) -> int:
 def hash_code(code: str) -> str:
     """Return the stored hash of a backup code: 64 bits, from 80 random bits."""
     return sha256(_normalise(code).encode()).hexdigest()[:16]
+
+
+def _new_device(request: HttpRequest) -> TOTPDevice:
+    return TOTPDevice(user=request.user, name="authenticator app", key=request.session[_KEY])
 
 
 def _make_backup_codes(user: Any) -> list[str]:

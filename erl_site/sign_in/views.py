@@ -4,7 +4,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import admin
-from django.contrib.auth.models import AbstractBaseUser
+from django.contrib.auth import authenticate
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods
 
 from erl_site.sign_in.second_factor import (
     check_code,
-    confirm_device,
+    confirm_enrolment,
     count_backup_codes,
     draw_code,
     find_device,
@@ -26,10 +26,11 @@ from erl_site.sign_in.second_factor import (
     start_enrolment,
 )
 
+_NOT_THE_PASSWORD = "This password is wrong."  # noqa: S105
 _WRONG = "This code is wrong. Wait for the next one and try again. Check that your phone's clock is correct."
 
 
-@sensitive_post_parameters("code")
+@sensitive_post_parameters("code", "password")
 @never_cache
 @require_http_methods(["GET", "POST"])
 def second_factor(request: HttpRequest) -> HttpResponse:
@@ -37,11 +38,11 @@ def second_factor(request: HttpRequest) -> HttpResponse:
     if not (request.user.is_authenticated and request.user.is_active and request.user.is_staff):
         return redirect_to_login(request.get_full_path(), reverse("admin:login"))
     next_url = _find_next_url(request)
-    if is_verified(request):
+    if is_verified(request) or not settings.ERL_ADMIN_OTP:
         return HttpResponseRedirect(next_url)
     code = request.POST.get("code", "")[:64]
     if find_device(request.user) is None:
-        return _enrol(request, request.user, code, next_url)
+        return _enrol(request, code, next_url)
     error = ""
     if code:
         checked = check_code(request, code)
@@ -55,20 +56,19 @@ def second_factor(request: HttpRequest) -> HttpResponse:
     return _answer(request, "admin/second_factor.html", next_url, title="One-time code", error=error, backup_left=left)
 
 
-def _enrol(request: HttpRequest, user: AbstractBaseUser, code: str, next_url: str) -> HttpResponse:
-    device = start_enrolment(user)
-    codes = confirm_device(request, device, code) if code else []
-    if codes:
+def _enrol(request: HttpRequest, code: str, next_url: str) -> HttpResponse:
+    """Show a secret once, and take a code of it together with the password: a session alone sets nothing up."""
+    title = "Set up one-time codes"
+    if not code:
+        device = start_enrolment(request)
+        shown = {"picture": draw_code(device), "secret": spell_secret(device)}
+        return _answer(request, "admin/second_factor_enrol.html", next_url, title=title, **shown)
+    error = _WRONG
+    if authenticate(request, username=request.user.get_username(), password=request.POST.get("password", "")) is None:
+        error = _NOT_THE_PASSWORD
+    elif codes := confirm_enrolment(request, code):
         return _answer(request, "admin/backup_codes.html", next_url, title="Backup codes", codes=codes)
-    return _answer(
-        request,
-        "admin/second_factor_enrol.html",
-        next_url,
-        title="Set up one-time codes",
-        error=_WRONG if code else "",
-        picture=draw_code(device),
-        secret=spell_secret(device),
-    )
+    return _answer(request, "admin/second_factor_enrol.html", next_url, title=title, error=error)
 
 
 def _answer(request: HttpRequest, template: str, next_url: str, **context: Any) -> HttpResponse:

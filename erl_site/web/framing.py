@@ -11,10 +11,10 @@ MAX_HEAD_BYTES = 65_536
 MAX_LINE_BYTES = 8192  # of the request and of a chunk's size; gunicorn refuses longer ones
 MAX_CHUNK_OVERHEAD = 8  # times the largest body: chunks of one byte take six
 
-_LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:[ \t]*([^\r\n]*?)[ \t]*(?=\r\n)", re.IGNORECASE)
-_CODING = re.compile(rb"\r\ntransfer-encoding[ \t]*:[ \t]*([^\r\n]*?)[ \t]*(?=\r\n)", re.IGNORECASE)
+_LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:([^\r\n]*)(?=\r\n)", re.IGNORECASE)
+_CODING = re.compile(rb"\r\ntransfer-encoding[ \t]*:([^\r\n]*)(?=\r\n)", re.IGNORECASE)
 _EXPECT = re.compile(rb"\r\nexpect[ \t]*:[ \t]*100-continue[ \t]*(?=\r\n)", re.IGNORECASE)
-_CREDENTIAL = re.compile(rb"\r\nauthorization[ \t]*:[ \t]*([^\r\n]*?)[ \t]*(?=\r\n)", re.IGNORECASE)
+_CREDENTIAL = re.compile(rb"\r\nauthorization[ \t]*:([^\r\n]*)(?=\r\n)", re.IGNORECASE)
 _SIZE = re.compile(rb"[0-9a-fA-F]{1,15}")
 
 
@@ -116,9 +116,12 @@ class RequestBuffer:
         self._is_chunked = _CODING.search(self._data, 0, self._body_at) is not None
         return True
 
+    def _read_fields(self, field: re.Pattern[bytes]) -> list[bytes]:
+        return [value.strip(b" \t") for value in field.findall(self._data, 0, self._body_at)]
+
     def _find_length(self) -> int:
         if self._length is None:
-            lengths = _LENGTH.findall(self._data, 0, self._body_at)
+            lengths = self._read_fields(_LENGTH)
             if len(lengths) > 1 or not all(length.isdigit() and len(length) < 19 for length in lengths):
                 raise ValueError("The length is ambiguous.")
             self._length = int(lengths[0]) if lengths else 0
@@ -128,7 +131,7 @@ class RequestBuffer:
 
     def _find_chunked_end(self) -> int | None:
         """Return where the last chunk's trailers end; None if they are not there yet."""
-        codings = _CODING.findall(self._data, 0, self._body_at)
+        codings = self._read_fields(_CODING)
         if [coding.lower() for coding in codings] != [b"chunked"] or _LENGTH.search(self._data, 0, self._body_at):
             raise ValueError("The transfer coding is unknown, or contradicts a length.")
         if len(self._data) - self._body_at > MAX_CHUNK_OVERHEAD * self._max_body_bytes:

@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +14,7 @@ from erl_site.monitoring.logs import logging_config
 # Before numpy is imported: requests already run in parallel, and small matrix products need no more threads
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+_loaded = threading.Event()
 worker_class = "erl_site.web.worker.WebWorker"
 limit_request_line = 8190  # the longest gunicorn accepts; a GET may carry a task
 
@@ -35,8 +37,26 @@ def pre_fork(server: Any, worker: Any) -> None:
         gc.freeze()
 
 
+def post_fork(server: Any, worker: Any) -> None:
+    """Keep a process that is loading from being killed as one that hangs: on a busy machine that takes minutes."""
+
+    def show_life() -> None:
+        while not _loaded.wait(1.0):
+            worker.notify()
+
+    _loaded.clear()
+    threading.Thread(target=show_life, name="loading", daemon=True).start()
+
+
 def post_worker_init(worker: Any) -> None:
     """Prepare the process, so that requests need not wait for the model, the broker or a frozen database."""
+    try:
+        _prepare(worker)
+    finally:
+        _loaded.set()  # from now on the worker shows by itself that it lives
+
+
+def _prepare(worker: Any) -> None:
     from django.conf import settings
 
     from erl_site.monitoring.database_watch import watch_database

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import redis
 import structlog
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
 
 from memory.api.throttling import find_server_url
 
@@ -66,6 +66,26 @@ def ask_database() -> None:
         connection.close()
 
 
+# More rows than fit into 64 kB, so that PostgreSQL writes them to a file. It leaves no row, no log and no table.
+_WRITE = "SELECT current_setting('transaction_read_only') = 'off', count(*) FROM generate_series(1, 50000)"
+
+
+def ask_to_write() -> None:
+    """Let the database write something to its disk, which may be full while reading still works.
+
+    Raises:
+        OSError: the server takes no writes, for example because it is a standby.
+    """
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL work_mem = '64kB'")
+            cursor.execute(_WRITE)
+            if cursor.fetchone() != (True, 50_000):
+                raise OSError("The database only reads.")
+    finally:
+        connection.close()
+
+
 def ask_broker() -> None:
     """Ping Redis or Valkey.
 
@@ -94,4 +114,5 @@ def embedder_state() -> str:
 
 
 database = Probe("database", ask_database, seconds=DATABASE_SECONDS)
+disk = Probe("disk", ask_to_write, seconds=DATABASE_SECONDS)
 broker = Probe("broker", ask_broker, seconds=BROKER_SECONDS)

@@ -45,6 +45,7 @@ class RequestIdMiddleware:
             structlog.contextvars.bind_contextvars(traceparent=trace)
         response = self.get_response(request)
         response["X-Request-ID"] = request_id
+        response.headers.setdefault("Cache-Control", "private, no-store")  # what may be kept says so itself
         if (
             response.status_code == HTTPStatus.NOT_MODIFIED
         ):  # Django's is 0, not that of the full response (RFC 9110 8.6)

@@ -69,6 +69,17 @@ def too_slow(seconds: float) -> bytes:
     )
 
 
+def too_many_streams() -> bytes:
+    return write_refusal(
+        "429 Too Many Requests",
+        code="rate_limited",
+        title="Too many streams",
+        message="This key, its project or this person follows so many runs here that no more leave room for others. "
+        "Close streams that you no longer read, or read the runs with GET.",
+        retry_seconds=5,
+    )
+
+
 def too_many_in_flight(most: int) -> bytes:
     return write_refusal(
         "429 Too Many Requests",

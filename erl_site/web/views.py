@@ -23,14 +23,18 @@ def health(request: HttpRequest) -> HttpResponse:
 
 @csrf_exempt
 def ready(request: HttpRequest) -> HttpResponse:
-    """Answer whether requests can be served: not without the database, degraded without the broker or embedder."""
+    """Answer whether requests can be served: not where the database does not answer or cannot write.
+
+    Without the broker or the embedder they are served, degraded.
+    """
     if refused := _refuse_method(request):
         return refused
     broker = "ok" if checks.broker.succeeds() else "unavailable"
     found = {"broker": broker, "embedder": checks.embedder_state()}
-    if not checks.database.succeeds():
+    state = "unavailable" if not checks.database.succeeds() else "ok" if checks.disk.succeeds() else "not_writable"
+    if state != "ok":
         error = json.loads(problem(ErrorCode.DATABASE_UNAVAILABLE).content)["error"]
-        body = {"status": "unavailable", "checks": {"database": "unavailable", **found}, "error": error}
+        body = {"status": "unavailable", "checks": {"database": state, **found}, "error": error}
         return JsonResponse(body, status=503, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
     degraded = "unavailable" in found.values()
     return JsonResponse({"status": "degraded" if degraded else "ready", "checks": {"database": "ok", **found}})

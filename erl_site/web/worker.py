@@ -16,8 +16,8 @@ from gunicorn.workers.base import Worker
 
 from erl_site.web.connections import Connection, Connections
 from erl_site.web.framing import RawRequest
-from erl_site.web.refusals import address_too_long, too_many_in_flight
-from erl_site.web.streams import MOST_STREAMS, Streams
+from erl_site.web.refusals import address_too_long, too_many_in_flight, too_many_streams
+from erl_site.web.streams import Streams
 from erl_site.web.turns import Turn, Turns
 from memory.api.waiting import MAX_WAITING, step_aside
 
@@ -177,9 +177,9 @@ class WebWorker(Worker):  # type: ignore[misc]
             response.force_close()
         parts = self.wsgi(environ, response.start_response)
         if getattr(parts, "is_event_stream", False):
-            if self._streams.is_full:
+            if not self._streams.seats.take(parts.holders):
                 parts.close()
-                sink.sendall(too_many_in_flight(MOST_STREAMS))
+                sink.sendall(too_many_streams())
                 return True
             self._streams.send(response, parts, turn.connection)
             return None

@@ -19,7 +19,7 @@ TRIGGER = "a meal is cooked from the cookbook in the kitchen and its recipe says
 USE = "Use the "
 
 _LINE = re.compile(rf"^\[H-[0-9a-f]{{8}}\] When {re.escape(TRIGGER)}(?P<verb>\w+): {re.escape(USE)}(?P<tool>\w+)\.")
-_ROOM = re.compile(r"-= (.+?) =-")
+_ROOM = re.compile(r"-= ([^=\n]+) =-")
 _DIRECTION = re.compile(rf"^({'|'.join([*COOKED.values(), *CUTS])}) the (.+)$")
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 
 from agents.changes.proposals import propose_change
@@ -268,4 +269,6 @@ def _ask(chat: RememberedChat, name: str, step: int, request: ChatRequest) -> Ch
     return chat(f"{name}:{step}", request)[0]
 
 
-AGENT_EVOLUTION = JobKind(name=KIND, run=run_evolution, time_limit_seconds=TIME_LIMIT_SECONDS)
+AGENT_EVOLUTION = JobKind(
+    name=KIND, run=run_evolution, queue=settings.ERL_EVALUATION_QUEUE, time_limit_seconds=TIME_LIMIT_SECONDS
+)

@@ -16,6 +16,7 @@ from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
 
 from memory.admin.chosen_project import chosen_project
+from memory.admin.columns import column
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.database_clock import database_now
 from memory.errors import MemoryAppError
@@ -87,9 +88,19 @@ class KeyForm(forms.Form):
 class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
     """Operators of a project make its keys; only a hash of a key is kept."""
 
-    list_display = ["client", "prefix", "project", "scopes", "created_at", "expires_at", "revoked_at", "last_used_at"]
+    list_display = [
+        "client",
+        "prefix",
+        "project",
+        column("created_by", "owner"),
+        "scopes",
+        "created_at",
+        "expires_at",
+        "revoked_at",
+        "last_used_at",
+    ]
     list_filter = ["project", "revoked_at"]
-    list_select_related = ["project"]
+    list_select_related = ["project", "created_by"]
     search_fields = ["client", "prefix"]
     exclude = ["secret_sha256"]
     actions = ["revoke", "quarantine_day", "quarantine_all"]

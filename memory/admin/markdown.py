@@ -15,7 +15,7 @@ _INLINE = re.compile(r"`([^`\n]+)`|\*\*([^*\n]+)\*\*")
 _CODE = re.compile(r"`([^`\n]+?)(?:`|(?<=…)\Z)")  # a cut text may have lost the second backtick
 _HEADING = re.compile(r"#{1,6} +(\S.*)")
 _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)]) +(\S.*)")
-_LOOKS_MARKED = re.compile(r"^#{1,6} +\S|^```|^\s*[-*+] +\S|\*\*[^*\n]+\*\*|`[^`\n]+`", re.MULTILINE)
+_LOOKS_MARKED = re.compile(r"^#{1,6} +\S|^```|^[ \t]*[-*+] +\S|\*\*[^*\n]+\*\*|`[^`\n]+`", re.MULTILINE)
 
 
 def write_inline_code(text: str) -> SafeString:

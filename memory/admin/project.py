@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseRedirect
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import format_html, format_html_join
 
 from memory.admin.columns import column, who
 from memory.admin.project_form import SIZE, MembershipForm, ProjectForm
@@ -16,6 +17,7 @@ from memory.admin.rule_change import REQUESTED
 from memory.errors import MemoryAppError
 from memory.projects.access import has_role, projects_with_role, visible_projects
 from memory.projects.actors import Actor, name_actor
+from memory.projects.api_keys import find_deciding_keys
 from memory.projects.models import RECORD_SIZES, Project, ProjectMembership
 from memory.projects.rule_changes import RULE_SETTINGS, add_reviewer, change_settings, may_change, requires_two
 from memory.redaction.visible_text import show_hidden
@@ -122,6 +124,9 @@ class ProjectMembershipAdmin(admin.ModelAdmin[ProjectMembership]):
         decides = obj.role == ProjectMembership.Role.REVIEWER and bool(form.changed_data)
         if not decides or (may_change(request.user, obj.project) and not requires_two(obj.project)):
             super().save_model(request, obj, form, change)
+            if change and form.changed_data:
+                was = ProjectMembership(user_id=form.initial["user"])  # its person may be another now
+                _list_keys(request, was.user, None)
             return
         try:
             add_reviewer(obj.user, project=obj.project, by=by)
@@ -133,6 +138,7 @@ class ProjectMembershipAdmin(admin.ModelAdmin[ProjectMembership]):
     def delete_model(self, request: HttpRequest, obj: ProjectMembership) -> None:
         name_actor(Actor.person(request.user))  # type: ignore[arg-type]
         super().delete_model(request, obj)
+        _list_keys(request, obj.user, obj.project)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[ProjectMembership]) -> None:
         for membership in queryset.select_related("project"):
@@ -148,6 +154,15 @@ class ProjectMembershipAdmin(admin.ModelAdmin[ProjectMembership]):
         if obj.pk:
             return super().response_add(request, obj, post_url_continue)
         return HttpResponseRedirect(reverse("admin:memory_rulechange_changelist"))
+
+
+def _list_keys(request: HttpRequest, user: Any, project: Project | None) -> None:
+    """Name the keys that decide as a person who was a member of a project or, for None, of every one."""
+    if keys := find_deciding_keys(user.pk, project):
+        links = [(reverse("admin:memory_apikey_change", args=[key.pk]), key, key.project) for key in keys]
+        drawn = format_html_join(", ", '<a href="{}">{}</a> in {}', links)
+        text = "API keys of {} that decide: {}. They decide only what {} still may, so replace or revoke them."
+        messages.warning(request, format_html(text, user, drawn, user))
 
 
 def _share_field(lessons: str) -> forms.FloatField:

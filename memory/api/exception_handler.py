@@ -101,6 +101,9 @@ def _from_drf(exc: exceptions.APIException) -> Refusal | None:
 
 def _from_database(exc: BaseException) -> Refusal | None:
     cause = getattr(exc.__cause__, "sqlstate", None)
+    if cause == "40P01":  # deadlock_detected: the database is there, and the request can be sent again
+        log.warning("deadlock_unresolved")
+        return Refusal(ErrorCode.CONFLICT, DETAILS[ErrorCode.CONFLICT], headers={"Retry-After": "1"})
     if isinstance(exc, OperationalError | InterfaceError) or (isinstance(exc, InternalError) and cause in _ENDED):
         log.warning("database_unavailable", sqlstate=cause, error=type(exc.__cause__ or exc).__name__)
         return Refusal(

@@ -9,15 +9,17 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeAlias
 from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.db.models.functions import Now
 from django.http import HttpResponse
 from django.utils import timezone
+from psycopg.errors import DeadlockDetected
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -36,6 +38,7 @@ KEY_REQUIRED_METHODS = frozenset({"POST", "PATCH"})  # PUT and DELETE are idempo
 _KEY = re.compile(r"[A-Za-z0-9._~:+/=-]{1,255}")
 MAX_KEYS = 100_000  # that a client may have stored at a time
 KEYS_BETWEEN_COUNTS = 64
+TRIES = 3  # of a transaction that deadlocks; then the client is told to try again
 MAX_RESPONSE_BYTES = 4 * 1024 * 1024  # larger answers are not kept for a replay
 _KEPT_HEADERS = ("Content-Type", "Location", "ETag")
 # Two statements in one message. As one, it would look for the record with a snapshot older than the lock.
@@ -76,26 +79,39 @@ class IdempotentMixin:
             return handler(request, *args, **kwargs)
         key = read_idempotency_key(request) if self.keeps_keys else None
         keyed = None if key is None else KeyedRequest.of(request, api_key=self.api_key, key=key, body=self.body)
-        with transaction.atomic(durable=True):
-            stored = keyed.find_answer() if keyed else None
-            response = handler(request, *args, **kwargs) if stored is None else self.replay(stored)
-            if isinstance(response, Response):  # rendering may still query
-                self.finalize_response(request, response, *args, **kwargs)  # type: ignore[attr-defined]
-                response.render()
-            is_success = 200 <= response.status_code < 300
-            if not is_success:
-                transaction.set_rollback(True)
-            elif keyed and stored is None:
-                keyed.store(response)
-            failpoint("idempotency.before_commit")
+        for tries_left in reversed(range(TRIES)):
+            try:
+                response, is_new = self._carry_out(keyed, partial(handler, request, *args, **kwargs))
+                break
+            except OperationalError as error:
+                # PostgreSQL took this transaction back so that others, which it stood in the way of, could go on.
+                if not isinstance(error.__cause__, DeadlockDetected) or not tries_left:
+                    raise
+                log.warning("deadlock_tried_again", tries_left=tries_left)
         failpoint("idempotency.after_commit")
-        if not is_success or stored is not None:
+        if not is_new:
             return response
         try:
             return self.after_commit(request, response)
         except Exception:  # the effect is there whatever failed, and `response` says so
             log.exception("after_commit_failed")
             return response
+
+    @transaction.atomic(durable=True)
+    def _carry_out(self, keyed: "KeyedRequest | None", handle: Callable[[], HttpResponse]) -> tuple[HttpResponse, bool]:
+        """Return the answer, and whether it tells of something that was done just now."""
+        stored = keyed.find_answer() if keyed else None
+        response = handle() if stored is None else self.replay(stored)
+        if isinstance(response, Response):  # rendering may still query
+            self.finalize_response(self.request, response, *self.args, **self.kwargs)  # type: ignore[attr-defined]
+            response.render()
+        is_success = 200 <= response.status_code < 300
+        if not is_success:
+            transaction.set_rollback(True)
+        elif keyed and stored is None:
+            keyed.store(response)
+        failpoint("idempotency.before_commit")
+        return response, is_success and stored is None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,9 +5,10 @@ a text, `"yes"` is not true, and unknown members are refused.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from difflib import get_close_matches
 from typing import Annotated, Any, Self, TypeAlias, get_origin
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from pydantic import (
     GetJsonSchemaHandler,
     ValidationError,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -113,13 +115,40 @@ class Input(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _take_family(cls, sent: Any) -> Any:
+        """Take `family` for `task_id`, the older name of the same member, where a model has that."""
+        if "task_id" not in cls.model_fields or not isinstance(sent, Mapping) or "family" not in sent:
+            return sent
+        if sent.get("task_id", sent["family"]) != sent["family"]:
+            raise wrong_member("family", "This is the task family, and so is task_id. Send one of them.")
+        members = dict(sent)
+        return members | {"task_id": members.pop("family")}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Show both names of the task family."""
+        schema = handler.resolve_ref_schema(handler(core))
+        if "task_id" in cls.model_fields:
+            members = schema["properties"]
+            old = members["task_id"] | {"deprecated": True, "description": "An older name of `family`."}
+            schema["properties"] = {
+                name: value
+                for member, named in members.items()
+                for name, value in (
+                    {"family": named | {"title": "Family"}, member: old} if member == "task_id" else {member: named}
+                ).items()
+            }
+        return schema
+
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
         """Read a JSON object, or raise InvalidInput with JSON pointers."""
         try:
             return cls.model_validate(body)
         except ValidationError as error:
-            raise InvalidInput(_faults(error, "/")) from None
+            raise InvalidInput(_name_family(_faults(error, "/", cls.model_fields), body)) from None
 
     @classmethod
     def from_query(cls, params: Mapping[str, str]) -> Self:
@@ -129,7 +158,8 @@ class Input(BaseModel):
         try:
             return cls.model_validate(values, strict=False)  # "5" is a number here
         except ValidationError as error:
-            raise InvalidInput(_faults(error, ""), code="invalid_query") from None
+            faults = _faults(error, "", cls.model_fields)
+            raise InvalidInput(_name_family(faults, params), code="invalid_query") from None
 
     def sent(self) -> dict[str, Any]:
         """Return the members that were sent or filled in, by name."""
@@ -217,16 +247,35 @@ Remarks: TypeAlias = Annotated[
 ]
 
 
-def _faults(error: ValidationError, root: str) -> dict[str, list[str]]:
-    """Return sentences by place: JSON pointers for a body, names for a query."""
+def _faults(error: ValidationError, root: str, known: Iterable[str]) -> dict[str, list[str]]:
+    """Return sentences by place: JSON pointers for a body, names for a query. `known` are the members there are."""
     fields: dict[str, list[str]] = {}
     for fault in error.errors(include_url=False, include_input=False):
         place = [str(part) for part in fault["loc"]]
         if fault["type"] == "member":
             place.append(fault["ctx"]["member"])
         where = root + "/".join(place if root else place[:1])
-        fields.setdefault(where, []).append(write_fault(fault["type"], fault["msg"]))
+        text = write_fault(fault["type"], fault["msg"])
+        if fault["type"] == "extra_forbidden" and len(place) == 1 and (meant := _find_meant(place[0], known)):
+            text = f"This member is unknown. It may be {meant} that you mean; otherwise leave it out."
+        fields.setdefault(where, []).append(text)
     return fields
+
+
+def _find_meant(name: str, known: Iterable[str]) -> str:
+    """Return a member whose name has this one in it, or nearly the same letters; "" if there is none."""
+    holding = [member for member in known if f"_{name}" in f"_{member}" or f"{name}_" in f"{member}_"]
+    return next(iter(holding or get_close_matches(name, known, n=1, cutoff=0.75)), "")
+
+
+def _name_family(fields: dict[str, list[str]], sent: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Name the task family in faults as it was sent."""
+    if "family" not in sent:
+        return fields
+    return {
+        place.replace("task_id", "family") if place.lstrip("/") == "task_id" else place: fields[place]
+        for place in fields
+    }
 
 
 def write_fault(kind: str, message: str) -> str:

@@ -14,7 +14,7 @@ from memory.blocks.models import Block, BlockRevision
 from memory.projects.actors import Actor
 
 FEWEST_CHARACTERS = 12  # of a line that is not said twice by chance
-_KEYED = re.compile(r"\s*[-*•]?\s*(?P<key>[^\W\d_][\w ./'-]{0,59}?)\s*[:=]\s+(?P<value>\S.*)")
+_KEYED = re.compile(r"\s*(?:[-*•]\s*)?(?P<key>[^\W\d_][\w ./'-]{0,59}?)\s*[:=]\s+(?P<value>\S.*)")
 _BULLET = re.compile(r"^\s*[-*•]\s*")
 # Words that begin several lines which do not contradict each other.
 _COMMON = frozenset(

@@ -34,22 +34,22 @@ def withdraw_source(project: Project, *, client: str, api_key: ApiKey | None, si
     return [block.pk for block in _lock_blocks(written) if _withdraw(block, written, by=by, reason="quarantine")]
 
 
-def erase_run(run_id: UUID, *, by: Actor) -> list[UUID]:
+def erase_run(run: Trajectory, *, by: Actor) -> list[UUID]:
     """Clear all that a run wrote to blocks, in effect and in history; return the ids of the blocks.
 
     Revisions that still hold its lines are cleared as well. Call it in the transaction that erases the run.
     """
-    written = BlockRevision.objects.filter(run_id=run_id, erased_at__isnull=True)
+    written = BlockRevision.objects.filter(project=run.project_id, run_id=run.pk, erased_at__isnull=True)
     blocks = _lock_blocks(written)
     for block in blocks:
-        own = list(block.revisions.filter(run_id=run_id).select_related("base"))
+        own = list(block.revisions.filter(run_id=run.pk).select_related("base"))
         lines = _find_added(own)
         _withdraw(block, written, by=by, reason="erasure")
         later = block.revisions.filter(number__gte=min(one.number for one in own))
         holding = [
             one.pk
             for one in later
-            if one.pk != block.current_id and (one.run_id == run_id or lines.intersection(one.value.split("\n")))
+            if one.pk != block.current_id and (one.run_id == run.pk or lines.intersection(one.value.split("\n")))
         ]
         open_ones = block.revisions.filter(pk__in=holding, status__in=[_Status.PROPOSED, _Status.OVERLAY])
         open_ones.update(status=_Status.SUPERSEDED)

@@ -14,7 +14,8 @@ class HeuristicFilter(filters.FilterSet):  # type: ignore[misc]
         field_name="current_revision__source_task", help_text="The whole text of the task it was learnt from."
     )
     status = filters.ChoiceFilter(choices=Heuristic.Status.choices, help_text="Its status.")
-    task_id = ExactText(field_name="current_revision__task_id", help_text="The task family.")
+    family = ExactText(field_name="current_revision__task_id", help_text="The task family.")
+    task_id = ExactText(field_name="current_revision__task_id", help_text="An older name of `family`.")
     polarity = filters.ChoiceFilter(
         field_name="current_revision__polarity",
         choices=HeuristicRevision.Polarity.choices,

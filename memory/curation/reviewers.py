@@ -1,17 +1,16 @@
 """Who may decide on a heuristic or a mistake card, and which reviewer has claimed a heuristic (reliability D11)."""
 
 from datetime import timedelta
-from uuid import UUID
 
-from django.contrib.auth import get_user_model
 from django.db import connection, transaction
 from django.utils import timezone
 
 from memory.errors import ClaimedByOther, NotAllowed, ProjectArchived
 from memory.heuristics.models import Heuristic, ReviewClaim
 from memory.heuristics.reviewed import Reviewed
+from memory.projects.access import Right, check_right
 from memory.projects.actors import Actor
-from memory.projects.models import ApiKey, Project, ProjectMembership, project_ids_of
+from memory.projects.models import ApiKey, Project, ProjectMembership
 from memory.rows import find_row
 
 _Role = ProjectMembership.Role
@@ -33,8 +32,8 @@ def check_decider(heuristic: Heuristic, *, by: Actor, withdraws: bool = False) -
     """Return the heuristic's project if this actor may decide there now.
 
     A person needs the permission and the role of a reviewer in the project, and no other reviewer may have claimed the
-    heuristic; a key needs the scope in its own project. An actor without an id is part of this installation, such as
-    a policy.
+    heuristic; a key needs the scope in its own project, and an owner who may. An actor without an id is part of this
+    installation, such as a policy.
 
     Args:
         withdraws: the decision takes something out of service. Operators may do that too, even where another
@@ -58,10 +57,11 @@ def check_rights(item: Reviewed, *, by: Actor, withdraws: bool = False) -> Proje
         NotAllowed, ProjectArchived: as for `check_decider`.
     """
     project = Project.objects.get(pk=item.project_id)
-    if by.user_id is not None:
-        _check_person(by.user_id, item, project, withdraws=withdraws)
-    elif by.api_key_id is not None:
-        _check_key(by.api_key_id, project)
+    permissions: dict[str, str] = {_Role.REVIEWER: f"memory.review_{item._meta.model_name}"}
+    if withdraws:
+        permissions[_Role.OPERATOR] = "memory.change_apikey"
+    to = f"review {item._meta.verbose_name_plural}"
+    check_right(Right(to=to, scope=ApiKey.Scope.REVIEW, permissions=permissions), project, by=by)
     if not withdraws:
         refuse_archived(project)
     return project
@@ -97,8 +97,7 @@ def find_owners(by: Actor) -> set[int]:
     Keys of one client count together, as in the records, where they have one name.
 
     Raises:
-        NotAllowed: it belongs to no account: a policy, other code of the installation, or a key without an active
-            owner.
+        NotAllowed: it belongs to no account: a policy, other code of the installation, or a key without an owner.
     """
     if by.user_id is not None:
         return {by.user_id}
@@ -107,12 +106,11 @@ def find_owners(by: Actor) -> set[int]:
             "This project requires two reviewers, and a policy does not count as one. Two people have to approve a "
             "lesson, and one a mistake card."
         )
-    key = ApiKey.objects.filter(pk=by.api_key_id, created_by__is_active=True).first()
+    key = ApiKey.objects.filter(pk=by.api_key_id, created_by__isnull=False).first()
     if key is None:
         raise NotAllowed(
-            "This project requires two reviewers, and this API key has no owner, or its owner's account is inactive. "
-            "Approve in the admin, or ask the operator for a key with an owner: manage.py create_api_key --by "
-            "USERNAME."
+            "This project requires two reviewers, and this API key has no owner. Approve in the admin, or ask the "
+            "operator for a key with an owner: manage.py create_api_key --by USERNAME."
         )
     keys = ApiKey.objects.filter(project=key.project_id, client=key.client, created_by__isnull=False)
     return {owner for owner in keys.values_list("created_by_id", flat=True) if owner is not None}
@@ -151,30 +149,3 @@ def release_heuristic(heuristic: Heuristic, *, by: Actor) -> None:
     """Give up one's claim, if one has it."""
     if by.user_id is not None:
         ReviewClaim.objects.filter(heuristic=heuristic.pk, user=by.user_id).delete()
-
-
-def _check_person(user_id: int, item: Reviewed, project: Project, *, withdraws: bool) -> None:
-    # Each role that may decide, and the permission it needs.
-    rights = {_Role.REVIEWER: f"memory.review_{item._meta.model_name}"}
-    if withdraws:
-        rights[_Role.OPERATOR] = "memory.change_apikey"
-    user = find_row(get_user_model()._default_manager.filter(pk=user_id, is_active=True))  # fresh: rights may be gone
-    roles = [role for role, needed in rights.items() if user is not None and user.has_perm(needed)]
-    if user is None or not roles:
-        raise NotAllowed(
-            f"You no longer have the permission “review {item._meta.verbose_name_plural}”, so nothing was changed. "
-            "Ask an administrator to add you to the group Reviewer."
-        )
-    if not user.is_superuser and not project_ids_of(user, roles=roles).filter(pk=project.pk).exists():
-        raise NotAllowed(
-            f"You are not a reviewer of the project {project}, so nothing was changed. Ask an administrator to make "
-            "you one under Project memberships."
-        )
-
-
-def _check_key(api_key_id: UUID, project: Project) -> None:
-    usable = ApiKey.objects.usable().filter(pk=api_key_id, project=project)
-    if not usable.filter(scopes__contains=[ApiKey.Scope.REVIEW]).exists():
-        raise NotAllowed(
-            f"This API key may not review in the project {project}. Ask the operator for one with the scope review."
-        )

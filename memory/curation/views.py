@@ -61,7 +61,9 @@ class HeuristicListView(ApiView):
         "With `task`: the approved lessons for that task, best first, as POST /retrieve answers them (scope "
         "`retrieve`); the parameters of retrieval then apply instead of those of the list.",
         filters=True,
-        parameters=query_parameters(RetrieveQuery, RETRIEVE_PARAMS - {"task_id", "polarity", "status"}, optional=True),
+        parameters=query_parameters(
+            RetrieveQuery, RETRIEVE_PARAMS - {"family", "task_id", "polarity", "status"}, optional=True
+        ),
         responses=PolymorphicProxySerializer(
             component_name="HeuristicsOrLessons",
             serializers=[HeuristicPageSerializer, LessonsForTask],  # type: ignore[list-item]

@@ -15,7 +15,7 @@ from memory.redaction import redact
 
 class MemorySummaryView(ApiView):
     required_scopes = {"GET": ApiKey.Scope.TRAJECTORIES_READ}
-    allowed_query_params = frozenset({"task_id", "agent"})
+    allowed_query_params = frozenset({"family", "task_id", "agent"})
 
     @describe(
         "getMemorySummary",
@@ -24,12 +24,15 @@ class MemorySummaryView(ApiView):
         description="Counts, the score history by task family and agent (the 50 with most runs), and the mistake cards "
         "seen most often. Filter by family or agent to see only theirs.",
         parameters=[
-            OpenApiParameter("task_id", OpenApiTypes.STR, description="Only this task family."),
+            OpenApiParameter("family", OpenApiTypes.STR, description="Only this task family."),
+            OpenApiParameter("task_id", OpenApiTypes.STR, description="An older name of `family`."),
             OpenApiParameter("agent", OpenApiTypes.STR, description="Only this agent."),
         ],
         responses=MemorySummarySerializer,
     )
     def get(self, request: Request) -> Response:
         asked = {name: redact(value).value for name, value in request.query_params.items()}
-        summary = summarize_memory(self.project, task_id=asked.get("task_id"), agent=asked.get("agent"))
+        summary = summarize_memory(
+            self.project, task_id=asked.get("family", asked.get("task_id")), agent=asked.get("agent")
+        )
         return Response(represent(MemorySummarySerializer, summary))

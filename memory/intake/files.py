@@ -18,7 +18,7 @@ from memory.runs.step_formats import read_steps
 from memory.runs.tools import tool_names
 from memory.strict_json import InvalidJson, parse_json
 from memory.transcripts.formats import is_part_of_a_whole, look_up, read_document
-from memory.transcripts.log import UnreadableTranscript
+from memory.transcripts.log import UnreadableTranscript, to_number
 from memory.transcripts.otlp import decode_trace_request
 
 FORMATS = ("auto", "jsonl", "json")
@@ -132,8 +132,8 @@ def _find_outcome(path: str, run: Mapping[str, Any], source: Any) -> dict[str, A
     value = next((v for where in (run, run.get("metadata"), source) if (v := look_up(where, path)) is not None), None)
     if isinstance(value, bool):
         return {"outcome": "success" if value else "failure"}
-    if isinstance(value, int | float):
-        return {"score": float(value)}
+    if (score := to_number(value)) is not None:
+        return {"score": score}
     word = _OUTCOME_WORDS.get(str(value).strip().lower())
     if word is None:
         raise UnreadableFile(
@@ -224,7 +224,7 @@ def _parse_documents(data: bytes) -> Any:
         while position < len(text):
             try:
                 _, end = json.JSONDecoder().raw_decode(text, position)
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise error from None
             found.append(parse_json(text[position:end].encode(), limits=FILE_JSON))
             position = _NEXT.match(text, end).end()  # type: ignore[union-attr]  # it matches nothing, too

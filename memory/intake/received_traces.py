@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
 from django.db import connection, transaction
 
 from memory.database_clock import database_now
@@ -24,9 +25,12 @@ from memory.redaction import redact
 from memory.runs.models import Trajectory
 from memory.runs.step_formats import normalise_steps
 from memory.runs.tools import read_tools
+from memory.strict_json import InvalidJson, check_json
 from memory.transcripts.log import Transcript, UnreadableTranscript
 from memory.transcripts.opentelemetry import spans_of_otlp
 from memory.transcripts.traces import transcripts_of
+
+log = structlog.get_logger(__name__)
 
 MAX_SERVICE_CHARS = 500  # of JSON
 _READ_AGAIN = ("task", "steps", "agent", "model", "tools", "tokens", "started_at", "ended_at", "metadata")
@@ -46,9 +50,12 @@ class Receipt:
 
 @transaction.atomic
 def receive_spans(project: Project, request: Mapping[str, Any], *, by: Actor, sender: Sender) -> Receipt:
-    """Add the spans of an OTLP trace request to the runs of their traces; traces without an agent are passed over."""
+    """Add the spans of an OTLP trace request to the runs of their traces; traces without an agent are passed over.
+
+    A span that cannot be read is rejected by itself: a request of a collector holds those of many agents.
+    """
     receipt = Receipt()
-    traces = _of_agents(project, _by_trace(request))
+    traces = _of_agents(project, _by_trace(request, receipt))
     for number, (trace, entries) in enumerate(sorted(traces.items())):
         if not trace or number >= MAX_REQUEST_TRACES:
             many = f"trace {trace}: send at most {MAX_REQUEST_TRACES} traces in a request; set a smaller batch size."
@@ -64,7 +71,7 @@ def receive_spans(project: Project, request: Mapping[str, Any], *, by: Actor, se
     return receipt
 
 
-def _by_trace(request: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+def _by_trace(request: Mapping[str, Any], receipt: Receipt) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for resource in _objects(request.get("resourceSpans")):
         service = _service(resource.get("resource"))
@@ -72,14 +79,34 @@ def _by_trace(request: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
             for span in _objects(scope.get("spans")):
                 entry = {"resource": service, "scopeSpans": [{"spans": [span]}]}
                 trace = span.get("traceId")
-                found[trace if isinstance(trace, str) else ""].append(entry)
+                if fault := _find_fault(entry):
+                    receipt.reject(1, f"span {str(span.get('spanId'))[:64]!r} cannot be read. {fault}")
+                else:
+                    found[trace if isinstance(trace, str) else ""].append(entry)
     return found
+
+
+def _find_fault(entry: dict[str, Any]) -> str:
+    """Return why a span cannot be read, "" if it can: read by itself, it takes no other with it."""
+    try:
+        check_json(entry)
+        transcripts_of(spans_of_otlp({"resourceSpans": [entry]}), format="otel")
+    except (InvalidJson, UnreadableTranscript) as error:
+        return str(error)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        log.warning("span_unreadable", exc_info=True)  # a form that the reader does not expect
+        return "It is not in the form of an OTLP span."
+    return ""
 
 
 def _service(resource: Any) -> dict[str, Any]:
     """Return of a resource what is read of it: it is kept with each of its spans, and may be as large as a request."""
     said = _objects(resource.get("attributes")) if isinstance(resource, Mapping) else []
     named = [each for each in said if each.get("key") == "service.name"][:1]
+    try:
+        check_json(named)
+    except InvalidJson:
+        return {"attributes": []}
     return {"attributes": named if len(json.dumps(named)) <= MAX_SERVICE_CHARS else []}
 
 

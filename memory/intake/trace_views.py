@@ -14,10 +14,11 @@ from memory.api.input import read_bytes
 from memory.intake.received_traces import Receipt, receive_spans
 from memory.intake.recording import Sender
 from memory.projects.models import ApiKey
-from memory.strict_json import InvalidJson, check_json, parse_json
+from memory.strict_json import InvalidJson, load_json
 from memory.transcripts.log import UnreadableTranscript
 from memory.transcripts.otlp import decode_trace_request, encode_trace_answer
 
+MAX_DIGITS = 20  # of a number of 64 bits, with its sign
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 
 
@@ -43,16 +44,20 @@ class TraceView(ApiView):
             raise Refusal(ErrorCode.UNSUPPORTED_MEDIA_TYPE, f"Send {PROTOBUF} or {JSON}.")
         body = _unpack(request, read_bytes(request, limit=settings.ERL_API_MAX_REQUEST_BYTES))
         if kind == JSON:
-            document = parse_json(body)
+            document = load_json(body, parse_int=_read_int)
         else:
             try:
                 document = decode_trace_request(body)
             except UnreadableTranscript as error:
                 raise InvalidJson(str(error)) from None
-            check_json(document)
         if not isinstance(document, dict):
             raise InvalidJson("Send an ExportTraceServiceRequest, an object with resourceSpans.")
         return document
+
+
+def _read_int(digits: str) -> int | str:
+    """Read an integer; one that has too many digits for that stays a text, which its span cannot use."""
+    return int(digits) if len(digits) <= MAX_DIGITS else digits
 
 
 def _unpack(request: HttpRequest, body: bytes) -> bytes:

@@ -35,7 +35,8 @@ Scope = ApiKey.Scope
 
 class TrajectoryFilter(filters.FilterSet):  # type: ignore[misc]
     task = ExactText(help_text="The whole task text.")
-    task_id = ExactText(help_text="The task family.")
+    family = ExactText(field_name="task_id", help_text="The task family.")
+    task_id = ExactText(help_text="An older name of `family`.")
     outcome = filters.ChoiceFilter(choices=Trajectory.Outcome.choices, help_text="How the run ended.")
     agent = ExactText(help_text="The agent that ran.")
     external_id = ExactText(help_text="The agent's own id for the run.")

@@ -65,7 +65,10 @@ class Tool:
     def find_fault(self, arguments: Mapping[str, Any]) -> str:
         """Say what is wrong with arguments that do not fit into a request; the operation looks at all others."""
         for name, value in arguments.items():
-            if name not in self.properties:
+            if name not in self.properties and (name, "family" in self.properties) != (
+                "task_id",
+                True,
+            ):  # its older name
                 return (
                     f"{name}: This argument is unknown. Leave it out. The arguments are {', '.join(self.properties)}."
                 )
@@ -158,7 +161,7 @@ TOOLS = (
         "measures these lessons.",
         scope=Scope.RETRIEVE,
         path="/api/v1/retrieve",
-        members=_members(RetrieveQuery, "task", "task_id", "agent", "top_k", "budget_tokens", "tags"),
+        members=_members(RetrieveQuery, "task", "family", "agent", "top_k", "budget_tokens", "tags"),
         required=("task",),
         writes=False,
         show=show_lessons,
@@ -175,7 +178,7 @@ TOOLS = (
         path="/api/v1/trajectories",
         members=_members(
             TrajectoryInput,
-            *("task", "task_id", "steps", "transcript", "outcome", "score", "outcome_source", "summary", "mistakes"),
+            *("task", "family", "steps", "transcript", "outcome", "score", "outcome_source", "summary", "mistakes"),
             *("successes", "retrieval_id", "external_id", "agent", "model", "tools", "tags", "tokens", "cost_usd"),
             *("started_at", "ended_at", "metadata"),
         ),
@@ -205,7 +208,7 @@ TOOLS = (
         path="/api/v1/heuristics",
         members=_members(
             HeuristicInput,
-            *("trigger", "guideline", "avoid", "not_when", "rationale", "polarity", "scope", "task_id", "tags"),
+            *("trigger", "guideline", "avoid", "not_when", "rationale", "polarity", "scope", "family", "tags"),
             *("source_task", "confidence"),
         ),
         required=("trigger", "guideline"),

@@ -7,15 +7,21 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Model
 
 from memory.after_commit import after_commit
 from memory.api.idempotency import forget_stored_answers
+from memory.errors import InvalidInput
 from memory.passages.models import Passage
 from memory.passages.vectors import embed_passages, index_words
 from memory.projects.actors import Actor, name_actor
 from memory.projects.models import ApiKey, Project
 from memory.redaction import redact
 from memory.runs.models import Trajectory
+
+# What `owner` and `run_id` may name; the app that has agents adds its own.
+_owners: list[type[Model]] = []
+_runs: list[type[Model]] = [Trajectory]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +46,12 @@ def insert_passage(project: Project, new: NewPassage, *, by: Actor) -> tuple[Pas
     """Keep a text; return it and whether it is new. The same text of the same owner is kept once.
 
     It is found by its words at once, and by its meaning as soon as the transaction has ended.
+
+    Raises:
+        InvalidInput: the project has no such agent or run.
     """
+    _check_named(project, "owner", new.owner, _owners, "No agent with this id exists in this project.")
+    _check_named(project, "run_id", new.run_id, _runs, "No run with this id exists in this project.")
     kept = redact({"text": new.text, "tags": list(dict.fromkeys(new.tags))}).value
     passage = Passage(
         project=project,
@@ -70,9 +81,15 @@ def delete_passage(passage: Passage, *, by: Actor) -> None:
     passage.delete()
 
 
-def erase_run(run_id: UUID) -> list[UUID]:
+def add_passage_sources(*, owners: type[Model], runs: type[Model]) -> None:
+    """Let passages belong to rows of one model and come from those of another."""
+    _owners.append(owners)
+    _runs.append(runs)
+
+
+def erase_run(run: Trajectory) -> list[UUID]:
     """Delete the passages of a run, in the transaction that erases it; return their ids."""
-    ids = list(Passage.objects.filter(run_id=run_id).values_list("pk", flat=True))
+    ids = list(Passage.objects.filter(project=run.project_id, run_id=run.pk).values_list("pk", flat=True))
     Passage.objects.filter(pk__in=ids).delete()
     return ids
 
@@ -92,3 +109,9 @@ def quarantine_source(project: Project, *, client: str, api_key: ApiKey | None, 
 def lift_quarantine(order_id: UUID) -> int:
     """Show the passages of an order again; return how many there were."""
     return Passage.objects.filter(quarantine_order_id=order_id).update(quarantine_order_id=None)
+
+
+def _check_named(project: Project, member: str, id: UUID | None, models: Sequence[type[Model]], fault: str) -> None:
+    known = (model._default_manager.filter(project=project, pk=id).exists() for model in models)
+    if id is not None and not any(known):
+        raise InvalidInput({f"/{member}": [fault]})

@@ -183,6 +183,14 @@ def revoke_api_key(api_key: ApiKey, *, by: Actor | None = None) -> bool:
     return bool(changed)
 
 
+def find_deciding_keys(user_id: int, project: Project | None) -> list[ApiKey]:
+    """Return the keys that decide as a person, in a project or, for None, in all."""
+    keys = ApiKey.objects.usable().filter(created_by=user_id, scopes__overlap=[*DECIDING_SCOPES])
+    if project is not None:
+        keys = keys.filter(project=project)
+    return list(keys.select_related("project").order_by("project__slug", "client"))
+
+
 def _may_review(project: Project, client: str, owner_id: int | None) -> bool:
     keys = ApiKey.objects.usable().filter(project=project, client=client, created_by=owner_id)
     return keys.filter(scopes__contains=[ApiKey.Scope.REVIEW]).exists()

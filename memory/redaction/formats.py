@@ -92,7 +92,7 @@ _TOKENS: tuple[tuple[str, str, str], ...] = (
     ("facebook_token", "EAA", r"[A-Za-z0-9]{90,300}"),
     ("onepassword_token", "ops_eyJ", r"[\w=+/-]{100,2000}"),
     ("age_secret_key", "AGE-SECRET-KEY-1", r"[0-9A-Z]{58}"),
-    ("jwt", "eyJ", r"[\w-]{14,8192}\.eyJ[\w-]{8,16384}(?:\.[\w-]{0,2048}){0,3}"),
+    ("jwt", "eyJ", r"[\w-]{14,8192}+\.eyJ[\w-]{8,16384}(?:\.[\w-]{0,2048}){0,3}"),
 )
 # Tokens without a prefix: kind, how many characters before the long run they may start, the whole
 _WITHOUT_PREFIX = (

@@ -29,8 +29,10 @@ ROLE_TOKEN = re.compile(
     re.IGNORECASE,
 )
 
-_LESS_THAN = re.compile(r"LESS-THAN|PRECEDES|LEFT ARROWHEAD|LEFT-POINTING (?!MAGNIFYING)|LEFT (?:\w+ )*ANGLE|LEFT ARC")
-_SQUARE = re.compile(r"LEFT (?:\w+ )*(?:SQUARE|LENTICULAR|TORTOISE|CORNER)")
+_LESS_THAN = re.compile(
+    r"LESS-THAN|PRECEDES|LEFT ARROWHEAD|LEFT-POINTING (?!MAGNIFYING)|LEFT (?:\w+ ){0,4}ANGLE|LEFT ARC"
+)
+_SQUARE = re.compile(r"LEFT (?:\w+ ){0,4}(?:SQUARE|LENTICULAR|TORTOISE|CORNER)")
 _SLASH = re.compile(r"SOLIDUS|SLASH|RISING DIAGONAL|BOX DRAWINGS LIGHT DIAGONAL UPPER RIGHT")
 _DASH = re.compile(r"HYPHEN|DASH|MINUS")
 # Letters of other scripts that look like those of our words, small or capital; a letter stands for both of its cases.

@@ -48,9 +48,10 @@ class RetrieveQuery(Input):
         Field(max_length=MAX_TAGS, description="Only lessons that have all of these tags."),
     ] = Field(default_factory=list)
     polarity: Annotated[Polarity | None, Field(description="Only lessons of this kind; all kinds if null.")] = None
-    families: Annotated[Names, Field(description="Only lessons of one of these task families.")] = Field(
-        default_factory=list
-    )
+    families: Annotated[
+        list[Name],
+        Field(max_length=MAX_TAGS, description='Only lessons of one of these task families; "" is of no family.'),
+    ] = Field(default_factory=list)
     source_agents: Annotated[Names, Field(description="Only lessons learnt from runs of one of these agents.")] = Field(
         default_factory=list
     )

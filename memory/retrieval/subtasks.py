@@ -13,8 +13,8 @@ MAX_PARTS = 8
 MIN_WORDS = 2
 LONG_CHARACTERS = 800  # a story is cut by length: its sentences are not its parts
 
-_STEP = re.compile(r"(?:^|\n)\s*(?:\d+[.)]|[-*•])\s+|(?<=[.!?;])\s+|\n+")
-_THEN = re.compile(r",?\s+(?:and then|then|and also|after that|afterwards|as well as)\s+", re.IGNORECASE)
+_STEP = re.compile(r"(?:^|\n+)[^\S\n]*(?:\d+[.)]|[-*•])\s+|(?<=[.!?;])\s+|\n+")
+_THEN = re.compile(r",?(?<!\s)\s+(?:and then|then|and also|after that|afterwards|as well as)\s+", re.IGNORECASE)
 _WORD = re.compile(r"[a-z0-9]+")
 _ENDING = re.compile(r"(?:ing|ed|es|s|e)$")
 

@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 Scope = ApiKey.Scope
 _NO_DATABASE = (OperationalError, InterfaceError)
-RETRIEVE_PARAMS = frozenset(RetrieveQuery.model_fields)
+RETRIEVE_PARAMS = frozenset({*RetrieveQuery.model_fields, "family"})
 # Instead of what a stored answer gave, where an order covers words of it.
 WITHHELD = {"subtasks": [], "items": [], "context": "", "context_sha256": NO_RECORD.sha256, "tokens": 0}
 

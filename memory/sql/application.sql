@@ -10,12 +10,13 @@ BEGIN
     IF application = current_user THEN
         RETURN;
     END IF;
-    -- Not to partitions: their tables have the policies.
-    FOR each IN SELECT oid::regclass AS relation, relname, relkind FROM pg_class
+    -- Partitions have no rights of their own but SELECT, which a dump needs: their tables have the policies.
+    FOR each IN SELECT oid::regclass AS relation, relname, relkind, relispartition FROM pg_class
         WHERE relnamespace IN ('public'::regnamespace, 'erl_tenant'::regnamespace) AND relkind IN ('r', 'p', 'v')
-            AND NOT relispartition AND pg_has_role(current_user, relowner, 'USAGE')
+            AND pg_has_role(current_user, relowner, 'USAGE')
     LOOP
         rights := CASE
+            WHEN each.relispartition THEN 'SELECT'
             WHEN each.relkind = 'v' THEN 'SELECT'
             WHEN each.relname IN ('memory_auditentry', 'django_migrations') THEN 'SELECT' -- written by triggers, the owner
             WHEN each.relname IN ('memory_erasure', 'memory_quarantineorder') THEN 'SELECT, INSERT'

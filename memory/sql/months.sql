@@ -24,6 +24,7 @@ DECLARE
     id_column name;
     each date;
     referred regclass;
+    reader regrole;
     has_rows boolean;
 BEGIN
     SELECT p.partdefid, a.attname INTO STRICT rest, id_column FROM pg_partitioned_table p
@@ -43,5 +44,13 @@ BEGIN
         EXECUTE format('CREATE TABLE %I PARTITION OF %s FOR VALUES FROM (%L) TO (%L)',
                        replace(rest::text, 'default', to_char(each, 'YYYY_MM')), of_table,
                        memory_first_id(each), memory_first_id((each + interval '1 month')::date));
+        -- Whoever may read the table may dump it, and a dump reads the partitions by name.
+        FOR reader IN SELECT DISTINCT grantee::regrole FROM pg_class c, aclexplode(c.relacl)
+            WHERE c.oid = of_table AND privilege_type = 'SELECT' AND grantee <> 0 AND grantee <> c.relowner
+                AND grantee::regrole::text NOT IN ('erl_tenant', 'erl_serving')
+        LOOP
+            EXECUTE format('GRANT SELECT ON %I TO %s',
+                           replace(rest::text, 'default', to_char(each, 'YYYY_MM')), reader);
+        END LOOP;
     END LOOP;
 END $$;

@@ -211,6 +211,23 @@ CREATE OR REPLACE TRIGGER memory_two_widen_key BEFORE UPDATE ON memory_apikey
         OR NEW.created_by_id IS NOT NULL AND NEW.created_by_id IS DISTINCT FROM OLD.created_by_id))
     EXECUTE FUNCTION memory_two_let_key_review();
 
+-- A key decides as the person who owns it. When the account is deleted it decides no longer, but an agent that uses it
+-- for other things goes on.
+CREATE OR REPLACE FUNCTION memory_key_loses_owner() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    kept text[] := ARRAY (SELECT s FROM unnest(NEW.scopes) s WHERE s NOT IN ('review', 'release', 'approve'));
+BEGIN
+    IF kept = '{}' THEN
+        NEW.revoked_at := coalesce(NEW.revoked_at, now());
+    ELSE
+        NEW.scopes := kept;
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE OR REPLACE TRIGGER memory_key_loses_owner BEFORE UPDATE OF created_by_id ON memory_apikey
+    FOR EACH ROW WHEN (OLD.created_by_id IS NOT NULL AND NEW.created_by_id IS NULL)
+    EXECUTE FUNCTION memory_key_loses_owner();
+
 -- A request never changes; it is decided once and used once.
 CREATE OR REPLACE FUNCTION memory_rulechange_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

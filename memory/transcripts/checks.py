@@ -2,7 +2,8 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any
 
 from .log import Json
@@ -10,20 +11,25 @@ from .log import Json
 _SHELLS = frozenset(
     {"bash", "shell", "exec_command", "local_shell", "shell_command", "run_terminal_cmd", "run_terminal_command"}
 )
-_BEFORE = (  # what may stand before the program that tests
-    r"(?:(?:\w+=\S*|sudo|env|time|nice|npx|bunx|timeout\s+\S+|(?:pnpm|yarn)\s+(?:exec|dlx)|bundle\s+exec"
-    r"|(?:poetry|pipenv|hatch|pdm|rye)\s+run|uv\s+run(?:\s+-\S+(?:\s+[^-\s]\S*)??)*|\S*python[\d.]*\s+-m"
-    r"|coverage\s+run(?:\s+-\S+)*)\s+)*"
+# What may stand before the program that tests: words, and pairs of words
+_WRAPPERS = frozenset({"sudo", "env", "time", "nice", "npx", "bunx"})
+_WRAPPING_PAIRS = frozenset(
+    {("bundle", "exec")}
+    | {(program, way) for program in ("pnpm", "yarn") for way in ("exec", "dlx")}
+    | {(program, "run") for program in ("poetry", "pipenv", "hatch", "pdm", "rye", "uv", "coverage")}
 )
+_TAKING_OPTIONS = frozenset({("uv", "run"), ("coverage", "run")})
+_VARIABLE = re.compile(r"\w+=")
+_PYTHON = re.compile(r"\S*python[\d.]*")
 _TESTS = re.compile(
-    _BEFORE + r"(?:\S*/)?(?:pytest|py\.test|unittest|tox|nox|jest|vitest|mocha|rspec|phpunit|ctest|gotestsum"
-    r"|cargo\s+(?:nextest|test)|(?:go|deno|swift|dotnet|mix|bazel|flutter)\s+test|make\s+(?:check|test)"
-    r"|(?:npm|pnpm|yarn|bun)\s+(?:run\s+)?(?:test|t)(?:[:\w-]*)|mvnw?\s(?:.*\s)?(?:test|verify)"
-    r"|gradlew?\s(?:.*\s)?(?:test|check)|(?:\S*python[\d.]*\s+)?\S*manage\.py\s+test)(?=\s|$)"
-    r"(?!.*\s(?:--version|--help|--collect-only|--co)(?:\s|$))",  # they test nothing
-    re.DOTALL,
+    r"(?:pytest|py\.test|unittest|tox|nox|jest|vitest|mocha|rspec|phpunit|ctest|gotestsum"
+    r"|cargo (?:nextest|test)|(?:go|deno|swift|dotnet|mix|bazel|flutter) test|make (?:check|test)"
+    r"|(?:npm|pnpm|yarn|bun) (?:run )?(?:test|t)(?:[:\w-]*)|mvnw? (?:.* )?(?:test|verify)"
+    r"|gradlew? (?:.* )?(?:test|check)|(?:\S*python[\d.]* )?\S*manage\.py test)(?= |$)"
 )
-_COMMIT = re.compile(_BEFORE + r"git(?:\s+-[cC]\s+\S+)*\s+commit\b(?!.*--(?:dry-run|help))", re.DOTALL)
+_TESTS_NOTHING = frozenset({"--version", "--help", "--collect-only", "--co"})
+_COMMIT = re.compile(r"git(?: -[cC] \S+)* commit\b")
+_COMMITS_NOTHING = ("--dry-run", "--help")
 _COMMITTED = re.compile(r"^\[[^\]\n]+ [0-9a-f]{7,40}\]", re.MULTILINE)
 _EXIT_CODE = re.compile(r"(?:[Ee]xit code:? |exited with code |\"exit_code\": ?)(\d+)")
 _NOT_RUN_CODES = frozenset({124, 126, 127, 130, 137, 143})  # time-outs, missing programs, signals
@@ -34,7 +40,7 @@ _SAID_FAILED = re.compile(
     re.MULTILINE,
 )
 _SAID_PASSED = re.compile(r"\b[1-9]\d* (?:passed|passing)\b|^(?:OK|PASS|PASSED)\b|^ok\s|test result: ok", re.MULTILINE)
-_COMMAND_CHARS = 2_000  # of a command that are looked at: a blob of data can take the patterns minutes
+_COMMAND_CHARS = 2_000  # of a command that are looked at
 _HEAD_CHARS = 400
 _TAIL_CHARS = 4_000
 
@@ -46,10 +52,10 @@ def judge(steps: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
     for step in steps:
         action = step["action"]
         parts = _split(_command(action)) if action else []
-        tests = [number for number, (text, _) in enumerate(parts) if _TESTS.match(text)]
+        tests = [number for number, (text, _) in enumerate(parts) if _runs_tests(text)]
         if tests:
             passed = _passed(step, [operator for _, operator in parts[tests[-1] :] if operator])
-        if any(_COMMIT.match(text) for text, _ in parts):
+        if any(_commits(text) for text, _ in parts):
             committed = committed or _committed(step, parts)
     if passed is not None:
         return ("success" if passed else "failure"), "test"
@@ -72,7 +78,7 @@ def _command(action: Mapping[str, Json]) -> str:
 
 def _split(command: str) -> list[tuple[str, str]]:
     """Return the commands in a line of shell, each with the operator behind it; [] where it cannot be read."""
-    plain = re.sub(r"^\s*#.*$", "", command.replace("\\\n", " "), flags=re.MULTILINE).strip()
+    plain = re.sub(r"^[^\S\n]*#.*$", "", command.replace("\\\n", " "), flags=re.MULTILINE).strip()
     lexer = shlex.shlex(re.sub(r"\d?>&\d|&>", " > ", plain), posix=True, punctuation_chars=";|&\n")
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
     parts: list[tuple[str, str]] = []
@@ -88,7 +94,48 @@ def _split(command: str) -> list[tuple[str, str]]:
         return []
     pipefail = "pipefail" in command
     parts.append((" ".join(words), ""))
-    return [(text[:_COMMAND_CHARS], "&&" if operator == "|" and pipefail else operator) for text, operator in parts]
+    return [
+        (" ".join(text[:_COMMAND_CHARS].split()), "&&" if operator == "|" and pipefail else operator)
+        for text, operator in parts
+    ]
+
+
+def _runs_tests(command: str) -> bool:
+    words = command.split(" ")
+    return _TESTS_NOTHING.isdisjoint(words) and any(_TESTS.match(command, at) for at in _programs(words))
+
+
+def _commits(command: str) -> bool:
+    says_nothing = any(option in command for option in _COMMITS_NOTHING)
+    return not says_nothing and any(_COMMIT.match(command, at) for at in _programs(command.split(" ")))
+
+
+def _programs(words: list[str]) -> Iterator[int]:
+    """Yield where in a command the name of its program may begin, behind what starts it. Looks at each word once.
+
+    One cannot tell the value of an option of `uv run` from the program: both are tried.
+    """
+    starts = list(accumulate((len(word) + 1 for word in words), initial=0))
+    words = [*words, "", ""]
+    waiting, seen = [(0, False)], set()
+    while waiting:
+        number, takes_options = waiting.pop()
+        if (number, takes_options) in seen or number >= len(starts) - 1:
+            continue
+        seen.add((number, takes_options))
+        word, following = words[number], words[number + 1]
+        if takes_options and word.startswith("-"):
+            waiting.append((number + 1, True))
+            if following and not following.startswith("-"):
+                waiting.append((number + 2, True))
+            continue
+        yield starts[number] + word.rfind("/") + 1
+        if word in _WRAPPERS or _VARIABLE.match(word):
+            waiting.append((number + 1, False))
+        elif word == "timeout" or (following == "-m" and _PYTHON.fullmatch(word)):
+            waiting.append((number + 2, False))
+        elif (word, following) in _WRAPPING_PAIRS:
+            waiting.append((number + 2, (word, following) in _TAKING_OPTIONS))
 
 
 def _exit_code(step: Mapping[str, Any]) -> int | None:

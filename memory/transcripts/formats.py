@@ -90,6 +90,10 @@ def _read_object(document: Mapping[str, Json]) -> Reading:
     for member in _LIST_MEMBERS:
         if isinstance(document.get(member), list):
             return _read_list(document[member])
+    if {"trigger", "guideline", "content_sha256"} <= document.keys():
+        raise UnreadableTranscript("This is a lesson, not a run. Read the file with manage.py import_memory.")
+    if {"global_rules", "episode_log"} & document.keys():
+        raise UnreadableTranscript("This is an agent's memory file. Read it with manage.py import_memory.")
     known = ", ".join(sorted(str(name)[:40] for name in document)[:8])
     raise UnreadableTranscript(
         f"This is in no format that is known here: an object with the members {known or '(none)'}. Send messages, a "
@@ -289,7 +293,9 @@ def _name_messages(messages: Sequence[Json]) -> str:
             continue
         content = message.get("content")
         kinds = (
-            {part.get("type") for part in content if isinstance(part, Mapping)} if isinstance(content, list) else set()
+            {as_text(part.get("type")) for part in content if isinstance(part, Mapping)}
+            if isinstance(content, list)
+            else set()
         )
         if "lc" in message or (
             message.get("type") in ("human", "ai", "HumanMessage", "AIMessage") and "role" not in message
@@ -351,8 +357,17 @@ def parse_lines(text: str) -> tuple[list[Json], list[tuple[str, str]]]:
             try:
                 values.append(json.loads(line))
             except (ValueError, RecursionError) as error:
-                problems.append((f"line {number}", f"This is not JSON: {error}"))
+                problems.append((f"line {number}", describe_json_fault(error)))
     return values, problems
+
+
+def describe_json_fault(error: Exception) -> str:
+    """Say why a text is not read as JSON, from what `json.loads` raised."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"This is not JSON: {error}"
+    return (
+        "This is nested too deeply." if isinstance(error, RecursionError) else "A number in this has too many digits."
+    )
 
 
 _Test = Callable[[Mapping[str, Json]], bool]

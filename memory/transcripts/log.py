@@ -3,7 +3,9 @@
 import base64
 import binascii
 import json
+import math
 import re
+from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -14,6 +16,8 @@ Json = Any
 """A value as `json.loads` returns it."""
 
 RESPOND = "respond"
+_INTEGER = re.compile(r"-?[0-9]{1,20}")
+MAX_STEPS = 20_000  # ten times what ERL keeps of a run
 
 
 class UnreadableTranscript(ValueError):
@@ -62,9 +66,8 @@ class Transcript:
 
 @dataclass(kw_only=True, slots=True)
 class _Call:
-    id: str
-    name: str
     step: dict[str, Any]
+    is_open: bool = True
 
 
 class Log:
@@ -82,7 +85,9 @@ class Log:
         self.task = ""
         self.model = ""
         self.tokens = 0
-        self._open: list[_Call] = []
+        # Each call waits under its id, its name and "": a result takes the first that is still open.
+        self._waiting: dict[tuple[str, str], deque[_Call]] = defaultdict(deque)
+        self._heard: list[str] = []  # by the last step, besides its observation
         self._thoughts: list[str] = []
         self._texts: list[str] = []
         self._metadata: dict[str, Json] = {}
@@ -104,16 +109,20 @@ class Log:
             thought="\n".join([*self._thoughts, *self._texts]), action={"name": name, "arguments": arguments}
         )
         self._thoughts, self._texts = [], []
-        self._open.append(_Call(id=id, name=name, step=step))
+        call = _Call(step=step)
+        for key in (("id", id), ("name", name), ("", "")):
+            self._waiting[key].append(call)
 
     def result(
         self, text: str, *, id: str = "", name: str = "", failed: bool = False, metadata: Mapping[str, Json] = {}
     ) -> None:
         self.end_turn()
         said = {"error" if failed else "observation": text or ("failed" if failed else "")}
-        for call in self._open:
-            if call.id == id if id else not name or call.name == name:
-                self._open.remove(call)
+        waiting = self._waiting[("id", id) if id else ("name", name) if name else ("", "")]
+        while waiting:
+            call = waiting.popleft()
+            if call.is_open:
+                call.is_open = False
                 call.step |= said
                 if metadata:
                     call.step.setdefault("metadata", {})["result"] = dict(metadata)
@@ -131,7 +140,7 @@ class Log:
         if last is None or (last["action"] is not None and last["action"]["name"] != RESPOND):
             self._add(observation=text)
             return
-        last["observation"] = f"{last['observation']}\n\n{text}" if last["observation"] else text
+        self._heard.append(text)
         if self._metadata:
             last.setdefault("metadata", {})["reply"] = self._metadata
             self._metadata = {}
@@ -162,6 +171,7 @@ class Log:
     def transcript(self, **known: Any) -> Transcript:
         """End the log."""
         self.end_turn()
+        self._write_heard()
         known.setdefault("task", self.task)
         known["model"] = known.get("model") or self.model
         known["tokens"] = known.get("tokens") or self.tokens or None
@@ -170,9 +180,19 @@ class Log:
                 known[name] = read_time(known[name])
         return Transcript(steps=self.steps, left_out=self.left_out, **known)
 
+    def _write_heard(self) -> None:
+        """Write what was heard into the last step at once: piece by piece, a long text would be copied each time."""
+        if self._heard:
+            last = self.steps[-1]
+            last["observation"] = "\n\n".join([*([last["observation"]] if last["observation"] else []), *self._heard])
+            self._heard = []
+
     def _add(
         self, *, thought: str = "", action: dict[str, Any] | None = None, observation: str = "", error: str = ""
     ) -> dict[str, Any]:
+        self._write_heard()
+        if len(self.steps) >= MAX_STEPS:
+            raise UnreadableTranscript(f"The run has more than {MAX_STEPS:,} steps. Split it.")
         step: dict[str, Any] = {
             "index": len(self.steps) + 1,
             "thought": thought,
@@ -259,20 +279,19 @@ def count_tokens(usage: Json) -> int:
     if not isinstance(usage, Mapping):
         return 0
 
-    def first(*names: str) -> float:
-        return next((number for name in names if (number := to_number(usage.get(name)))), 0)
+    def first(*names: str) -> int:
+        return next((number for name in names if (number := to_count(usage.get(name)))), 0)
 
-    counted = first("total_tokens", "totalTokenCount", "total") or (
+    return first("total_tokens", "totalTokenCount", "total") or (
         first("input_tokens", "prompt_tokens", "promptTokenCount", "input")
         + first("output_tokens", "completion_tokens", "candidatesTokenCount", "output")
     )
-    return int(counted)
 
 
 def read_time(value: Json) -> str:
     """Return a time in ISO 8601 with its zone; without one it is taken as UTC. "" where it cannot be read."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = value / 1000 if value > 10_000_000_000 else value
+    if (number := to_number(value)) is not None:
+        seconds = number / 1000 if number > 10_000_000_000 else number
         return datetime.fromtimestamp(seconds, tz=timezone.utc).isoformat() if 0 < seconds < 253_402_300_799 else ""
     try:
         time = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", value)) if isinstance(value, str) else None
@@ -284,5 +303,22 @@ def read_time(value: Json) -> str:
 
 
 def to_number(value: Json) -> float | None:
-    """Return a number, None for anything else."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """Return a number that is finite and fits a double, None for anything else."""
+    try:
+        number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def to_count(value: Json) -> int:
+    """Return a number of tokens, 0 for what cannot be one."""
+    number = to_number(value)
+    return int(number) if number is not None and 0 <= number < 2**53 else 0
+
+
+def read_integer(value: Json) -> int | None:
+    """Return an integer of 64 bits, also from a text of digits; None for anything else."""
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        value = int(value)
+    return value if type(value) is int and abs(value) < 2**64 else None

@@ -39,7 +39,7 @@ _LANGCHAIN = {
     "remove": "system",
 }
 _EXIT_CODE = re.compile(  # what Codex writes before the output of a command
-    r"Exit code: (\d+)\n|(?:Chunk ID: [^\n]*\n)?(?:Wall time: [^\n]*\n)?Process exited with code (\d+)"
+    r"Exit code: (\d{1,9})\n|(?:Chunk ID: [^\n]*\n)?(?:Wall time: [^\n]*\n)?Process exited with code (\d{1,9})"
 )
 
 
@@ -48,7 +48,7 @@ def is_message(value: Json) -> bool:
     return isinstance(value, Mapping) and bool(
         value.get("role") in ROLES
         or _is_langchain(value)
-        or value.get("type") in _ITEMS
+        or as_text(value.get("type")) in _ITEMS
         or (value.get("kind") in ("request", "response") and "parts" in value)
     )
 
@@ -60,6 +60,15 @@ def read_messages(log: Log, messages: Sequence[Json], where: str) -> None:
     """
     for number, message in enumerate(messages):
         read_message(log, message, f"{where}[{number}]")
+
+
+def read_or_leave_out(log: Log, message: Json, where: str) -> None:
+    """Write a message of a session into a log; one in an unknown form is left out, and the session is read on."""
+    try:
+        read_message(log, message, where)
+    except UnreadableTranscript as error:
+        kind = None if is_message(message) or not isinstance(message, Mapping) else message.get("type")
+        log.leave_out(where, f"an item of the unknown type {kind[:40]}" if isinstance(kind, str) else str(error))
 
 
 def read_message(log: Log, message: Json, where: str) -> None:
@@ -76,6 +85,8 @@ def read_message(log: Log, message: Json, where: str) -> None:
         _ITEMS[kind](log, message, where)
     elif isinstance(kind, str) and kind.endswith("_call"):
         _read_hosted_call(log, message, where)
+    elif isinstance(kind, str) and kind.endswith("_output") and {"call_id", "output"} <= set(message):
+        _read_item_output(log, message, where)
     else:
         raise UnreadableTranscript(
             f"{where}.role must be one of {', '.join(ROLES)}, or {where}.type that of a message of a known framework."
@@ -117,7 +128,7 @@ def _read_langchain(log: Log, message: Mapping[str, Json], where: str) -> None:
             n: v for n, v in extra.items() if n not in ("tool_calls", "function_call") or not kept.get("tool_calls")
         }
         kept = {**missing, **{name: value for name, value in kept.items() if value not in (None, [])}}
-    failed_calls = kept.pop("invalid_tool_calls", None) or []
+    failed_calls = read_list(kept.pop("invalid_tool_calls", None), f"{where}.invalid_tool_calls")
     if isinstance(kept.get("content"), list) and kept.get("tool_calls"):
         # The same calls stand in the content as the provider wrote them.
         kept["content"] = [
@@ -125,7 +136,7 @@ def _read_langchain(log: Log, message: Mapping[str, Json], where: str) -> None:
             for p in kept["content"]
             if not (isinstance(p, Mapping) and p.get("type") in (*CALL_PARTS, "function_call"))
         ]
-    kept["tool_calls"] = [*(kept.get("tool_calls") or []), *failed_calls]
+    kept["tool_calls"] = [*read_list(kept.get("tool_calls"), f"{where}.tool_calls"), *failed_calls]
     if not kept["tool_calls"]:
         del kept["tool_calls"]
     read_role(log, {"content": None, **kept, "role": role}, where)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from .log import Json, as_text, to_number
+from .log import Json, as_text, read_integer, to_count
 from .traces import Span, parse, read_list, read_object, read_objects
 
 _OTEL_KINDS = {
@@ -19,6 +19,9 @@ _OTEL_KINDS = {
     "TOOL": "tool",
     "AGENT": "agent",
 }
+
+
+MAX_DEPTH_LEVELS = 32
 
 
 def spans_of_otlp(request: Mapping[str, Json]) -> list[Span]:
@@ -51,7 +54,7 @@ def _otel_span(raw: Mapping[str, Json], resource: Mapping[str, Json]) -> Span:
     )
     name = as_text(said.get("gen_ai.tool.name") or said.get("tool.name") or raw.get("name"))
     tokens = sum(
-        int(to_number(said.get(a, said.get(b))) or 0)
+        to_count(said.get(a, said.get(b)))
         for a, b in (
             ("gen_ai.usage.input_tokens", "llm.token_count.prompt"),
             ("gen_ai.usage.output_tokens", "llm.token_count.completion"),
@@ -129,6 +132,8 @@ def _numbered(said: Mapping[str, Json], prefix: str) -> list[dict[str, Any]]:
             continue
         node = tree
         *path, last = name.removeprefix(prefix).split(".")
+        if len(path) >= MAX_DEPTH_LEVELS:  # no tracer nests so deep
+            continue
         for key in path:
             below = node.setdefault(key, {})
             if not isinstance(below, dict):
@@ -136,7 +141,11 @@ def _numbered(said: Mapping[str, Json], prefix: str) -> list[dict[str, Any]]:
             node = below
         else:
             node[last] = value
-    return [_joined(tree[key]) for key in sorted(tree, key=lambda key: int(key) if key.isdecimal() else 0)]
+    return [_joined(tree[key]) for key in sorted(tree, key=_place)]
+
+
+def _place(key: str) -> int:
+    return read_integer(key) or 0
 
 
 def _joined(node: Any) -> dict[str, Any]:
@@ -152,9 +161,7 @@ def _flat_message(node: dict[str, Any]) -> dict[str, Any]:
     if isinstance(calls, dict):
         node = {
             **node,
-            "tool_calls": [
-                _flat_call(calls[key]) for key in sorted(calls, key=lambda key: int(key) if key.isdecimal() else 0)
-            ],
+            "tool_calls": [_flat_call(calls[key]) for key in sorted(calls, key=_place)],
         }
     contents = node.get("contents")
     if isinstance(contents, dict):
@@ -180,7 +187,8 @@ def _any_value(value: Json) -> Json:
         if member in value:
             return value[member]
     if "intValue" in value:
-        return int(value["intValue"]) if str(value["intValue"]).lstrip("-").isdecimal() else value["intValue"]
+        number = read_integer(value["intValue"])
+        return value["intValue"] if number is None else number
     if "arrayValue" in value:
         return [_any_value(item) for item in read_list(read_object(value["arrayValue"]).get("values"))]
     if "kvlistValue" in value:
@@ -189,10 +197,10 @@ def _any_value(value: Json) -> Json:
 
 
 def _nanoseconds(value: Json) -> str:
-    text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
-    if not text.isdecimal() or int(text) == 0 or int(text) > 253_402_300_799 * 10**9:
+    number = read_integer(value)
+    if number is None or not 0 < number < 253_402_300_799 * 10**9:
         return ""
-    return datetime.fromtimestamp(int(text) / 1e9, tz=timezone.utc).isoformat()
+    return datetime.fromtimestamp(number / 1e9, tz=timezone.utc).isoformat()
 
 
 def spans_of_console(items: Iterable[Mapping[str, Json]]) -> list[Span]:

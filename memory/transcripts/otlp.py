@@ -6,12 +6,14 @@ common.proto).
 
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from .log import UnreadableTranscript
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_DEPTH = 32
+_FAULTS = (IndexError, struct.error, AttributeError, TypeError, ValueError)  # of bytes that are something else
 
 
 def decode_trace_request(body: bytes) -> dict[str, Any]:
@@ -21,7 +23,7 @@ def decode_trace_request(body: bytes) -> dict[str, Any]:
     """
     try:
         return {"resourceSpans": [_resource_spans(value) for number, value in _fields(body) if number == 1]}
-    except (IndexError, struct.error, UnicodeDecodeError, AttributeError, TypeError, ValueError) as error:
+    except _FAULTS as error:
         raise UnreadableTranscript("The body is not an OTLP trace request in protobuf.") from error
 
 
@@ -67,10 +69,19 @@ def _resource_spans(data: bytes) -> dict[str, Any]:
     found: dict[str, Any] = {"resource": {"attributes": []}, "scopeSpans": []}
     for number, value in _fields(data):
         if number == 1:
-            found["resource"] = {"attributes": [_pair(v) for n, v in _fields(value) if n == 1]}
+            with suppress(*_FAULTS):
+                found["resource"] = {"attributes": [_pair(v) for n, v in _fields(value) if n == 1]}
         elif number == 2:
-            found["scopeSpans"].append({"spans": [_span(v) for n, v in _fields(value) if n == 2]})
+            found["scopeSpans"].append({"spans": [_read_span(v) for n, v in _fields(value) if n == 2]})
     return found
+
+
+def _read_span(data: bytes) -> dict[str, Any]:
+    """Return a span, one without ids where the bytes hold none: the others of the request are read on."""
+    try:
+        return _span(data)
+    except _FAULTS:
+        return {"spanId": "unreadable protobuf"}
 
 
 def _span(data: bytes) -> dict[str, Any]:
@@ -79,7 +90,7 @@ def _span(data: bytes) -> dict[str, Any]:
         if number in (1, 2, 4):
             span[{1: "traceId", 2: "spanId", 4: "parentSpanId"}[number]] = value.hex()
         elif number == 5:
-            span["name"] = value.decode()
+            span["name"] = value.decode("utf-8", "replace")
         elif number in (7, 8):
             span["startTimeUnixNano" if number == 7 else "endTimeUnixNano"] = struct.unpack("<Q", value)[0]
         elif number == 9:
@@ -88,7 +99,9 @@ def _span(data: bytes) -> dict[str, Any]:
             span["events"].append(_event(value))
         elif number == 15:
             span["status"] = {
-                "message" if n == 2 else "code": v.decode() if n == 2 else v for n, v in _fields(value) if n in (2, 3)
+                "message" if n == 2 else "code": v.decode("utf-8", "replace") if n == 2 else v
+                for n, v in _fields(value)
+                if n in (2, 3)
             }
     return span
 
@@ -97,7 +110,7 @@ def _event(data: bytes) -> dict[str, Any]:
     event: dict[str, Any] = {"name": "", "attributes": []}
     for number, value in _fields(data):
         if number == 2:
-            event["name"] = value.decode()
+            event["name"] = value.decode("utf-8", "replace")
         elif number == 3:
             event["attributes"].append(_pair(value))
     return event
@@ -107,7 +120,7 @@ def _pair(data: bytes, depth: int = 0) -> dict[str, Any]:
     pair: dict[str, Any] = {"key": "", "value": {}}
     for number, value in _fields(data):
         if number == 1:
-            pair["key"] = value.decode()
+            pair["key"] = value.decode("utf-8", "replace")
         elif number == 2:
             pair["value"] = _any_value(value, depth)
     return pair
@@ -118,7 +131,7 @@ def _any_value(data: bytes, depth: int) -> dict[str, Any]:
         raise ValueError(depth)
     for number, value in _fields(data):
         if number == 1:
-            return {"stringValue": value.decode()}
+            return {"stringValue": value.decode("utf-8", "replace")}
         if number == 2:
             return {"boolValue": bool(value)}
         if number == 3:

@@ -3,8 +3,19 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from .log import Json, Log, Transcript, UnreadableTranscript, as_text, read_arguments, read_list, read_object, to_number
-from .messages import is_message, read_message, read_messages
+from .log import (
+    Json,
+    Log,
+    Transcript,
+    UnreadableTranscript,
+    as_text,
+    read_arguments,
+    read_list,
+    read_object,
+    to_count,
+    to_number,
+)
+from .messages import is_message, read_message, read_messages, read_or_leave_out
 
 # What coding agents put into a session besides what a person wrote.
 ADDED_BY_HARNESS = (
@@ -43,13 +54,13 @@ def read_claude_code(lines: Sequence[Mapping[str, Json]]) -> list[Transcript]:
     runs = []
     for (session, side), entries in sessions.items():
         log = Log()
-        tokens: dict[str, float] = {}
+        tokens: dict[str, int] = {}
         model = ""
         for number, line in enumerate(_whole_messages(entries)):
             message = read_object(line["message"], f"line {number + 1}.message")
             usage = message.get("usage")
             if isinstance(usage, Mapping):
-                counts = (to_number(usage.get(m)) or 0 for m in ("input_tokens", "output_tokens"))
+                counts = (to_count(usage.get(m)) for m in ("input_tokens", "output_tokens"))
                 tokens[as_text(message.get("id")) or str(number)] = sum(counts)
             model = as_text(message.get("model")) or model
             if _is_added_by_harness(message):
@@ -57,7 +68,7 @@ def read_claude_code(lines: Sequence[Mapping[str, Json]]) -> list[Transcript]:
             kept = {"role": message.get("role"), "content": message.get("content")}
             if line.get("timestamp"):
                 kept["timestamp"] = line["timestamp"]
-            read_message(log, kept, f"message {number + 1}")
+            read_or_leave_out(log, kept, f"message {number + 1}")
         first, last = entries[0], entries[-1]
         metadata = {name: first[name] for name in ("cwd", "gitBranch", "version") if first.get(name)}
         runs.append(
@@ -69,7 +80,7 @@ def read_claude_code(lines: Sequence[Mapping[str, Json]]) -> list[Transcript]:
                 model=model,
                 started_at=as_text(first.get("timestamp")),
                 ended_at=as_text(last.get("timestamp")),
-                tokens=int(sum(tokens.values())) or None,
+                tokens=sum(tokens.values()) or None,
                 metadata=metadata,
             )
         )
@@ -99,10 +110,12 @@ def _whole_messages(entries: Iterable[Mapping[str, Json]]) -> list[dict[str, Jso
             and message.get("id")
             and previous.get("id") == message["id"]
         ):
-            previous["content"] = [*_blocks(previous.get("content")), *_blocks(message.get("content"))]
+            previous["content"] += _blocks(message.get("content"))
             previous["usage"] = message.get("usage") or previous.get("usage")
         else:
             whole.append({**entry, "message": message})
+            if message.get("role") == "assistant":
+                message["content"] = _blocks(message.get("content"))  # a list of its own, to which others add
     return whole
 
 
@@ -124,15 +137,12 @@ def read_codex(lines: Sequence[Mapping[str, Json]]) -> list[Transcript]:
             meta = payload if isinstance(payload, Mapping) else {}
         elif kind == "turn_context" and isinstance(payload, Mapping):
             model = as_text(payload.get("model")) or model
-        elif kind == "event_msg" and isinstance(payload, Mapping) and payload.get("type") == "token_count":
-            usage = payload.get("info")
-            total = usage.get("total_token_usage") if isinstance(usage, Mapping) else None
-            counted = to_number(total.get("total_tokens")) if isinstance(total, Mapping) else None
-            tokens = int(counted) if counted else tokens
+        elif kind == "event_msg":
+            tokens = count_codex_tokens(line) or tokens
         elif kind == "response_item" or (kind != "event_msg" and "payload" not in line and (is_message(line))):
             item = read_object(payload, f"line {number}")
             if not _is_added_by_harness(item):
-                read_message(log, item, f"line {number}")
+                read_or_leave_out(log, item, f"line {number}")
     identity = as_text(meta.get("id"))
     metadata = {name: meta[name] for name in ("cwd", "git", "cli_version", "originator") if meta.get(name)}
     run = log.transcript(
@@ -146,6 +156,16 @@ def read_codex(lines: Sequence[Mapping[str, Json]]) -> list[Transcript]:
         metadata=metadata,
     )
     return [run]
+
+
+def count_codex_tokens(line: Mapping[str, Json]) -> int:
+    """Return how many tokens a session of Codex had used when it wrote a line, 0 where the line does not say."""
+    payload = line.get("payload")
+    if line.get("type") != "event_msg" or not isinstance(payload, Mapping) or payload.get("type") != "token_count":
+        return 0
+    usage = payload.get("info")
+    total = usage.get("total_token_usage") if isinstance(usage, Mapping) else None
+    return to_count(total.get("total_tokens")) if isinstance(total, Mapping) else 0
 
 
 def _is_added_by_harness(item: Mapping[str, Json]) -> bool:
@@ -182,13 +202,13 @@ def read_swe_agent(document: Mapping[str, Json]) -> Transcript:
     assert isinstance(info, Mapping)
     stats = info.get("model_stats") if isinstance(info.get("model_stats"), Mapping) else {}
     assert isinstance(stats, Mapping)
-    counted = sum(to_number(stats.get(name)) or 0 for name in ("tokens_sent", "tokens_received"))
+    counted = sum(to_count(stats.get(name)) for name in ("tokens_sent", "tokens_received"))
     environment = document.get("environment")
     return log.transcript(
         format="swe-agent",
         agent="swe-agent",
         task_id=environment if isinstance(environment, str) else "",
-        tokens=int(counted) or None,
+        tokens=counted or None,
         cost_usd=to_number(stats.get("instance_cost")),
         metadata={name: info[name] for name in ("exit_status", "submission") if info.get(name)},
     )

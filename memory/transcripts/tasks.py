@@ -1,20 +1,18 @@
 """Cut the sessions of coding agents into tasks: a prompt, and what the agent did until the next one."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .checks import judge
 from .log import Json, Log, Transcript, UnreadableTranscript, as_text, read_time
-from .messages import read_message
-from .sessions import ADDED_BY_HARNESS, is_of_main_chain, read_claude_code, read_codex
+from .messages import read_or_leave_out
+from .sessions import ADDED_BY_HARNESS, count_codex_tokens, is_of_main_chain, read_claude_code, read_codex
 
 MIN_PROMPT_BYTES = 9  # "continue", "yes", "go on" say nothing by themselves
 
-_REMINDER = re.compile(r"<(system-reminder|timestamp)>.*?</\1>", re.DOTALL)
-_QUERY = re.compile(r"<user_query>(.*?)</user_query>", re.DOTALL)
+_REMINDERS = ("system-reminder", "timestamp")
 _COMMAND = re.compile(r"<command-name>\s*/?([^<\s]+)\s*</command-name>")
-_COMMAND_ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 _SAID_BY_HARNESS = ("[Request interrupted by user", *ADDED_BY_HARNESS)
 
 
@@ -102,8 +100,8 @@ def _prompt_of_claude_code(line: Mapping[str, Json]) -> str:
         return ""
     whole = "\n".join(as_text(block.get("text")) for block in blocks if isinstance(block, Mapping))
     if command := _COMMAND.search(whole):
-        arguments = _COMMAND_ARGUMENTS.search(whole)
-        return f"/{command[1]} {arguments[1].strip() if arguments else ''}".strip()
+        arguments = _find_inside("command-args", whole) or ""
+        return f"/{command[1]} {arguments.strip()}".strip()
     return _typed(blocks)
 
 
@@ -112,10 +110,13 @@ def _cut_codex(lines: Sequence[Mapping[str, Json]], last: int) -> Session:
     payload = meta.get("payload")
     about: Mapping[str, Json] = payload if isinstance(payload, Mapping) else {}
     session = Session(id=as_text(about.get("id")), folder=as_text(about.get("cwd")))
+    named: list[Mapping[str, Json]] = []  # the line that names the model
+    counted = at = 0
     for part in _cut(lines, _prompt_of_codex)[-last:]:
-        before = lines[: part.start]
-        named = [line for line in before if line.get("type") == "turn_context"][-1:]  # the model
-        counted = read_codex([line for line in before if line.get("type") == "event_msg"])[0].tokens or 0
+        for line in lines[at : part.start]:
+            named = [line] if line.get("type") == "turn_context" else named
+            counted = count_codex_tokens(line) or counted
+        at = part.start
         prompt_id = as_text(part.lines[0].get("timestamp")) or str(part.number)
         task = _read(prompt_id, part, lambda lines: read_codex(lines)[0], [meta, *named])
         said = [line for line in part.lines if line.get("type") == "response_item"]
@@ -148,14 +149,15 @@ def _prompt_of_cursor(line: Mapping[str, Json]) -> str:
     if line["role"] != "user":
         return ""
     typed = _typed(content if isinstance(content, list) else [{"text": content}])
-    query = _QUERY.search(typed)
-    return query[1].strip() if query else typed
+    query = _find_inside("user_query", typed)
+    return typed if query is None else query.strip()
 
 
 def _read_cursor(lines: Sequence[Mapping[str, Json]]) -> Transcript:
     log = Log()
     for number, line in enumerate(lines, start=1):
-        read_message(log, {"role": line["role"], "content": line["message"].get("content")}, f"message {number}")
+        said = {"role": line["role"], "content": line["message"].get("content")}
+        read_or_leave_out(log, said, f"message {number}")
     return log.transcript(format="cursor")
 
 
@@ -184,8 +186,26 @@ def _read(
 def _typed(blocks: Sequence[Json]) -> str:
     """Return what a person typed in a message, "" where all of it is added by the program."""
     texts = [as_text(block.get("text")) for block in blocks if isinstance(block, Mapping) and "text" in block]
-    plain = [_REMINDER.sub("", text).strip() for text in texts]
+    plain = [_without(_REMINDERS, text).strip() for text in texts]
     return "\n".join(text for text in plain if text and not text.startswith(_SAID_BY_HARNESS))
+
+
+def _find_inside(tag: str, text: str) -> str | None:
+    """Return what stands inside the first element of a name, None where there is none that ends."""
+    _, begins, rest = text.partition(f"<{tag}>")
+    inside, ends, _ = rest.partition(f"</{tag}>")
+    return inside if begins and ends else None
+
+
+def _without(tags: Iterable[str], text: str) -> str:
+    """Return a text without the elements of some names."""
+    for tag in tags:
+        kept, at = [], 0
+        while (begin := text.find(f"<{tag}>", at)) >= 0 and (end := text.find(f"</{tag}>", begin)) >= 0:
+            kept.append(text[at:begin])
+            at = end + len(f"</{tag}>")
+        text = "".join([*kept, text[at:]])
+    return text
 
 
 _READERS: dict[str, Callable[[Sequence[Mapping[str, Json]], int], Session]] = {

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from .log import Json, Transcript, as_text, to_number
+from .log import Json, Transcript, as_text, to_count, to_number
 from .traces import Span, parse, read_list, read_object, read_objects, transcripts_of
 
 # Langfuse and LangSmith
@@ -32,10 +32,7 @@ def spans_of_langfuse(observations: Iterable[Mapping[str, Json]]) -> list[Span]:
                 error=as_text(raw.get("statusMessage", raw.get("status_message")) or "failed") if failed else "",
                 model=as_text(raw.get("model")),
                 session=as_text(raw.get("sessionId")),
-                tokens=int(
-                    to_number(usage.get("total"))
-                    or (to_number(usage.get("input")) or 0) + (to_number(usage.get("output")) or 0)
-                ),
+                tokens=to_count(usage.get("total")) or to_count(usage.get("input")) + to_count(usage.get("output")),
                 tools=read_list(tools),
             )
         )
@@ -94,7 +91,7 @@ def spans_of_langsmith(runs: Iterable[Mapping[str, Json]]) -> list[Span]:
                 error=as_text(raw.get("error")),
                 model=as_text(extra.get("ls_model_name") or invocation.get("model") or invocation.get("model_name")),
                 session=as_text(extra.get("session_id") or extra.get("thread_id")),
-                tokens=int(to_number(raw.get("total_tokens")) or 0),
+                tokens=to_count(raw.get("total_tokens")),
                 tools=read_list(invocation.get("tools")),
                 metadata={
                     n: v for n in ("tags", "feedback_stats") if (v := raw.get(n)) and not raw.get("parent_run_id")
@@ -151,7 +148,7 @@ def spans_of_agents_sdk(items: Iterable[Mapping[str, Json]]) -> list[Span]:
                 error=as_text(read_object(error).get("message") or error) if error else "",
                 model=as_text(data.get("model") or response.get("model")),
                 agent=as_text(data.get("name")) if data.get("type") == "agent" else "",
-                tokens=int((to_number(usage.get("input_tokens")) or 0) + (to_number(usage.get("output_tokens")) or 0)),
+                tokens=to_count(usage.get("input_tokens")) + to_count(usage.get("output_tokens")),
                 tools=read_list(response.get("tools")),
             )
         )

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from .log import Json, Log, Transcript, as_text, read_arguments
-from .messages import is_message, read_messages
+from .messages import is_message, read_messages, read_or_leave_out
 
 
 @dataclass(kw_only=True, slots=True)
@@ -108,9 +108,8 @@ def _transcript(spans: list[Span], *, format: str) -> Transcript:
         # Later calls of the same conversation repeat what was said before, so the longest holds it all.
         lengths = [len(as_messages(span.input, "user")) for span in models]
         last = models[len(models) - 1 - lengths[::-1].index(max(lengths))]
-        read_messages(
-            log, [*as_messages(last.input, "user"), *as_messages(last.output, "assistant")], f"span {last.id}"
-        )
+        for number, message in enumerate([*as_messages(last.input, "user"), *as_messages(last.output, "assistant")]):
+            read_or_leave_out(log, message, f"span {last.id}[{number}]")
         log.end_turn()
         _mark_errors(log, spans)
         _note_what_is_missing(log, spans)
@@ -119,7 +118,7 @@ def _transcript(spans: list[Span], *, format: str) -> Transcript:
             log.hear(asked)
         for span in spans:
             if span.kind == "tool":
-                log.call(span.name or "tool", read_arguments(unwrap(span.input), f"span {span.id}"), id=span.id)
+                log.call(span.name or "tool", _arguments(span.input), id=span.id)
                 log.result(span.error or as_text(span.output), id=span.id, failed=bool(span.error))
         if root.kind != "tool":
             log.say(plain(root.output))
@@ -160,7 +159,7 @@ def _mark_errors(log: Log, spans: list[Span]) -> None:
     failed: dict[tuple[str, str], list[Span]] = defaultdict(list)  # by name and arguments, "" where these are unknown
     for span in reversed(spans):
         if span.kind == "tool" and span.error:
-            given = "" if span.input is None else _in_order(read_arguments(unwrap(span.input), ""))
+            given = "" if span.input is None else _in_order(_arguments(span.input))
             failed[span.name, given].append(span)
     for step in log.steps:
         if step["action"] is None or step["error"]:
@@ -168,6 +167,12 @@ def _mark_errors(log: Log, spans: list[Span]) -> None:
         name = step["action"]["name"]
         if same := failed.get((name, _in_order(step["action"]["arguments"]))) or failed.get((name, "")):
             step["error"] = same.pop().error
+
+
+def _arguments(value: Json) -> dict[str, Json]:
+    """Return the arguments of a tool's span: a value that is no object is kept as `input`."""
+    value = unwrap(value)
+    return {"input": value} if isinstance(value, int | float) else read_arguments(value, "")
 
 
 def _in_order(value: Json) -> str:

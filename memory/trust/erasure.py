@@ -112,7 +112,7 @@ def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
     )
     log.info("trajectory_erased", trajectory_id=str(trajectory.pk), heuristics=len(orphans), kept=len(kept))
     forget_cards(trajectory, cards=forget_mistakes(trajectory))
-    forget_stored_answers([*erase_run_in_blocks(trajectory.pk, by=by), *erase_run_in_passages(trajectory.pk)])
+    forget_stored_answers([*erase_run_in_blocks(trajectory, by=by), *erase_run_in_passages(trajectory)])
     trajectory.delete()
     refresh_usefulness(judged)
     _set_erasing("off")

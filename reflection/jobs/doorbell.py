@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import structlog
+from amqp.exceptions import ChannelError
 from celery import Celery, current_app
 from kombu import Producer
 from kombu.exceptions import KombuError
@@ -77,6 +78,25 @@ class Doorbell:
             return False
         return True
 
+    def count_waiting(self, queue: str) -> int | None:
+        """Return how many messages wait in a queue of the broker, or None if it does not answer."""
+        if self._process_id != os.getpid():
+            self._forget_parent()
+        if time.monotonic() < self._silent_until or not self._lock.acquire(timeout=SOCKET_SECONDS):
+            return None
+        try:
+            channel: Any = self._connect().channel
+            counted: int = channel.queue_declare(queue=queue, passive=True).message_count
+        except ChannelError:  # no queue, for Redis one without messages
+            return 0
+        except (BrokerError, KombuError, OSError) as error:
+            self._fall_silent(error)
+            return None
+        else:
+            return counted
+        finally:
+            self._lock.release()
+
     def ring_in_background(self) -> None:
         """Let a thread publish from now on, so that no request waits for a broker that is slow or silent.
 
@@ -126,8 +146,12 @@ class Doorbell:
         self._pause_seconds = self._first_pause_seconds
 
     def _publish(self, message: Message) -> None:
-        app = self._app or current_app
+        options = {"producer": self._connect(), "retry": False, "ignore_result": True, **message.options}
+        (self._app or current_app).send_task(message.task, args=message.arguments, **options)
+
+    def _connect(self) -> Producer:
         if self._producer is None:
+            app = self._app or current_app
             connection = app.connection_for_write(
                 connect_timeout=SOCKET_SECONDS,
                 transport_options={
@@ -137,8 +161,7 @@ class Doorbell:
                 },
             )
             self._producer = app.amqp.Producer(connection, auto_declare=False)
-        options = {"producer": self._producer, "retry": False, "ignore_result": True, **message.options}
-        app.send_task(message.task, args=message.arguments, **options)
+        return self._producer
 
     def _fall_silent(self, error: Exception) -> None:
         self.failures += 1

@@ -4,13 +4,15 @@ Once a second one of the workers rings again for what is overdue. A worker that 
 in a process of its own. If that lasts too long, the worker ends, and its supervisor starts it again.
 """
 
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from datetime import timedelta
+from itertools import takewhile
 from threading import Event, Thread
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -24,7 +26,7 @@ from django.db.models.functions import Now
 
 from memory.failpoints import failpoint
 from reflection.jobs.doorbell import FIRST_PAUSE_SECONDS, SWEEP, Doorbell, doorbell
-from reflection.jobs.kinds import JobKind, all_kinds
+from reflection.jobs.kinds import JobKind, all_kinds, get_kind
 from reflection.jobs.models import Job, WorkerHeartbeat
 from reflection.jobs.queue import release_claims
 from reflection.jobs.workers import elect_sweeper, name_worker, record_heartbeat
@@ -39,7 +41,6 @@ DRAIN_LIMIT = 20
 TAKE_OVER_SECONDS = 1.2
 LEASES_UNTIL_END, LEAST_SECONDS_UNTIL_END = 3, 15.0  # a loaded machine needs seconds for a new process
 NUDGES_AT_ONCE = 100
-NUDGE_EXPIRES_SECONDS = 30.0
 OVERDUE_SECONDS = 1.0
 
 
@@ -61,16 +62,26 @@ def find_overdue_jobs(*, limit: int = NUDGES_AT_ONCE) -> list[Overdue]:
     return [Overdue(*row) for row in rows]
 
 
-def nudge(overdue: Iterable[Overdue], *, bell: Doorbell = doorbell) -> list[Overdue]:
+def nudge(overdue: Iterable[Overdue], *, bell: Doorbell = doorbell, lately: Container[Overdue] = ()) -> list[Overdue]:
     """Ring for jobs until the broker does not take a message; return those it took.
 
-    These messages expire: if the workers are busy for longer, the next sweep rings again.
+    Where as many messages wait in a queue as jobs, they wait because the workers are busy. More messages would keep
+    them busy for longer, so only those that are missing are sent.
+
+    Args:
+        lately: what was rung for a moment ago; a worker may have its message already.
     """
-    rung: list[Overdue] = []
+    queues: dict[str, list[Overdue]] = {}
     for each in overdue:
-        if not bell.ring(each.id, each.kind, expires_seconds=NUDGE_EXPIRES_SECONDS):
+        queues.setdefault(get_kind(each.kind).queue or settings.CELERY_TASK_DEFAULT_QUEUE, []).append(each)
+    rung: list[Overdue] = []
+    for queue, jobs in queues.items():
+        waiting = bell.count_waiting(queue)
+        if waiting is None:
             break
-        rung.append(each)
+        missing = max(len(jobs) - waiting, 0)
+        unheard = [job for job in jobs if job not in lately][:missing]
+        rung += takewhile(lambda job: bell.ring(job.id, job.kind), unheard)
     if rung:
         log.info("jobs_nudged", count=len(rung))
     return rung
@@ -171,7 +182,7 @@ class Sweeper:
     def _nudge(self, overdue: list[Overdue], *, now: float) -> None:
         again = now - NUDGE_AGAIN_SECONDS
         self._nudged_at = {each: at for each, at in self._nudged_at.items() if at > again}
-        rung = nudge([each for each in overdue if each not in self._nudged_at], bell=self._bell)
+        rung = nudge(overdue, bell=self._bell, lately=self._nudged_at)
         if rung:
             self._broker_answered_at = now
             self._nudged_at |= dict.fromkeys(rung, now)
@@ -200,7 +211,9 @@ class Sweeper:
 
     def _help(self, kind: JobKind, now: float) -> None:
         """Find out whether the broker takes messages, and do the work that no other worker does."""
-        self._nudge(find_overdue_jobs(limit=1), now=now)
+        for each in find_overdue_jobs(limit=1):
+            if now - self._nudged_at.get(each, -math.inf) > NUDGE_AGAIN_SECONDS and self._bell.ring(each.id, each.kind):
+                self._nudged_at[each], self._broker_answered_at = now, now
         if self._drain is None or self._drain.poll() is not None:
             log.warning("worker_stalled", worker=self.worker, action=f"runs overdue {kind.name}s in its own process")
             self._drain = self.start_drain(kind.command)

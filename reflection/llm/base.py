@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 OnText = Callable[[str], None]
 STREAM_FAILED = "stream_failed"  # the code of a failure in the middle of an answer
 
-_FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(?P<body>.*?)\n?[ \t]*```\s*", re.S | re.I)
+_FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(?P<body>.*?)```\s*", re.S | re.I)
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -182,7 +182,7 @@ def storable(text: str) -> str:
 def strip_fence(text: str) -> str:
     """Return an answer without the code fence around it, if there is one."""
     fenced = _FENCED.fullmatch(text)
-    return fenced["body"] if fenced else text.strip()
+    return fenced["body"].rstrip() if fenced else text.strip()
 
 
 def closed_object(properties: dict[str, Any]) -> dict[str, Any]:

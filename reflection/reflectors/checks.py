@@ -26,12 +26,12 @@ PERSONAL = frozenset({"email", "phone", "iban", "card", "national_id"})
 
 _TOOL_LIKE = re.compile(
     r"`(?P<quoted>[^`\n]{1,60})`"
-    r"|(?P<call>[A-Za-z_][\w.\-]*)(?=\(|\[)"
+    r"|(?P<call>[A-Za-z_][\w.\-]{0,127})(?=\(|\[)"
     r"|\b(?P<snake>[a-z][a-z0-9]*(?:_[a-z0-9]+)+)\b"
     r"|\b(?P<camel>[a-z]+(?:[A-Z][a-z0-9]+)+)\b"
 )
 _WORD = re.compile(r"[^\W_]+(?:['’_-][^\W_]+)*")
-_URL = re.compile(r"https?://|\bwww\.|\b[\w-]+\.(?:com|net|org|io|dev|app|ru|cn)\b/", re.I)
+_URL = re.compile(r"https?://|\bwww\.|\b[\w-]{1,63}\.(?:com|net|org|io|dev|app|ru|cn)\b/", re.I)
 _CODE_FENCE = re.compile(r"```|~~~|<script\b", re.I)
 _INSTRUCTION = re.compile(
     r"\b(?:ignore|disregard|forget|override)\b.{0,30}\b(?:previous|prior|above|earlier|all|other|instructions?|rules?)\b"
@@ -39,7 +39,7 @@ _INSTRUCTION = re.compile(
     r"|\bdo not (?:tell|inform|mention|reveal|ask)\b.{0,30}\b(?:user|human|reviewer|anyone|people)\b"
     r"|\bwithout (?:asking|telling|confirm\w*|approval|permission)\b"
     r"|\b(?:exfiltrate|curl|wget|base64|rm -rf)\b"
-    r"|<\||\[/?INST\]|</?(?:system|assistant|user|data|tool)>|^\s*#*\s*(?:system|assistant|human|user)\s*:",
+    r"|<\||\[/?INST\]|</?(?:system|assistant|user|data|tool)>|^[ \t]*(?:#+[ \t]*)?(?:system|assistant|human|user)\s*:",
     re.I | re.M,
 )
 _REDACTED = re.compile(r"\[REDACTED:[a-z0-9_]+:[0-9a-f]{8}\]")
@@ -51,10 +51,10 @@ _DATE = re.compile(
     re.I,
 )
 _UUID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.I)
-_IDENTIFIER = re.compile(r"\b(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[A-Za-z0-9][\w-]{4,}\b|\b\d{5,}\b")
+_IDENTIFIER = re.compile(r"\b(?=[\w-]{0,127}\d)(?=[\w-]{0,127}[A-Za-z])[A-Za-z0-9][\w-]{4,127}\b|\b\d{5,}\b")
 _QUOTED = re.compile(r"\"[^\"\n]{1,80}\"|`[^`\n]{1,80}`|“[^”\n]{1,80}”")
 _MARKS = re.compile(r"[\"'`“”]")
-_SAID = re.compile(r"\"([^\"\n]+)\"|“([^”\n]+)”")
+_SAID = re.compile(r"\"([^\"\n]+)\"|“([^“”\n]+)”")
 _FOLLOWS = re.compile(
     r"\b(?:answers?|errors?|messages?|conditions?|schema|rules?)\b (?:it )?(?:says?|asks?|names?|lists?|gives?)\b", re.I
 )

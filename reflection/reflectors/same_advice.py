@@ -22,7 +22,7 @@ from memory.heuristics.text import HeuristicText
 SAME_MEANING = 0.90
 SAME_MEANING_OF_SAME_GUIDELINE = 0.85
 
-_QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|“([^”]+)”")
+_QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|“([^“”]+)”")
 _NAME = re.compile(r"\b(?:\w*_\w+|\w*[a-z][A-Z]\w*|\w*\d\w*)\b")
 _NAMED = re.compile(rf"{_QUOTED.pattern}|{_NAME.pattern}")
 _WORD = re.compile(r"[^\W\d_]+(?:'t\b)?")

@@ -96,6 +96,102 @@ PROGRAMS: tuple[HostileProgram, ...] = (
     ),
     _program("many_host_calls", "exhaustion", "while True:\n    allowed()"),
 )
+# Calls of the system with arguments that would work. Each has to be refused as such, before the kernel looks at more.
+_HEAD = """
+import ctypes, fcntl, mmap, os, resource, signal, socket, struct, time
+libc = ctypes.CDLL(None, use_errno=True)
+parent = os.getppid()
+def system_call(number, *arguments):
+    raise_at(libc.syscall(number, *arguments))
+def raise_at(answer):
+    if answer == -1:
+        raise OSError(ctypes.get_errno(), "refused")
+"""
+_REFUSED = {
+    "limits_of_parent": "resource.prlimit(parent, resource.RLIMIT_NOFILE)",
+    "limits_of_parent_lowered": "resource.prlimit(parent, resource.RLIMIT_CORE, (0, 0))",
+    "own_limits_raised": "resource.prlimit(0, resource.RLIMIT_NOFILE, (64, 64))",
+    "signals_of_a_pipe_to_parent": "fcntl.fcntl(0, 8, parent)",
+    "signal_of_a_pipe": "fcntl.fcntl(0, 10, signal.SIGKILL)",
+    "asynchronous_pipe": "fcntl.fcntl(0, fcntl.F_SETFL, os.O_ASYNC)",
+    "size_of_a_pipe": "fcntl.fcntl(0, 1031, 1 << 20)",
+    "lease": "fcntl.fcntl(os.open(os.__file__, 0), 1024, 0)",
+    "lock": "fcntl.lockf(os.open(os.__file__, 0), fcntl.LOCK_SH)",
+    "lock_of_a_whole_file": "fcntl.flock(os.open(os.__file__, 0), fcntl.LOCK_SH)",
+    "advice_to_break_memory": "mmap.mmap(-1, 4096).madvise(100)",
+    "pages_shared_with_others": "mmap.mmap(-1, 4096).madvise(12)",
+    "locked_memory": "mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x2000)",
+    "huge_pages": "mmap.mmap(-1, 1 << 21, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)",
+    "processors_of_parent": "os.sched_getaffinity(parent)",
+    "own_processors": "os.sched_setaffinity(0, [0])",
+    "scheduling_of_parent": "os.sched_getscheduler(parent)",
+    "scheduling": "os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))",
+    "priority_of_parent": "os.getpriority(os.PRIO_PROCESS, parent)",
+    "processor_time_of_parent": "time.clock_gettime((~parent << 3) | 2)",
+    "group_of_parent": "os.getpgid(parent)",
+    "session_of_parent": "os.getsid(parent)",
+    "own_session": "os.setsid()",
+    "other_user": "os.setresuid(1, 1, 1)",
+    "set_the_clock": "time.clock_settime(time.CLOCK_REALTIME, time.clock_gettime(time.CLOCK_REALTIME))",
+    "time_zone_of_the_kernel": "raise_at(libc.settimeofday(None, ctypes.create_string_buffer(8)))",
+    "adjust_the_clock": "raise_at(libc.adjtimex(ctypes.create_string_buffer(512)))",
+    "program_of_first_process": "os.readlink('/proc/1/exe')",
+    "folder_of_parent": "os.readlink(f'/proc/{{parent}}/cwd')",
+    "path_without_reading": "os.open({secret_file!r}, os.O_PATH)",
+    "space_on_disk": "os.statvfs('/')",
+    "other_folder": "os.chdir('/usr')",
+    "file_in_memory": "os.memfd_create('x')",
+    "program_in_memory": "raise_at(libc.fexecve(1, struct.pack('P', 0), struct.pack('P', 0)))",
+    "handle_of_parent": "os.pidfd_open(parent)",
+    "signal_by_handle": "signal.pidfd_send_signal(0, 0)",
+    "file_of_parent": "system_call(438, 0, 0, 0)",
+    "memory_advice_for_parent": "system_call(440, 0, 0, 0, 4, 0)",
+    "memory_of_dying_process": "system_call(448, 0, 0)",
+    "read_memory_of_parent": "raise_at(libc.process_vm_readv(parent, None, 0, None, 0, 0))",
+    "ring": "system_call(425, 1, ctypes.create_string_buffer(120))",
+    "landlock": "system_call(444, None, 0, 1)",
+    "namespace_by_clone3": "system_call(435, struct.pack('8Q', 0x10000000, 0, 0, 0, 17, 0, 0, 0), 64)",
+    "own_filter": "raise_at(libc.prctl(22, 2, struct.pack('HxxxxxxP', 0, 0)))",
+    "to_be_dumped": "raise_at(libc.prctl(4, 1, 0, 0, 0))",
+    "pair_of_sockets": "socket.socketpair()",
+    "signal_itself": "os.kill(os.getpid(), 0)",
+}
+SYSTEM_CALLS: tuple[HostileProgram, ...] = (
+    *(
+        _program(
+            name,
+            "process",
+            f"try:\n    {call}\nexcept OSError as error:\n    assert error.errno in (1, 38), repr(error)\n"
+            "else:\n    assert False, 'ANSWERED'",
+            _HEAD,
+        )
+        for name, call in _REFUSED.items()
+    ),
+    _program(
+        "limits_of_all_processes",
+        "process",
+        "answered = []\nfor process in [*range(1, 4096), *range(max(1, parent - 99), parent + 99)]:\n    try:\n"
+        "        answered.append(resource.prlimit(process, resource.RLIMIT_CORE))\n"
+        "    except PermissionError:\n        pass\n    except ProcessLookupError:\n"
+        "        answered.append(process)\nassert not answered, 'ANSWERED'",
+        _HEAD,
+    ),
+    _program(
+        "calls_of_x32",
+        "process",
+        "assert libc.syscall((1 << 30) + 39) != os.getpid(), 'ANSWERED'",
+        _HEAD,
+    ),
+    _program(
+        "calls_of_32_bits",
+        "process",
+        # getpid by int 0x80: mov eax, 20; int 0x80; ret
+        "code = mmap.mmap(-1, 4096, prot=7)\ncode.write(bytes.fromhex('b814000000cd80c3'))\n"
+        "start = ctypes.addressof(ctypes.c_char.from_buffer(code))\n"
+        "assert ctypes.CFUNCTYPE(ctypes.c_int)(start)() != os.getpid(), 'ANSWERED'",
+        _HEAD,
+    ),
+)
 # What only CPython can try: it has system calls, and the sandbox of the operating system refuses them.
 CPYTHON_PROGRAMS: tuple[HostileProgram, ...] = (
     _program(
@@ -185,5 +281,6 @@ CPYTHON_PROGRAMS: tuple[HostileProgram, ...] = (
         "    except OSError:\n        pass\nreturn input()",
     ),
     _program("dies", "exhaustion", "import os\nos.abort()"),
+    *SYSTEM_CALLS,
 )
 assert len(PROGRAMS) >= 40

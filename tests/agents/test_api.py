@@ -12,6 +12,7 @@ from agents.definitions.values import ToolDefinition
 from agents.models.runs import Event, Run
 from agents.streaming.events import append_event
 from agents.streaming.feed import read_events
+from agents.streaming.readers import KeyReader
 from agents.streaming.sse import write_events
 from memory.projects.actors import Actor
 from tests.agents.running import Script, go_on, make_agent, make_run
@@ -292,7 +293,8 @@ def test_stream_of_a_run_that_ended_ends_after_what_people_said_later() -> None:
 def test_reader_sees_an_event_that_is_written_while_it_reads() -> None:
     run = make_run(make_agent())
     first = read_events(run.pk, after=0)
-    stream = write_events(run.pk, after=0, first=first)
+    reader = KeyReader(key_id=make_api_key(project=run.project).api_key.pk, project_id=run.project_id)
+    stream = write_events(run.pk, after=0, first=first, reader=reader)
     seen = [next(stream) for _ in range(1 + len(first))]
 
     go_on(run, Script("On its way."))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
+from agents.changes import checks, replay
 from agents.changes.kinds import NEVER
 from agents.changes.ladder import check_change, promote_change, roll_back_change, start_trial
 from agents.changes.policy import POLICY, find_objections
@@ -328,3 +329,15 @@ def test_change_climbs_from_the_inbox_and_is_rejected_with_a_reason(shop: Servic
     change.refresh_from_db()
     assert (change.rung, change.decision) == ("rejected", "Not needed")
     assert at not in client.get(reverse("admin:inbox")).content.decode()
+
+
+def test_recorded_calls_of_a_tool_share_one_time_limit(shop: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "REPLAY_SECONDS", 0.001)
+    monkeypatch.setattr(checks, "REPLAY_SECONDS", 0.001)
+    agent = make_shop_agent(shop)
+    slow = SOURCE.replace("    return", "    sum(range(100_000))\n    return")
+    change = propose_refund(agent, refund(agent), refund_order(slow))
+
+    check_change(change, by=BY)
+
+    assert "take more than 0.001 seconds together" in change.checks.get(name="replay").said

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from agents.definitions import checks
 from agents.models.tools import Tool
 from agents.sandbox import workers
 from tests.factories import make_api_key
@@ -186,3 +187,20 @@ def test_tools_are_listed_by_name_with_few_queries(
         listed = call(client, made.token, "get", "/tools").json()
 
     assert [each["name"] for each in listed["results"]] == ["price", "total"]
+
+
+def test_examples_of_a_tool_share_one_time_limit(client: Client, made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "EXAMPLE_SECONDS", 0.3)
+    endless = {
+        "name": "endless",
+        "source": "def endless(order_id: str) -> int:\n    while True:\n        pass\n",
+        "examples": [{"arguments": {"order_id": str(number)}, "answer": 1} for number in range(20)],
+        "limits": {"seconds": 0.1},
+    }
+
+    refused = call(client, made.token, "post", "/tools", PRICE | endless)
+
+    faults = next(iter(refused.json()["error"]["fields"].values()))
+    assert refused.status_code == 400
+    assert len(faults) <= 4
+    assert "take more than 0.3 seconds together" in faults[-1]

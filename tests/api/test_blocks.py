@@ -123,7 +123,7 @@ def test_lists_cost_the_same_for_many(api_client, django_assert_max_num_queries)
 
 
 def test_passages_are_kept_found_and_deleted(api_client, other_client):
-    owner = str(uuid.uuid4())
+    owner = api_client.post("/api/v1/agents", {"name": "support"}).json()["id"]
     sent = {"text": "The cat is called Miso.", "tags": ["pets"], "owner": owner}
 
     first, again = (api_client.post("/api/v1/passages", sent) for _ in range(2))
@@ -136,3 +136,19 @@ def test_passages_are_kept_found_and_deleted(api_client, other_client):
         assert api_client.get(f"/api/v1/passages?{query}").json()["pagination"]["total"] == total
     path = f"/api/v1/passages/{first.json()['id']}"
     assert (api_client.delete(path).status_code, api_client.get(path).status_code) == (204, 404)
+
+
+def test_block_by_its_name_alone_is_refused_with_what_to_send(api_client):
+    answer = api_client.post("/api/v1/agents", {"name": "support", "blocks": ["customer"]})
+
+    [text] = answer.json()["error"]["fields"]["/blocks/0"]
+    assert (answer.status_code, '{"label": "customer", "block": "<id>"}' in text) == (400, True)
+
+
+@pytest.mark.parametrize(("sent", "meant"), [("limit", "char_limit"), ("descripton", "description")])
+def test_unknown_member_names_the_one_that_is_meant(api_client, sent, meant):
+    answer = api_client.post(URL, {"label": "human", sent: 5})
+
+    assert answer.json()["error"]["fields"] == {
+        f"/{sent}": [f"This member is unknown. It may be {meant} that you mean; otherwise leave it out."]
+    }

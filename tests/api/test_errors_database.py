@@ -91,3 +91,35 @@ def test_session_cut_in_the_middle_is_503_and_the_retry_has_one_effect(api_clien
     assert read_problem(first)["error"]["code"] == "database_unavailable"
     assert left == (0, 0)
     assert (second.status_code, Trajectory.objects.count()) == (201, 1)
+
+
+def deadlock_at(statement: str, *, times: int) -> Any:
+    """Let such statements fail as PostgreSQL lets one of two fail that wait for each other."""
+    left = [None] * times
+
+    def execute(proceed: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if sql.startswith(statement) and left:
+            left.pop()
+            return proceed("DO $$ BEGIN RAISE deadlock_detected; END $$", None, False, context)
+        return proceed(sql, params, many, context)
+
+    return connection.execute_wrapper(execute)
+
+
+@pytest.mark.parametrize("key", [{}, KEY])
+def test_request_that_deadlocks_is_tried_again(api_client: APIClient, key: dict[str, Any]) -> None:
+    with deadlock_at('INSERT INTO "memory_trajectory"', times=2):
+        answer = api_client.post("/tiny", {"task": "a task"}, format="json", **key)
+
+    assert answer.status_code == 201
+    assert Trajectory.objects.count() == 1
+
+
+def test_request_that_deadlocks_every_time_is_a_conflict_and_leaves_nothing(api_client: APIClient) -> None:
+    with deadlock_at('INSERT INTO "memory_trajectory"', times=3):
+        answer = api_client.post("/tiny", {"task": "a task"}, format="json", **KEY)
+
+    assert read_problem(answer)["error"]["code"] == "conflict"
+    assert (answer.status_code, answer.headers["Retry-After"]) == (409, "1")
+    assert not Trajectory.objects.exists()
+    assert not IdempotencyRecord.objects.exists()

@@ -1,13 +1,15 @@
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import psycopg
 import pytest
 from django.db import connection
 from django.test import Client, override_settings
 from structlog.testing import capture_logs
 
+from erl_site.embedded.roles import ADMINISTRATOR
 from erl_site.web.health import Probe
 from erl_site.web.worker import waiting_requests
 from tests.api.problems import error_of
@@ -155,3 +157,42 @@ def test_probe_says_once_that_something_changed() -> None:
             probe.succeeds()
 
     assert [(log["log_level"], log["error"]) for log in logs] == [("warning", "OSError"), ("info", "")]
+
+
+@pytest.fixture
+def role_setting(transactional_db: None) -> Iterator[Callable[[str], None]]:
+    """Change a setting of new sessions of the application's role in the tests' database."""
+    config = connection.settings_dict
+    with psycopg.connect(
+        host=config["HOST"], port=config["PORT"], user=ADMINISTRATOR, dbname=config["NAME"], autocommit=True
+    ) as administrator:
+        role = f'ALTER ROLE "{config["USER"]}" IN DATABASE "{config["NAME"]}"'
+
+        def change(setting: str) -> None:
+            administrator.execute(f"{role} SET {setting}".encode())
+
+        yield change
+        administrator.execute(f"{role} RESET ALL".encode())
+
+
+@pytest.mark.parametrize("setting", ["temp_file_limit = 256", "default_transaction_read_only = on"])
+def test_not_ready_where_the_database_cannot_write(
+    client: Client, role_setting: Callable[[str], None], setting: str
+) -> None:
+    role_setting(setting)  # the first as a full disk: the database writes nothing more
+
+    response = client.get("/ready")
+
+    assert response.status_code == 503
+    assert response.json()["checks"]["database"] == "not_writable"
+    assert client.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/admin/", "/admin/login/", "/admin/nothing/", "/admin/jsi18n/", "/api/v1/releases", "/ready", "/nothing"]
+)
+def test_no_cache_keeps_an_answer_that_does_not_say_so(client: Client, path: str) -> None:
+    response = client.get(path)
+
+    assert "private" in response.headers["Cache-Control"]
+    assert "no-store" in response.headers["Cache-Control"]

@@ -216,7 +216,7 @@ FAULTS = (
     Fault(
         name="F21",
         what="erased canaries, restored backups",
-        tests=("tests/security/test_erasure.py", "tests/security/test_backup_drill.py"),
+        tests=("tests/security/test_erasure.py", "tests/security/test_backup.py"),
         quick_tests=(
             "tests/security/test_erasure.py::test_erased_canaries_are_nowhere",
             "tests/security/test_erasure.py::test_exported_ledger_erases_what_a_backup_restored",
@@ -272,7 +272,7 @@ FAULTS = (
             "tests/memory/test_redaction_storage.py::test_a_secret_that_was_stored_would_be_found",
             "tests/security/test_invariants.py::test_invariant_finds_its_violation",
             "tests/security/test_audit.py::test_tampering_with_the_triggers_off_is_found",
-            "tests/security/test_backup_drill.py::test_copy_that_differs_is_found",
+            "tests/security/test_backup.py::test_copy_that_differs_is_found_and_leaves_no_file",
             "tests/security/test_servable_role.py::test_statement_without_a_filter_finds_nothing_unapproved",
             "tests/security/test_servable_role.py::test_search_that_reads_a_table_is_refused_as_the_role",
             "tests/security/test_negative_controls.py",

@@ -257,6 +257,40 @@ def test_link_stays_a_link_and_the_file_keeps_its_mode(project: Project, tmp_pat
     assert "fare class" in (tmp_path / "CLAUDE.md").read_text()
 
 
+@pytest.mark.parametrize("link", ["AGENTS.md", "skills"])
+@pytest.mark.parametrize("has_git", [True, False])
+def test_link_out_of_the_repository_is_refused(
+    link: str,
+    has_git: bool,
+    project: Project,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    make_lesson(project)
+    folder, outside = tmp_path / "shop", tmp_path / "outside"
+    (folder / {True: ".git", False: "docs"}[has_git]).mkdir(parents=True)
+    outside.mkdir()
+    (folder / link).symlink_to(outside / "x.md" if link == "AGENTS.md" else outside)
+    monkeypatch.chdir(folder)
+
+    assert export(Path("AGENTS.md" if link == "AGENTS.md" else "skills/SKILL.md")) == 1
+
+    assert f"is a link to {outside}" in capsys.readouterr().err
+    assert list(outside.iterdir()) == []
+
+
+def test_file_that_stands_in_the_way_of_writing_is_not_followed(project: Project, tmp_path: Path) -> None:
+    make_lesson(project)
+    outside = tmp_path / "outside.txt"
+    outside.write_text("Mine.")
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / f".AGENTS.md.{os.getpid()}.part").symlink_to(outside)
+
+    assert export(tmp_path / "shop" / "AGENTS.md") == 1
+    assert outside.read_text() == "Mine."
+
+
 def test_check_works_as_a_process_of_ci(project: Project, tmp_path: Path) -> None:
     make_lesson(project)
     code = "import sys; from erl_client.cli import main; sys.exit(main())"

@@ -32,6 +32,14 @@ def test_every_kind_of_job_has_a_lane() -> None:
     assert set(settings.CELERY_TASK_QUEUES) == LANES  # what a worker started without -Q serves
 
 
+def test_work_that_takes_minutes_has_no_lane_with_agents_and_reflections() -> None:
+    longest = settings.CELERY_TASK_SOFT_TIME_LIMIT
+    slow = {kind.name for kind in all_kinds() if (kind.time_limit_seconds or 0) > longest}
+    apart = {kind.name for kind in all_kinds() if kind.queue == settings.ERL_EVALUATION_QUEUE}
+    assert "consolidation" in slow
+    assert slow - {"agent_run"} <= apart
+
+
 def test_quickstart_serves_every_lane_by_a_worker_of_its_own() -> None:
     services = build_supervisor(8000, lambda name, sentence: None).children
     queues = queues_of([list(child.service.command) for child in services], "-Q")

@@ -53,10 +53,20 @@ def code_of(device: TOTPDevice, steps: int = 0) -> str:
     return f"{totp.token():06d}"
 
 
+def show_secret(client: Client) -> TOTPDevice:
+    """Open the page that sets an app up; return what an app has that scanned the code."""
+    secret = re.search(r"<code>([A-Z2-7 ]+)</code>", client.get(SECOND).content.decode())
+    assert secret is not None
+    return TOTPDevice(key=b32decode(secret[1].replace(" ", "")).hex())
+
+
+def confirm(client: Client, device: TOTPDevice, password: str = PASSWORD, **more: str) -> Any:
+    return client.post(SECOND, {"code": code_of(device), "password": password, **more})
+
+
 def enrol(client: Client) -> tuple[TOTPDevice, list[str]]:
-    client.get(SECOND)
-    device = TOTPDevice.objects.get()
-    page = client.post(SECOND, {"code": code_of(device)}).content.decode()
+    device = show_secret(client)
+    page = confirm(client, device).content.decode()
     return device, re.findall(r"<li><code>([a-z2-7 ]+)</code>", page)
 
 
@@ -91,6 +101,95 @@ def test_guessing_one_name_from_many_addresses_is_throttled(client: Client, ana:
     AccessAttempt.objects.bulk_create(rows)
 
     assert sign_in(client).status_code == 429
+
+
+def test_own_sign_in_clears_no_failures_at_other_names(client: Client, ana: Any) -> None:
+    eve = get_user_model().objects.create_superuser("eve", password=PASSWORD)
+    fail(client, 9)
+    assert sign_in(client, name=eve.username).status_code == 302
+
+    assert fail(client, 1).status_code == 429
+    assert AccessAttempt.objects.get().failures_since_start == 10
+
+
+def test_sign_in_clears_only_the_failures_from_its_address(client: Client, ana: Any) -> None:
+    fail(client, 9, REMOTE_ADDR="203.0.113.9")
+    fail(client, 9)
+
+    assert sign_in(client).status_code == 302
+
+    assert AccessAttempt.objects.get().ip_address == "203.0.113.9"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "status"),
+    [
+        ("2001:db8:1:2::1", "2001:db8:1:2:ffff::c", 429),  # one network
+        ("2001:db8:1:2::1", "2001:db8:1:3::1", 429),  # one site, and one name
+        ("2001:db8:1:2::1", "2001:db8:2:2::1", 302),
+        ("::ffff:203.0.113.9", "203.0.113.9", 429),
+        ("203.0.113.9", "203.0.113.10", 302),
+    ],
+)
+def test_addresses_of_one_network_are_one_client(
+    client: Client, ana: Any, first: str, second: str, status: int
+) -> None:
+    fail(client, 10, REMOTE_ADDR=first)
+
+    assert sign_in(client, REMOTE_ADDR=second).status_code == status
+
+
+def test_one_network_of_ipv6_does_not_lock_out_the_user(client: Client, ana: Any) -> None:
+    answers = [fail(client, 10, REMOTE_ADDR=f"2001:db8:1:{n:x}::1").status_code for n in range(12)]
+
+    assert answers == [429] * 12
+    assert sum(AccessAttempt.objects.values_list("failures_since_start", flat=True)) == 10
+    assert sign_in(client, REMOTE_ADDR="192.0.2.77").status_code == 302
+
+
+def test_failures_of_other_names_on_a_site_are_other_clients(client: Client, ana: Any) -> None:
+    get_user_model().objects.create_superuser("eve", password=PASSWORD)
+    fail(client, 10, REMOTE_ADDR="2001:db8:1:2::1")
+
+    assert sign_in(client, name="eve", REMOTE_ADDR="2001:db8:1:3::1").status_code == 302
+
+
+def guesses_from_everywhere(count: int) -> None:
+    rows = [AccessAttempt(username="ana", ip_address=f"203.0.113.{n}", failures_since_start=10) for n in range(count)]
+    AccessAttempt.objects.bulk_create(rows)
+
+
+def test_botnet_does_not_lock_out_a_browser_that_signed_in_before(client: Client, ana: Any) -> None:
+    sign_in(client)
+    client.post("/admin/logout/")
+    guesses_from_everywhere(10)
+
+    assert sign_in(Client()).status_code == 429
+    assert sign_in(client).status_code == 302
+
+
+def test_browser_that_signed_in_before_does_not_guess_without_limit(client: Client, ana: Any) -> None:
+    sign_in(client)
+    client.post("/admin/logout/")
+    guesses_from_everywhere(20)
+
+    assert sign_in(client).status_code == 429
+
+
+def test_browser_of_another_person_is_as_any_other(client: Client, ana: Any) -> None:
+    get_user_model().objects.create_superuser("eve", password=PASSWORD)
+    sign_in(client, name="eve")
+    guesses_from_everywhere(10)
+
+    assert sign_in(client).status_code == 429
+
+
+def test_only_the_sign_in_page_gets_the_cookie_of_the_browser(client: Client, ana: Any) -> None:
+    cookie = sign_in(client).cookies["erl_signed_in_before"]
+
+    assert (cookie["path"], cookie["httponly"], cookie["samesite"]) == (LOGIN, True, "Lax")
+    assert "ana" not in cookie.value
+    assert not sign_in(Client(), "guess").cookies.get("erl_signed_in_before")
 
 
 @pytest.mark.parametrize(
@@ -159,15 +258,11 @@ def test_password_alone_opens_nothing(client: Client, ana: Any, with_codes: None
 
 def test_first_sign_in_sets_the_app_up(client: Client, ana: Any, with_codes: None) -> None:
     sign_in(client)
-    page = client.get(SECOND + "?next=/admin/memory/review/").content.decode()
-    device = TOTPDevice.objects.get()
-    secret = re.search(r"<code>([A-Z2-7 ]+)</code>", page)
-    assert secret is not None
-    assert b32decode(secret[1].replace(" ", "")) == device.bin_key
-    assert 'class="qr-dark" d="M' in page
-    assert client.get(SECOND).content.decode().count(secret[1]) == 1  # a reload shows the same
+    device = show_secret(client)
+    assert 'class="qr-dark" d="M' in client.get(SECOND + "?next=/admin/memory/review/").content.decode()
+    device = show_secret(client)
 
-    shown = client.post(SECOND, {"code": code_of(device), "next": "/admin/memory/review/"})
+    shown = confirm(client, device, next="/admin/memory/review/")
 
     codes = re.findall(r"<li><code>([a-z2-7 ]+)</code>", shown.content.decode())
     assert len(codes) == len(set(codes)) == 10
@@ -175,6 +270,61 @@ def test_first_sign_in_sets_the_app_up(client: Client, ana: Any, with_codes: Non
     assert client.get(HOME).status_code == 200
     kept = set(StaticToken.objects.values_list("token", flat=True))
     assert not kept & {code.replace(" ", "") for code in codes}  # hashes only
+
+
+def test_secret_is_shown_once(client: Client, ana: Any, with_codes: None) -> None:
+    sign_in(client)
+    first = show_secret(client)
+    second = show_secret(client)
+
+    wrong = client.post(SECOND, {"code": "000000", "password": PASSWORD})
+
+    assert first.key != second.key
+    assert (wrong.status_code, "Time-based secret" in wrong.content.decode()) == (400, False)
+    assert confirm(client, first).status_code == 400  # it is no longer the secret of this session
+    assert confirm(client, second).status_code == 200
+
+
+def test_secret_that_another_session_was_shown_opens_nothing(client: Client, ana: Any, with_codes: None) -> None:
+    thief = Client()
+    sign_in(thief)
+    seen = show_secret(thief)
+    sign_in(client)
+    device, _ = enrol(client)
+
+    assert seen.key != device.key
+    assert confirm(thief, seen).status_code == 400
+    assert thief.get(HOME).status_code == 302
+    assert [each.key for each in TOTPDevice.objects.all()] == [device.key]
+
+
+def test_session_alone_sets_no_app_up(client: Client, ana: Any, with_codes: None) -> None:
+    sign_in(client)
+    device = show_secret(client)
+
+    answers = [confirm(client, device, password=password) for password in ("", "guess")]
+
+    assert [answer.status_code for answer in answers] == [400, 400]
+    assert "This password is wrong." in answers[1].content.decode()
+    assert not TOTPDevice.objects.exists()
+
+
+def test_guessing_the_password_while_setting_up_is_throttled(client: Client, ana: Any, with_codes: None) -> None:
+    sign_in(client)
+    device = show_secret(client)
+
+    answers = [confirm(client, device, password="guess") for _ in range(10)]
+
+    assert answers[-1].status_code == 429
+    assert confirm(client, device).status_code == 429
+
+
+def test_no_app_is_set_up_where_none_is_required(client: Client, ana: Any) -> None:
+    sign_in(client)
+
+    assert client.get(SECOND).headers["Location"] == HOME
+    assert client.post(SECOND, {"code": "123456", "password": PASSWORD}).headers["Location"] == HOME
+    assert not TOTPDevice.objects.exists()
 
 
 def test_code_opens_the_admin_once(client: Client, ana: Any, with_codes: None) -> None:
@@ -248,3 +398,10 @@ def test_lost_second_factor_is_set_up_again(client: Client, ana: Any, with_codes
 def test_without_the_setting_no_code_is_needed(client: Client, ana: Any) -> None:
     assert sign_in(client).status_code == 302
     assert client.get(HOME).status_code == 200
+
+
+@pytest.mark.parametrize("target", ["//evil.example", "https://evil.example/", "javascript:alert(1)", ""])
+def test_sign_in_with_a_refused_target_leads_to_the_admin(client: Client, ana: Any, target: str) -> None:
+    answer = client.post(f"{LOGIN}?next={target}", {"username": "ana", "password": PASSWORD, "next": target})
+
+    assert (answer.status_code, answer.headers["Location"]) == (302, HOME)

@@ -112,12 +112,12 @@ def test_service_refuses_who_lost_the_permission() -> None:
 def test_service_refuses_a_reviewer_of_another_project() -> None:
     user = make_member("ana", project=make_project())
 
-    with pytest.raises(NotAllowed, match="not a reviewer of the project"):
+    with pytest.raises(NotAllowed, match="do not have the role reviewer in the project"):
         approve_as_read(make_heuristic(), by=Actor.person(user))
 
 
 def test_service_refuses_a_key_of_another_project() -> None:
-    with pytest.raises(NotAllowed, match="may not review in the project"):
+    with pytest.raises(NotAllowed, match="may not review lessons in the project"):
         approve_as_read(make_heuristic(), by=Actor.key(make_api_key().api_key))
 
 

@@ -86,3 +86,36 @@ def test_export_serves_the_approved_wording_while_a_new_one_is_being_decided(pro
     triggers = [json.loads(line)["trigger"] for line in export(project).splitlines()]
 
     assert triggers == ["When a flight\n# is cancelled", "When served still"]
+
+
+def test_exported_lessons_come_back_as_proposals_and_once(project: Project, tmp_path: Path) -> None:
+    file = tmp_path / "lessons.jsonl"
+    file.write_text(export(project, "--status", "all"))
+    other = make_project(name="Other")
+    out = io.StringIO()
+
+    call_command("import_memory", str(file), "--project", other.slug, stdout=out)
+    call_command("import_memory", str(file), "--project", other.slug, stdout=out)
+
+    words = ("trigger", "guideline", "avoid", "not_when", "rationale", "polarity", "scope", "task_id", "tags")
+    lessons = project.heuristics.order_by("current_revision__trigger")
+    copies = other.heuristics.order_by("current_revision__trigger")
+    first, second = out.getvalue().splitlines()
+    assert first.startswith("3 lessons wait for review")
+    assert second.startswith("0 lessons wait for review in the admin, 3 were there already")
+    assert {copy.status for copy in copies} == {"proposed"}
+    assert [[getattr(each.current_revision, word) for word in words] for each in copies] == [
+        [getattr(each.current_revision, word) for word in words] for each in lessons
+    ]
+
+
+def test_line_that_is_no_lesson_is_named_and_the_rest_comes_in(project: Project, tmp_path: Path) -> None:
+    file = tmp_path / "lessons.jsonl"
+    file.write_text(export(project) + '{"trigger": "When"}\n{"x\n')
+    other, out = make_project(name="Other"), io.StringIO()
+
+    with pytest.raises(SystemExit):
+        call_command("import_memory", str(file), "--project", other.slug, stdout=out)
+
+    assert "line 2: " in out.getvalue()
+    assert "1 lessons wait for review in the admin, 0 were there already, 2 failed." in out.getvalue()

@@ -226,3 +226,33 @@ def test_import_takes_the_outcome_from_the_place_that_is_named() -> None:
     run_import(SAMPLES / "langfuse_trace.json", "--outcome-from", "scores.0.value")
 
     assert (Trajectory.objects.get().score, Trajectory.objects.get().outcome) == (0.0, "failure")
+
+
+def test_dry_run_foresees_what_the_import_refuses(tmp_path: Path) -> None:
+    make_project()
+    run_import(write_lines(tmp_path / "first.jsonl", RUN))
+    folder = tmp_path / "logs" / "inner"
+    folder.mkdir(parents=True)
+    write_lines(folder / "a.jsonl", RUN | {"task": "Find another lamp"}, RUN, RUN | {"id": "r2"})
+
+    foreseen = run_import(tmp_path / "logs", "--dry-run")
+    before = Trajectory.objects.count()
+    happened = run_import(tmp_path / "logs")
+
+    assert before == 1
+    assert "1 would be imported, 1 unchanged, 1 failed" in foreseen[0]
+    assert "1 imported, 1 unchanged, 1 failed" in happened[0]
+    assert foreseen[1:] == happened[1:]
+    assert foreseen[1].startswith("inner/a.jsonl, line 1: ")
+
+
+@pytest.mark.parametrize(
+    "line", [{"trigger": "When", "guideline": "Do", "content_sha256": "0"}, {"global_rules": [], "episode_log": []}]
+)
+def test_what_another_command_reads_names_it(line: dict[str, Any], tmp_path: Path) -> None:
+    make_project()
+
+    _, err, code = run_import(write_lines(tmp_path / "a.jsonl", line))
+
+    assert code == 1
+    assert "manage.py import_memory" in err

@@ -8,6 +8,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from pytest_django import DjangoAssertNumQueries, DjangoCaptureOnCommitCallbacks
 
+from memory.errors import InvalidInput
 from memory.index.heuristic_vectors import get_active_model
 from memory.passages.index import find_projects_to_tune, tune_passages
 from memory.passages.models import Passage, PassageEmbedding
@@ -16,7 +17,9 @@ from memory.passages.storage import NewPassage, delete_passage, insert_passage
 from memory.passages.vectors import embed_new_passages
 from memory.projects.actors import Actor
 from memory.projects.models import Project
-from tests.factories import make_project
+from memory.trust.erasure import erase_trajectory
+from tests.agents.running import make_agent, make_run
+from tests.factories import make_project, make_trajectory
 
 pytestmark = pytest.mark.django_db
 BY = Actor(label="agent:helper")
@@ -69,7 +72,7 @@ def test_passage_is_found_by_its_words_before_it_has_a_vector(project: Project) 
 
 
 def test_same_text_of_one_owner_is_kept_once(project: Project) -> None:
-    owner = uuid.uuid4()
+    owner = make_agent(project=project).pk
     for whose in (None, owner, None, owner):
         keep(project, TEXTS[0], owner=whose)
 
@@ -78,7 +81,7 @@ def test_same_text_of_one_owner_is_kept_once(project: Project) -> None:
 
 
 def test_owner_finds_its_own_and_shared_passages(project: Project) -> None:
-    mine, other = uuid.uuid4(), uuid.uuid4()
+    mine, other = (make_agent(project=project, name=name).pk for name in ("mine", "other"))
     for owner, name in ((mine, "mine"), (other, "other"), (None, "shared")):
         keep(project, f"The cat is {name}", owner=owner)
 
@@ -138,7 +141,8 @@ def test_search_costs_the_same_for_many_passages(
 
 @pytest.mark.django_db(transaction=True)
 def test_search_by_the_index_finds_what_a_comparison_finds(monkeypatch: pytest.MonkeyPatch) -> None:
-    project, owner, day = make_project(), uuid.uuid4(), datetime(2026, 1, 1, tzinfo=UTC)
+    project, day = make_project(), datetime(2026, 1, 1, tzinfo=UTC)
+    owner = make_agent(project=project).pk
     get_active_model()  # as the first lesson does
     for number, text in enumerate(TEXTS * 4):
         keep(project, f"{text} ({number})", owner=[owner, None][number % 2], tags=["red"] * (number % 3 == 0))
@@ -213,3 +217,33 @@ def test_passage_never_changes(project: Project) -> None:
 
     with pytest.raises(IntegrityError, match="immutable"), transaction.atomic():
         Passage.objects.update(text="other")
+
+
+@pytest.mark.parametrize("member", ["owner", "run_id"])
+@pytest.mark.parametrize("exists", [True, False])
+def test_passage_names_no_agent_and_no_run_of_another_project(project: Project, member: str, exists: bool) -> None:
+    other = make_project()
+    theirs = {"owner": make_agent(project=other).pk, "run_id": make_trajectory(project=other).pk}
+
+    with pytest.raises(InvalidInput, match=r"No (agent|run) with this id exists in this project"):
+        keep(project, TEXTS[0], **{member: theirs[member] if exists else uuid.uuid4()})
+
+    assert not Passage.objects.exists()
+
+
+def test_passage_comes_from_a_run_that_is_recorded_or_goes_on(project: Project) -> None:
+    recorded, under_way = make_trajectory(project=project), make_run(make_agent(project=project))
+
+    assert keep(project, "of a recorded run", run_id=recorded.pk).run_id == recorded.pk
+    assert keep(project, "of one that goes on", run_id=under_way.pk).run_id == under_way.pk
+
+
+def test_erased_run_takes_no_passages_of_another_project(project: Project) -> None:
+    theirs = make_trajectory()
+    Passage.objects.create(  # as before it was checked
+        project=project, text="x", text_sha256="0" * 64, run_id=theirs.pk, created_by="key:ci"
+    )
+
+    erase_trajectory(theirs, by=BY)
+
+    assert Passage.objects.exists()

@@ -87,14 +87,56 @@ def test_last_tasks_are_the_same_without_the_others(agent: str, name: str) -> No
     assert last == cut_session(agent, lines, name="file").tasks[-1]
 
 
-def test_task_that_cannot_be_read_leaves_the_others() -> None:
+def test_item_that_cannot_be_read_leaves_the_others() -> None:
     lines, _ = parse_lines((SESSIONS / "codex.jsonl").read_text(encoding="utf-8"))
+    whole = cut_session("codex", lines, name="file").tasks
     lines[9]["payload"]["name"] = None
 
     first, second = cut_session("codex", lines, name="file").tasks
 
-    assert first.reason_to_skip.startswith("not readable: line ")
-    assert second.reason_to_skip == ""
+    assert first.run.left_out[-1].endswith("must be the tool's name, a string that is not empty.")
+    assert second == whole[1]
+
+
+UNKNOWN = ["ghost_snapshot", "compaction", "context_compaction", "compaction_trigger", "agent_message", "other", "new"]
+
+
+@pytest.mark.parametrize("kind", UNKNOWN)
+def test_session_of_codex_with_an_unknown_item_is_kept(kind: str) -> None:
+    lines, _ = parse_lines((SESSIONS / "codex.jsonl").read_text(encoding="utf-8"))
+    whole = cut_session("codex", lines, name="file").tasks
+    item = {"timestamp": lines[9]["timestamp"], "type": "response_item", "payload": {"type": kind, "id": "x"}}
+    lines.insert(9, item)
+
+    tasks = cut_session("codex", lines, name="file").tasks
+
+    assert [task.reason_to_skip for task in tasks] == ["", ""]
+    assert [task.run.steps for task in tasks] == [task.run.steps for task in whole]
+    assert [each for each in tasks[0].run.left_out if f"an item of the unknown type {kind}" in each]
+
+
+@pytest.mark.parametrize("kind", ["tool_search_output", "mcp_tool_call_output", "new_tool_output"])
+def test_result_of_a_tool_that_is_not_known_answers_its_call(kind: str) -> None:
+    prompt = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Look for the tool"}]}
+    call = {"type": kind.removesuffix("_output").removesuffix("_call") + "_call", "call_id": "c1", "arguments": "{}"}
+    items = [prompt, call, {"type": kind, "call_id": "c1", "output": "found"}]
+    lines = [{"type": "response_item", "payload": item} for item in items]
+
+    (task,) = cut_session("codex", lines, name="file").tasks
+
+    assert [step["observation"] for step in task.run.steps if step["action"]] == ["found"]
+
+
+@pytest.mark.parametrize(("agent", "name"), [("claude-code", "claude_code"), ("cursor", "cursor")])
+def test_message_in_an_unknown_form_leaves_the_session(agent: str, name: str) -> None:
+    lines, _ = parse_lines((SESSIONS / f"{name}.jsonl").read_text(encoding="utf-8"))
+    spoken = next(line for line in lines if line.get("type") == "assistant" or line.get("role") == "assistant")
+    spoken["message"]["content"] = [5]
+
+    tasks = cut_session(agent, lines, name="file").tasks
+
+    assert [task.problem for task in tasks] == [""] * len(tasks)
+    assert sum(len(task.run.left_out) for task in tasks) == 1
 
 
 def test_line_separators_inside_texts_do_not_end_a_line() -> None:

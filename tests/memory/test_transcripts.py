@@ -8,7 +8,7 @@ import pytest
 from memory.errors import UnreadableFile
 from memory.intake.files import read_entries
 from memory.transcripts.formats import read_document
-from memory.transcripts.log import Log
+from memory.transcripts.log import Log, UnreadableTranscript
 from memory.transcripts.messages import read_messages
 from tests.real_runs import EXCERPTS, TAU_NATIVE
 
@@ -244,3 +244,91 @@ def test_exit_code_of_a_command_is_an_error(output: str) -> None:
     read_messages(log, [call, {"type": "function_call_output", "call_id": "1", "output": output}], "items")
 
     assert log.steps[0]["error"] == output
+
+
+class CountedText(str):
+    """A text that counts how often it is compared."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        CountedText.compared += 1
+        return super().__eq__(other)
+
+
+def test_results_in_any_order_are_found_without_looking_through_all_calls() -> None:
+    log = Log()
+    ids = [CountedText(f"call {number}") for number in range(2000)]
+    for each in ids:
+        log.call("search", {}, id=each)
+    CountedText.compared = 0
+
+    for each in reversed(ids):
+        log.result(f"answer of {each}", id=each)
+
+    assert CountedText.compared <= 10 * len(ids)
+    assert [step["observation"] for step in log.transcript().steps] == [f"answer of {each}" for each in ids]
+
+
+def test_result_without_an_id_answers_the_first_open_call_of_its_name() -> None:
+    log = Log()
+    for name, id in (("a", "1"), ("b", "2"), ("a", "3"), ("b", "4")):
+        log.call(name, {}, id=id)
+    log.result("first", id="1")
+    log.result("third", name="a")
+    log.result("second")
+    log.result("fourth", name="b")
+    log.result("nothing open", id="1")
+
+    steps = log.transcript().steps
+    assert [step["observation"] for step in steps] == ["first", "second", "third", "fourth", "nothing open"]
+
+
+def test_all_that_a_user_says_in_a_row_is_one_observation() -> None:
+    log = Log()
+    log.hear("Do it")
+    log.say("Which?")
+    for text in ("This", "", "or that"):
+        log.hear(text)
+
+    assert log.transcript().steps[-1]["observation"] == "This\n\n\n\nor that"
+
+
+def test_log_with_too_many_steps_is_refused_while_it_is_read() -> None:
+    messages = [{"role": "assistant", "content": "x"}] * 20_002
+
+    with pytest.raises(UnreadableTranscript, match="more than 20,000 steps"):
+        read_document(messages)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"messages": [{"role": "user", "content": "x", "timestamp": 10**400}]},
+        {"messages": [{"role": "assistant", "content": "x"}], "usage": {"total_tokens": 1e308 * 10}},
+        {"messages": [{"role": "assistant", "content": "x"}], "score": 10**400},
+        [{"type": "function_call_output", "call_id": "1", "output": f"Exit code: {'9' * 5000}\nx"}],
+        [{"id": "1", "traceId": "t", "type": "GENERATION", "usage": {"total": 10**400}}],
+        [{"id": "1", "trace_id": "t", "run_type": "llm", "start_time": "x", "total_tokens": 1e308 * 10}],
+        {"trajectory": [], "info": {"model_stats": {"tokens_sent": 1e308, "tokens_received": 1e308}}},
+        {"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "t", "startTimeUnixNano": "9" * 6000}]}]}]},
+        {
+            "resourceSpans": [
+                {"scopeSpans": [{"spans": [{"attributes": [{"key": "x", "value": {"intValue": "9" * 6000}}]}]}]}
+            ]
+        },
+    ],
+)
+def test_numbers_that_are_too_large_are_no_fault_of_the_reader(document: Any) -> None:
+    assert len(read_document(document).transcripts) == 1
+
+
+def test_line_with_a_number_of_too_many_digits_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "runs.jsonl"
+    file.write_text(f'{{"task": "x", "score": {"9" * 6000}}}\n{{"task": "Book a flight", "steps": []}}\n')
+
+    first, second = read_entries(file)
+
+    assert "A number has too many digits." in first.error
+    assert second.data is not None

@@ -132,7 +132,7 @@ def test_key_of_an_inactive_owner_does_not_count() -> None:
     type(ben).objects.filter(pk=ben.pk).update(is_active=False)
     revision = heuristic.revisions.all()
 
-    with pytest.raises(NotAllowed, match="inactive"):
+    with pytest.raises(NotAllowed, match="no longer have an active account"):
         approve_as_read(heuristic, by=key)
     with pytest.raises(IntegrityError, match="two different people"), transaction.atomic():
         revision.update(

@@ -1,5 +1,6 @@
 """The thread in every worker that finds what the broker forgot."""
 
+import json
 import signal
 import subprocess
 import time
@@ -14,10 +15,12 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from erl_site.embedded import valkey
+from reflection.jobs.doorbell import RUN_JOB
 from reflection.jobs.models import WorkerHeartbeat
 from reflection.jobs.sweeper import Sweeper, find_overdue_jobs
 from reflection.jobs.workers import elect_sweeper, record_claim, record_heartbeat
 from reflection.reflectors.models import Reflection
+from reflection.tasks import sweep
 from tests.factories import make_reflection
 from tests.reflection.queueing import claim
 from tests.servers import HOME
@@ -91,12 +94,49 @@ def test_tick_rings_again_for_another_attempt(queue: "redis.Redis") -> None:
     reflection = make_overdue()
     sweeper = Sweeper(worker="w/1", concurrency=2)
     sweeper.tick()
+    queue.delete("erl")  # a worker has taken the message
     claim(reflection.pk, owner="dead")
     Reflection.objects.update(lease_until=Now() - timedelta(seconds=1))
 
     sweeper.tick()
 
-    assert queue.llen("erl") == 2
+    assert queue.llen("erl") == 1
+
+
+def read_jobs(queue: "redis.Redis") -> list[str]:
+    """Return what the messages that wait name; the periodic work sends others."""
+    messages = [json.loads(raw)["headers"] for raw in queue.lrange("erl", 0, -1)]
+    return [message["argsrepr"] for message in messages if message["task"] == RUN_JOB]
+
+
+def sweep_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sweep as a worker and the scheduler do within a minute, while no worker takes a message."""
+    sweeper = Sweeper(worker="w/1", concurrency=2)
+    monkeypatch.setattr("reflection.jobs.sweeper.NUDGE_AGAIN_SECONDS", 0.0)  # each sweep is ten seconds later
+    for _ in range(6):
+        sweeper.tick()
+        WorkerHeartbeat.objects.update(last_sweep_at=None)  # more than a second ago
+        sweep()
+
+
+def test_messages_do_not_pile_up_while_no_worker_takes_them(
+    queue: "redis.Redis", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [make_overdue() for _ in range(12)]
+
+    sweep_for_a_minute(monkeypatch)
+
+    assert sorted(read_jobs(queue)) == sorted(f"('{job.pk}',)" for job in jobs)
+
+
+def test_messages_that_the_broker_forgot_are_sent_again(queue: "redis.Redis", monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [make_overdue() for _ in range(3)]
+    sweep_for_a_minute(monkeypatch)
+    queue.delete("erl")  # the broker has forgotten them
+
+    sweep_for_a_minute(monkeypatch)
+
+    assert sorted(read_jobs(queue)) == sorted(f"('{job.pk}',)" for job in jobs)
 
 
 def test_tick_shows_that_the_worker_lives(queue: "redis.Redis") -> None:

@@ -124,7 +124,7 @@ class Command(BaseCommand):
         self, prepared: PreparedAccess, supervisor: Supervisor, terminal: Terminal, *, once: bool
     ) -> Answer | None:
         try:
-            return Loop(access=prepared.access, terminal=terminal, poll=supervisor.poll).run()
+            return Loop(access=prepared.access, terminal=terminal, supervisor=supervisor).run()
         except (LoopError, httpx.HTTPError) as error:
             if once:
                 raise LoopError(str(error)) from error

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _LESSON = re.compile(r"^\d+\. \[H-[0-9a-f]{8}\] (?P<condition>.*?): (?P<advice>[A-Z].*)$")
-_EXCEPTIONS = re.compile(r" \((?:avoid|not when): .*\)$")
+_EXCEPTIONS = re.compile(r" \((?:avoid|not when): ")
 _NAME = re.compile(r"`([^`]+)`")
 _NOT = re.compile(r"^(do not|don't|never)\b", re.IGNORECASE)
-_FIRST = re.compile(r"\bfirst\b|\bbefore\b|\bfrom (the|its) answer\b|\blook\b.* up\b", re.IGNORECASE)
+_FIRST = re.compile(r"\bfirst\b|\bbefore\b|\bfrom (the|its) answer\b|\blook\b.{0,60} up\b", re.IGNORECASE)
 _FORM = re.compile(r"\b(give|pass|write|send|copy)\b", re.IGNORECASE)
 _FORMS: tuple[tuple[re.Pattern[str], Callable[[Any], bool]], ...] = (
     (re.compile(r"\b(number|integer)\b"), lambda value: isinstance(value, (int, float))),
@@ -23,7 +23,7 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[[Any], bool]], ...] = (
     (re.compile(r"YYYY-MM-DD"), lambda value: re.match(r"\d{4}-\d\d-\d\d", str(value)) is not None),
     (re.compile(r"\b(capitals?|upper case)\b"), lambda value: str(value).isupper()),
     (re.compile(r"\blower case\b"), lambda value: str(value).islower()),
-    (re.compile(r"\b(bare name|without .* in front)\b"), lambda value: not re.match(r"\W", str(value))),
+    (re.compile(r"\b(bare name|without .{0,60} in front)\b"), lambda value: not re.match(r"\W", str(value))),
 )
 
 
@@ -82,12 +82,17 @@ def read_advice(block: str) -> Advice:
     return Advice(tuple(sentence for line in block.splitlines() for sentence in _read(line)))
 
 
+def _without_exceptions(advice: str) -> str:
+    begins = _EXCEPTIONS.search(advice) if advice.endswith(")") else None
+    return advice[: begins.start()] if begins else advice
+
+
 def _read(line: str) -> Iterator[Sentence]:
     match = _LESSON.match(line)
     if match is None:
         return
     condition = frozenset(_NAME.findall(match["condition"]))
-    for text in re.split(r"(?<=[.;]) +", _EXCEPTIONS.sub("", match["advice"])):
+    for text in re.split(r"(?<=[.;]) +", _without_exceptions(match["advice"])):
         names = tuple(_NAME.findall(text))
         if names:
             yield Sentence(condition=condition, names=names, text=text, is_negative=bool(_NOT.match(text)))

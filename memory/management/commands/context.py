@@ -18,7 +18,13 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--task", required=True, help="The task, in the words an agent would be given.")
         add_project_argument(parser)
-        parser.add_argument("--task-id", default="", help="Task family: its rules, mistakes and scores are the record.")
+        parser.add_argument(
+            "--family",
+            "--task-id",
+            dest="task_id",
+            default="",
+            help="Task family: its rules, mistakes and scores are the record.",
+        )
         parser.add_argument("--agent", default="", help="Whose scores to show; those of all agents if left out.")
         parser.add_argument("--mode", choices=Retrieval.Mode.values, help="How to choose lessons. Default: hybrid.")
         parser.add_argument(

@@ -44,8 +44,8 @@ class Command(BaseCommand):
         parser.add_argument(
             "--by",
             metavar="USERNAME",
-            help="the account that is responsible for the key; in a project that requires two reviewers its approvals "
-            "count as this person's, and a key without an account may not approve",
+            help="the account that is responsible for the key; its decisions count as this person's, and it decides "
+            "only what this person may; where two reviewers are required, a key without an account may not approve",
         )
         parser.add_argument("--create-project", action="store_true", help="create the project if it does not exist")
         parser.add_argument("--json", action="store_true", help="print one JSON object, for scripts")

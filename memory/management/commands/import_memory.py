@@ -1,35 +1,46 @@
-"""Import an agent's own memory file."""
+"""Import an agent's own memory file, or lessons that were exported."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from memory.curation.lesson_files import import_lessons, is_lesson
 from memory.episodes.import_file import import_memory
 from memory.errors import MemoryAppError
 from memory.limits import FILE_JSON
 from memory.management.options import add_project_argument, get_project
 from memory.projects.actors import Actor
+from memory.projects.models import Project
 from memory.strict_json import InvalidJson, parse_json
 
 
 class Command(BaseCommand):
-    help = "Import an agent_memory.json: episodes become runs, mistakes cards, rules proposals. Safe to repeat."
+    help = (
+        "Import an agent_memory.json (episodes become runs, mistakes cards, rules proposals) or the lessons that "
+        "export_heuristics wrote as JSON Lines, which become proposals. Safe to repeat."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", type=Path, help="The file, one JSON object.")
+        parser.add_argument("file", type=Path, help="The file.")
         add_project_argument(parser)
         parser.add_argument("--agent", default="", help="The agent whose memory it is, for episodes that name none.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         path: Path = options["file"]
         try:
-            document = parse_json(path.read_bytes(), limits=FILE_JSON)
+            data = path.read_bytes()
         except OSError as error:
             raise CommandError(f"{path} cannot be read: {error.strerror}.") from None
+        project = get_project(options["project"])
+        if _holds_lessons(data):
+            self._import_lessons(project, path, data.decode("utf-8", "replace").splitlines())
+            return
+        try:
+            document = parse_json(data, limits=FILE_JSON)
         except InvalidJson as error:
             raise CommandError(f"{path} cannot be read as JSON: {error}") from None
-        project = get_project(options["project"])
         try:
             done = import_memory(
                 project, document=document, by=Actor(label="command:import_memory"), agent=options["agent"]
@@ -43,3 +54,23 @@ class Command(BaseCommand):
             f"Imported {done.episodes} episodes, {done.scores} scores without an episode, {done.rules} rules and "
             f"{done.cards} mistake cards. The rules and the cards wait for review in the admin."
         )
+
+    def _import_lessons(self, project: Project, path: Path, lines: list[str]) -> None:
+        done = import_lessons(project, lines, by=Actor(label="command:import_memory"))
+        for number, reason in done.failures:
+            self.stdout.write(f"{path}, line {number}: {reason}")
+        self.stdout.write(
+            f"{done.proposed} lessons wait for review in the admin, {done.unchanged} were there already, "
+            f"{len(done.failures)} failed."
+        )
+        if done.failures:
+            raise SystemExit(1)
+
+
+def _holds_lessons(data: bytes) -> bool:
+    """Tell lessons, one a line, from a memory file, which is one object."""
+    first = next((line for line in data.splitlines() if line.strip()), b"")
+    try:
+        return is_lesson(json.loads(first))
+    except (ValueError, RecursionError):
+        return False

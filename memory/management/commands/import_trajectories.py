@@ -2,12 +2,14 @@
 
 import json
 from argparse import ArgumentParser, ArgumentTypeError
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import transaction
 from tqdm import tqdm
 
 from memory.errors import MemoryAppError, UnknownParent
@@ -94,14 +96,16 @@ class Command(BaseCommand):
             help="where the logs say how a run ended, such as metadata.reward or scores.0.value",
         )
         parser.add_argument("--agent", metavar="NAME", help="which agent ran, for runs that do not say so")
-        parser.add_argument("--task-id", metavar="FAMILY", help="task family, for runs that do not name one")
+        parser.add_argument(
+            "--family", "--task-id", dest="task_id", metavar="FAMILY", help="task family, for runs that do not name one"
+        )
         parser.add_argument(
             "--outcome-source",
             choices=Trajectory.OutcomeSource.values,
             help="who judged the outcomes, for runs that do not say so (default: the agent itself)",
         )
         parser.add_argument("--no-reflect", action="store_true", help="record the runs without queueing reflections")
-        parser.add_argument("--dry-run", action="store_true", help="check the file and record nothing")
+        parser.add_argument("--dry-run", action="store_true", help="do everything, and take it back: record nothing")
         parser.add_argument("--json", action="store_true", help="print one JSON object, for scripts")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -112,11 +116,19 @@ class Command(BaseCommand):
         if not files:
             raise CommandError(f"There is no log in {path}: no file ends in {', '.join(sorted(SUFFIXES))}.")
         defaults = {name: options[name] for name in ("agent", "task_id", "outcome_source") if options[name] is not None}
-        project = None if options["dry_run"] else get_project(options["project"])
         result = Result()
-        for file in files:
-            self._import(file, result, options, defaults=defaults, project=project, alone=file == path)
-        self._resolve_parents(result, project, options)
+        # A dry run takes the very same way, in a transaction that is rolled back.
+        with transaction.atomic() if options["dry_run"] else nullcontext():
+            if options["dry_run"] and not options["project"] and not Project.objects.exists():
+                project = Project.objects.create(slug="dry-run", name="dry run")
+            else:
+                project = get_project(options["project"])
+            for file in files:
+                place = "" if file == path else str(file.relative_to(path))
+                self._import(file, result, options, defaults=defaults, project=project, place=place)
+            self._resolve_parents(result, project, options)
+            if options["dry_run"]:
+                transaction.set_rollback(True)
         self._report(path, result, options)
         if result.failures:
             raise SystemExit(1)
@@ -128,10 +140,10 @@ class Command(BaseCommand):
         options: dict[str, Any],
         *,
         defaults: dict[str, Any],
-        project: Project | None,
-        alone: bool,
+        project: Project,
+        place: str,
     ) -> None:
-        """Record the runs of one file, and say what it was taken for."""
+        """Record the runs of one file, and say what it was taken for. `place` is the file's, in a folder."""
         total = count_entries(file, file_format=options["file_format"]) or None
         entries = read_entries(
             file, file_format=options["file_format"], defaults=defaults, outcome_from=options["outcome_from"]
@@ -144,20 +156,20 @@ class Command(BaseCommand):
                 if entry.data is not None and _is_before(entry.data, options["since"]):
                     result.counts["skipped"] += 1
                     continue
-                place = entry.place if alone else f"{file.name}, {entry.place}"
-                if project and entry.data and entry.data.get("parent_id"):
-                    result.waiting.append((place, entry))  # its parent may come later
+                where = f"{place}, {entry.place}" if place else entry.place
+                if entry.data and entry.data.get("parent_id"):
+                    result.waiting.append((where, entry))  # its parent may come later
                     continue
-                self._count(place, self._record(entry, project=project, reflect=not options["no_reflect"]), result)
+                self._count(where, self._record(entry, project=project, reflect=not options["no_reflect"]), result)
         except MemoryAppError as error:
-            if alone:
+            if not place:
                 raise CommandError(str(error)) from error
             result.counts["failed"] += 1
-            result.failures.append({"place": file.name, "reason": str(error)})
+            result.failures.append({"place": place, "reason": str(error)})
         if taken:
-            result.taken[file.name] = _summarise(taken)
+            result.taken[place or file.name] = _summarise(taken)
 
-    def _resolve_parents(self, result: "Result", project: Project | None, options: dict[str, Any]) -> None:
+    def _resolve_parents(self, result: "Result", project: Project, options: dict[str, Any]) -> None:
         """Record the runs that name a parent, now that all others are there; parents before their children."""
         waiting = result.waiting
         while waiting:
@@ -173,12 +185,10 @@ class Command(BaseCommand):
         if reason:
             result.failures.append({"place": place, "reason": reason})
 
-    def _record(self, entry: FileEntry, *, project: Project | None, reflect: bool) -> tuple[str, str]:
+    def _record(self, entry: FileEntry, *, project: Project, reflect: bool) -> tuple[str, str]:
         """Record one run; return the result and, for a failure, the reason."""
         if entry.data is None:
             return "failed", entry.error
-        if project is None:
-            return "imported", ""
         data = entry.data
         try:
             find_parent(project, data.get("parent_id", ""))

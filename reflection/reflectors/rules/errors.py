@@ -76,13 +76,15 @@ _WHOLE = re.compile(
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)")
 _RAISED = re.compile(r"^\w[\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b.*$", re.MULTILINE)
 _LABEL = re.compile(r"^\s*(?:\[?(?:error|exception|failure|fatal)\]?|\w+(?:Error|Exception))\s*[:\-]\s*", re.IGNORECASE)
-_SCHEMA = re.compile(r"\bvalidation errors? for\b[^\n]*\n\s*(?P<field>[\w.]+)\n\s*(?P<message>[^\n\[]+)")
+_SCHEMA = re.compile(
+    r"\bvalidation errors? for\b[^\n]{0,128}\n\s{0,16}(?P<field>[\w.]+)\n\s{0,16}(?P<message>[^\n\[]+)"
+)
 _EXIT_CODE = re.compile(r"\s*(?:process )?exit(?:ed with)? code:? \d+\s*$", re.IGNORECASE)
 _CHOICES = re.compile(r"\b(?:should|must) be (?:one of )?'[a-z_-]{1,16}'(?:(?:,| or|, or) '[a-z_-]{1,16}')+")
 _TAGS = re.compile(r"</?\w+>")
 _QUOTED = re.compile(r"'[^'\n]{1,80}'|\"[^\"\n]{1,80}\"|`[^`\n]{1,80}`")
 _VALUE = re.compile(
-    r"(?<![\w…])(?:[#$€£]?\w*\d[\w.,:%/-]*|\w+@\w[\w.]*|[\w.-]*/[\w./-]+|\w+\.[a-z]{1,4}\b|[A-Z]{3,}(?![a-z]))(?![\w…])"
+    r"(?<![\w…])(?:[#$€£]?\w*\d[\w.,:%/-]*|\w+@\w[\w.]*|(?<![.-])[\w.-]*/[\w./-]+|\w+\.[a-z]{1,4}\b|[A-Z]{3,}(?![a-z]))(?![\w…])"
 )
 _OBJECT = re.compile(r"\b(the|a|an) (?:(?!must|be\b|is\b|are\b|has\b|have\b|needs?\b)[\w'-]+ ){1,4}?first\b")
 _NAME = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+(?: [A-Z][a-z]+)*\b(?!Error|Exception)")

@@ -112,12 +112,12 @@ def parse_command(text: str) -> Command:
     """Read the main command of a line: the last of `a && b`, without `cd`, variables and output filters."""
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")] or [""]
     line = lines[0].strip()
-    parts = [part.strip() for part in re.split(r"\s*(?:&&|;)\s*", line) if part.strip()] or [line]
+    parts = [part.strip() for part in re.split(r"&&|;", line) if part.strip()] or [line]
     mains = [part for part in parts if not re.match(r"(?:cd|export|source|set|\.)\s|(?:echo|true)\b", part)] or parts[
         -1:
     ]
     main = next((part for part in mains if _TEST.search(part)), mains[0])
-    main = re.split(r"\s+(?:\||2?>&?|&>|<<)", main)[0].strip()
+    main = re.split(r"\s(?:\||2?>&?|&>|<<)", main)[0].strip()
     try:
         words = shlex.split(main)
     except ValueError:

@@ -9,15 +9,15 @@ MIN_ENUMERATED_CHARS = 2
 MAX_ENUMERATED = 8
 
 _FORMS = {
-    r"\d{4}-\d\d-\d\d": "as a date in the form YYYY-MM-DD",
-    r"\d{4}-\d\d-\d\dT\d\d:\d\d.*": "as a time in the form YYYY-MM-DDThh:mm:ss",
-    r"\d{4}-\d\d-\d\d \d\d:\d\d": "as a time in the form YYYY-MM-DD hh:mm",
-    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d": "as a time in the form YYYY-MM-DD hh:mm:ss",
-    r"\d{1,2}/\d{1,2}/\d{2,4}": "as a date with slashes",
-    r"\d{1,2}\.\d{1,2}\.\d{2,4}": "as a date with dots",
-    r"\d{1,2}:\d\d(:\d\d)?": "as a time in the form hh:mm",
-    r"[^@\s]+@[^@\s]+\.\w+": "as an e-mail address",
-    r"[A-Z]{2,5}": "as a short code in capitals",
+    re.compile(r"\d{4}-\d\d-\d\d"): "as a date in the form YYYY-MM-DD",
+    re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d.*"): "as a time in the form YYYY-MM-DDThh:mm:ss",
+    re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d"): "as a time in the form YYYY-MM-DD hh:mm",
+    re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"): "as a time in the form YYYY-MM-DD hh:mm:ss",
+    re.compile(r"\d{1,2}/\d{1,2}/\d{2,4}"): "as a date with slashes",
+    re.compile(r"\d{1,2}\.\d{1,2}\.\d{2,4}"): "as a date with dots",
+    re.compile(r"\d{1,2}:\d\d(:\d\d)?"): "as a time in the form hh:mm",
+    re.compile(r"[^@\s]{1,128}@[^@\s]{1,128}\.\w+"): "as an e-mail address",
+    re.compile(r"[A-Z]{2,5}"): "as a short code in capitals",
 }
 
 
@@ -128,7 +128,7 @@ def _listed_values(value: str, error: str) -> str:
 
 def form_of(text: str) -> str:
     """Return the form of a value in words, such as "as a date in the form YYYY-MM-DD", or ""."""
-    return next((form for pattern, form in _FORMS.items() if re.fullmatch(pattern, text)), "")
+    return next((form for pattern, form in _FORMS.items() if pattern.fullmatch(text)), "")
 
 
 def _is_plain(text: str) -> bool:

@@ -65,7 +65,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def command(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Return the command, called in the folder of a repository with the name shop."""
+    """Return the command, called in the folder of the repository ana/shop."""
     program = tmp_path / "bin" / "erl"
     program.parent.mkdir()
     program.write_text(PROGRAM)
@@ -73,6 +73,7 @@ def command(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Comm
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
     folder = tmp_path / "shop"
     (folder / ".git").mkdir(parents=True)
+    (folder / ".git" / "config").write_text('[remote "origin"]\n\turl = git@example.org:ana/shop.git\n')
     return Command(program=program, folder=folder)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from erl_client import ERL
 from erl_client.cli import main
+from erl_client.coding_agents.repositories import find_family
 
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
@@ -55,11 +56,12 @@ def test_tasks_are_sent_once_however_often_it_runs(capsys: Said) -> None:
     assert "Skipped 4: already sent" in said
     assert "To send: 0" in said
     runs = Trajectory.objects.order_by("started_at")
-    assert [(run.task_id, run.agent, run.outcome) for run in runs] == [
-        ("shop", "claude-code", "success"),
-        ("shop", "claude-code", "success"),
-        ("shop", "claude-code", "unknown"),
-        ("shop", "claude-code", "failure"),
+    assert {run.task_id for run in runs} == {find_family("/home/ana/shop")}
+    assert [(run.agent, run.outcome) for run in runs] == [
+        ("claude-code", "success"),
+        ("claude-code", "success"),
+        ("claude-code", "unknown"),
+        ("claude-code", "failure"),
     ]
 
 
@@ -134,3 +136,15 @@ def test_hooks_and_backfill_know_of_each_other(erl: ERL, sessions: Path, command
 def test_folder_without_sessions_is_said(home: Path, capsys: Said) -> None:
     assert main(["backfill", "codex"]) == 1
     assert f"There are no sessions in {home / '.codex/sessions'}" in capsys.readouterr().err
+
+
+def test_file_that_takes_too_long_is_left_out(
+    home: Path, capsys: Said, erl: ERL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("erl_client.coding_agents.backfill.FILE_CPU_SECONDS", 0.001)
+    file = home / "long.jsonl"
+    file.write_text('{"type": "note"}\n' * 200_000)
+
+    assert main(["backfill", "claude-code", str(file)]) == 0
+
+    assert f"{file} is left out: it took more than 0.001 s of processor time." in capsys.readouterr().out

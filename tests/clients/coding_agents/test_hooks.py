@@ -1,6 +1,7 @@
 """The hooks as a coding agent runs them: processes that read JSON, against the real server and against broken ones."""
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -9,7 +10,9 @@ from typing import Any
 
 import pytest
 from erl_client import ERL
-from erl_client.coding_agents.sessions import repository_name
+from erl_client.cli import main
+from erl_client.coding_agents.notes import find_losses
+from erl_client.coding_agents.repositories import find_family
 from erl_client.spool import Spool
 
 from memory.index.heuristic_vectors import embed_heuristics
@@ -33,7 +36,7 @@ def lesson(project: Project) -> None:
     lesson = make_heuristic(
         project=project,
         status="approved",
-        task_id="shop",
+        task_id="ana/shop",
         trigger="When the rounding of prices is to be fixed",
         guideline=GUIDELINE,
     )
@@ -79,7 +82,7 @@ def test_recall_gives_the_lessons_for_a_prompt_and_its_repository(agent: str, ho
     assert (code, said["hookEventName"]) == (0, "UserPromptSubmit")
     assert GUIDELINE in said["additionalContext"]
     asked = Retrieval.objects.get()
-    assert (asked.task, asked.task_id, asked.agent) == (PROMPT, "shop", agent)
+    assert (asked.task, asked.task_id, asked.agent) == (PROMPT, "ana/shop", agent)
 
 
 @pytest.mark.usefixtures("erl", "lesson")
@@ -161,7 +164,12 @@ def test_record_records_each_task_of_a_session_once(erl: ERL, hook: Hook, sessio
 
     assert recorded() == CLAUDE_CODE_TASKS
     run = Trajectory.objects.get(task=PROMPT)
-    assert (run.task_id, run.agent, run.outcome, run.outcome_source) == ("shop", "claude-code", "success", "test")
+    assert (run.task_id, run.agent, run.outcome, run.outcome_source) == (
+        find_family("/home/ana/shop"),
+        "claude-code",
+        "success",
+        "test",
+    )
     assert run.external_id.endswith("/p1")
     assert erl.spool.refused() == []
 
@@ -242,14 +250,157 @@ def test_record_without_a_transcript_does_nothing(payload: dict[str, Any], erl: 
     assert erl.spool.is_empty()
 
 
-def test_family_is_the_name_of_the_remote_or_else_of_the_folder(tmp_path: Path) -> None:
-    clone = tmp_path / "my-copy"
-    inner = clone / "src" / "deep"
+@pytest.mark.parametrize(
+    ("remote", "family"),
+    [
+        ("git@github.com:Client-A/api.git", "client-a/api"),
+        ("https://ana:secret@github.com/client-b/API", "client-b/api"),
+        ("https://gitlab.com/group/team/api.git/", "group/team/api"),
+        ("ssh://git@example.org:2222/ana/shop.git", "ana/shop"),
+        ("https://dev.azure.com/org/project/_git/shop", "org/project/shop"),
+        ("git@ssh.dev.azure.com:v3/org/project/shop", "org/project/shop"),
+        ("https://example.org/scm/till/shop.git", "till/shop"),
+        ("git@example.org:shop.git", "example.org/shop"),
+    ],
+)
+def test_family_is_owner_and_name_of_the_remote(remote: str, family: str, tmp_path: Path) -> None:
+    inner = tmp_path / "my-copy" / "src" / "deep"
     inner.mkdir(parents=True)
-    git(clone, "init", "-q")
-    assert repository_name(str(inner)) == "my-copy"
+    git(tmp_path / "my-copy", "init", "-q")
+    git(tmp_path / "my-copy", "config", "remote.origin.url", remote)
 
-    git(clone, "config", "remote.origin.url", "git@example.org:ana/shop.git")
-    assert repository_name(str(inner)) == "shop"
-    assert repository_name(str(tmp_path / "gone" / "till")) == "till"
-    assert repository_name("") == ""
+    assert find_family(str(inner)) == family
+
+
+def test_family_of_a_work_tree_is_that_of_its_repository(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "one")
+    git(tmp_path / "one", "commit", "-q", "--allow-empty", "-m", "Begin")
+    git(tmp_path / "one", "worktree", "add", "-q", "../two")
+    without = [find_family(str(tmp_path / name)) for name in ("one", "two")]
+    git(tmp_path / "one", "config", "remote.origin.url", "git@example.org:ana/shop.git")
+
+    assert without[0] == without[1]
+    assert [find_family(str(tmp_path / name)) for name in ("one", "two")] == ["ana/shop", "ana/shop"]
+
+
+def test_family_of_a_submodule_is_its_own(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "part")
+    git(tmp_path / "part", "commit", "-q", "--allow-empty", "-m", "Begin")
+    git(tmp_path, "init", "-q", "whole")
+    git(tmp_path / "whole", "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "../part", "part")
+    git(tmp_path / "whole", "config", "remote.origin.url", "git@example.org:ana/whole.git")
+    git(tmp_path / "whole" / "part", "config", "remote.origin.url", "git@example.org:bo/part.git")
+
+    assert find_family(str(tmp_path / "whole" / "part")) == "bo/part"
+
+
+@pytest.mark.parametrize("remote", ["", "/srv/git/api.git", "file:///srv/git/api.git", "../api"])
+def test_family_without_an_owner_is_that_of_one_place(remote: str, tmp_path: Path) -> None:
+    folders = [tmp_path / owner / "api" for owner in ("client-a", "client-b")]
+    git(tmp_path, "init", "-q", str(folders[0]))
+    git(tmp_path, "init", "-q", str(folders[1]))
+    git(folders[0], "config", "remote.origin.url", remote)
+
+    families = [find_family(str(folder)) for folder in folders]
+
+    assert families[0] != families[1]
+    assert all(family.startswith("api-") and "/" not in family for family in families)
+
+
+def test_folder_without_a_repository_has_a_family_of_its_own(tmp_path: Path) -> None:
+    families = {find_family(str(tmp_path / owner / "till")) for owner in ("ana", "bo")}
+
+    assert len(families) == 2
+    assert find_family("") == ""
+
+
+def test_settings_that_are_a_pipe_are_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "shop" / ".git").mkdir(parents=True)
+    os.mkfifo(tmp_path / "shop" / ".git" / "config")
+
+    assert find_family(str(tmp_path / "shop")).startswith("shop-")
+
+
+@pytest.mark.usefixtures("erl")
+def test_lessons_of_another_owner_are_not_given(project: Project, command: Command, hook: Hook) -> None:
+    lessons = [
+        make_heuristic(
+            project=project,
+            status="approved",
+            task_id=family,
+            trigger="When the rounding of prices is to be fixed",
+            guideline=f"Read the notes of {of} about round.py first.",
+        )
+        for family, of in (("client-a/shop", "client A"), ("ana/shop", "Ana"), ("", "everybody"))
+    ]
+    embed_heuristics([lesson.pk for lesson in lessons])
+
+    _, out, _ = hook("recall", stdin=prompt_hook())
+
+    given = json.loads(out)["hookSpecificOutput"]["additionalContext"]
+    assert ("client A" in given, "notes of Ana" in given, "everybody" in given) == (False, True, True)
+
+
+@pytest.mark.usefixtures("erl", "lesson")
+def test_no_program_of_the_folder_is_run(tmp_path: Path, command: Command, hook: Hook) -> None:
+    trap, sprung = tmp_path / "trap", tmp_path / "sprung"
+    trap.write_text(f"#!/bin/sh\necho run >> {sprung}\n")
+    trap.chmod(0o755)
+    git(command.folder, "init", "-q")
+    git(command.folder, "commit", "-q", "--allow-empty", "-m", "Fix the rounding of prices")
+    settings: tuple[str, ...] = (
+        "core.fsmonitor",
+        "core.pager",
+        "core.sshCommand",
+        "core.editor",
+        "diff.external",
+        "gpg.program",
+    )
+    settings += ("alias.log", "alias.config", "alias.rev-parse", "credential.helper", "core.askPass")
+    (command.folder / ".git" / "config").write_text(
+        "".join(f"[{name.partition('.')[0]}]\n\t{name.partition('.')[2]} = !{trap}\n" for name in settings)
+        + "[log]\n\tshowSignature = true\n"
+        + '[remote "origin"]\n\turl = git@example.org:ana/shop.git\n'
+    )
+    fake = tmp_path / "bin" / "git"  # nor is a git that stands on the path
+    fake.write_text(trap.read_text())
+    fake.chmod(0o755)
+    payload = {"conversation_id": "c1", "hook_event_name": "sessionStart", "workspace_roots": [str(command.folder)]}
+
+    _, out, _ = hook("recall", "--agent", "cursor", stdin=payload)
+
+    assert GUIDELINE in json.loads(out)["additional_context"]
+    assert not sprung.exists()
+
+
+def test_session_that_takes_too_long_is_left_out_for_good(
+    erl: ERL, hook: Hook, session: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("erl_client.coding_agents.hooks.RECORD_CPU_SECONDS", 0.001)
+    file = session("claude_code.jsonl")
+    lines = file.read_text()
+    file.write_text(lines + ("\n" * 200 + '{"type": "note"}') * 20_000)
+
+    assert hook("record", stdin=stop_hook(file)) == (0, "", "")
+    monkeypatch.undo()
+    file.write_text(lines)
+    assert hook("record", stdin=stop_hook(file)) == (0, "", "")
+
+    assert erl.spool.is_empty()
+    assert [loss.rpartition(": ")[2] for loss in find_losses(erl.spool)] == [
+        "reading it took more than 0.001 s of processor time"
+    ]
+
+
+def test_what_a_hook_could_not_record_stands_in_the_status(
+    erl: ERL, hook: Hook, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "no-file.jsonl"
+    folder.mkdir()
+
+    hook("record", stdin=stop_hook(folder))
+    main(["status"])
+
+    said = capsys.readouterr().out
+    assert "Not recorded    1\n" in said
+    assert f"{folder}: it cannot be read: " in said

@@ -37,6 +37,7 @@ TOML = '# my settings\nmodel = "gpt-5.2-codex"  # the best\n\n[mcp_servers.files
 HOOKS_TOML = TOML + '\n[[hooks.Stop]]\n[[hooks.Stop.hooks]]\ntype = "command"\ncommand = "say done"\n'
 
 Erl = Callable[..., int]
+Said = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
@@ -284,8 +285,8 @@ def test_broken_settings_are_refused_and_nothing_is_written(
     assert snapshot(command.folder) == before
 
 
-def test_link_and_mode_of_a_settings_file_are_kept(erl: Erl, command: Command, tmp_path: Path) -> None:
-    real = write(tmp_path, "dotfiles/claude.json", OTHERS_HOOKS)
+def test_link_and_mode_of_a_settings_file_are_kept(erl: Erl, command: Command) -> None:
+    real = write(command.folder, "tools/claude.json", OTHERS_HOOKS)
     real.chmod(0o640)
     link = command.folder / ".claude" / "settings.json"
     link.parent.mkdir()
@@ -380,3 +381,50 @@ def test_file_that_changes_between_look_and_write_is_left_alone(tmp_path: Path) 
 def test_folder_that_is_missing_is_refused(erl: Erl, capsys: pytest.CaptureFixture[str]) -> None:
     assert erl("install", "codex", "--project", "nowhere") == 1
     assert "is not a folder" in capsys.readouterr().err
+
+
+LINKS = [
+    ("claude-code", ".claude/settings.json"),
+    ("claude-code", ".claude"),
+    ("claude-code", ".mcp.json"),
+    ("codex", ".codex/config.toml"),
+    ("codex", ".codex"),
+    ("cursor", ".cursor/hooks.json"),
+    ("cursor", ".cursor/mcp.json"),
+]
+
+
+@pytest.mark.parametrize(("agent", "link"), LINKS)
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize("more", [[], ["--uninstall"]])
+def test_link_out_of_the_project_is_refused(
+    agent: str, link: str, exists: bool, more: list[str], command: Command, home: Path, capsys: Said
+) -> None:
+    target = home / "elsewhere"
+    made = {True: target.mkdir if "." not in Path(link).name[1:] else target.touch, False: home.exists}[exists]
+    made()
+    (command.folder / link).parent.mkdir(exist_ok=True)
+    (command.folder / link).symlink_to(target)
+    before = snapshot(home)
+
+    assert main(["install", agent, "--project", str(command.folder), "--yes", *more]) == 1
+
+    assert f"is a link to {target}" in capsys.readouterr().err
+    assert snapshot(home) == before
+
+
+def test_link_of_the_user_is_followed_and_its_target_shown(erl: Erl, home: Path, tmp_path: Path, capsys: Said) -> None:
+    real = write(tmp_path, "dotfiles/claude.json", OTHERS_HOOKS)
+    (home / ".claude").mkdir()
+    (home / ".claude" / "settings.json").symlink_to(real)
+
+    erl("install", "claude-code", "--user")
+
+    assert "erl hook record" in real.read_text()
+    assert f"Wrote {home / '.claude' / 'settings.json'} (in fact {real})" in capsys.readouterr().out
+
+
+def test_install_says_to_which_family_the_project_belongs(erl: Erl, capsys: Said) -> None:
+    erl("install", "claude-code")
+
+    assert "Task family: ana/shop." in capsys.readouterr().out

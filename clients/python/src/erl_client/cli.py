@@ -2,7 +2,7 @@
 
 import argparse
 import getpass
-import json
+import io
 import os
 import sys
 from collections import Counter
@@ -15,6 +15,7 @@ from erl_client.agent_loop import command as agent_loop
 from erl_client.api import ERLError
 from erl_client.client import ERL
 from erl_client.coding_agents import backfill, hooks, install
+from erl_client.coding_agents.notes import find_losses
 from erl_client.credentials import find_destination, write_credentials
 from erl_client.lesson_files import export
 from erl_client.lesson_files.export import count_of, describe, show_indented
@@ -22,14 +23,19 @@ from erl_client.lesson_files.formats import INSTRUCTIONS, read_lessons
 from erl_client.lesson_files.proposals import find_known, import_lessons
 from erl_client.logs import LogFile, read_log
 from erl_client.mcp import serve
+from erl_client.plain import as_json
 
 PAGE_SUFFIXES = (".md", ".markdown")
+SHOWN_LOSSES = 5
 LESSON_FILES = (*INSTRUCTIONS, "SKILL.md")  # pages that are read in folders too
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code: 0, or 1 where something could not be done."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a console may lack the characters of a lesson: they are spelled out
+            stream.reconfigure(errors="backslashreplace")
     try:
         options = _parser().parse_args(arguments)
     except SystemExit:
@@ -126,7 +132,7 @@ def _login(options: argparse.Namespace) -> int:
 def _context(options: argparse.Namespace) -> int:
     with _client() as erl:
         answer = erl.api.post("/retrieve", {"task": options.task, "task_id": options.family})
-    print(json.dumps(answer, ensure_ascii=False, indent=2) if options.json else answer["context"])
+    print(as_json(answer, indent=2) if options.json else answer["context"])
     return 0
 
 
@@ -181,7 +187,9 @@ def _find_files(paths: Sequence[Path]) -> Iterator[Path]:
             continue
         for file in sorted(path.rglob("*")):
             if file.is_file() and ".git" not in file.parts:
-                if file.suffix.lower() in PAGE_SUFFIXES and file.name not in LESSON_FILES:
+                if not file.resolve().is_relative_to(path.resolve()):
+                    print(f"{file}: skipped. It is a link to {file.resolve()}, outside {path}.", file=sys.stderr)
+                elif file.suffix.lower() in PAGE_SUFFIXES and file.name not in LESSON_FILES:
                     print(f"{file}: skipped. Name it to import its lessons.", file=sys.stderr)
                 else:
                     yield file
@@ -243,6 +251,10 @@ def _status(options: argparse.Namespace) -> int:
         finally:
             print(f"Runs waiting    {waiting}{f' in {erl.spool.folder}' if waiting else ''}")
             print(f"Runs refused    {len(refused)}{f' in {erl.spool.refused_folder}' if refused else ''}")
+            losses = find_losses(erl.spool)
+            print(f"Not recorded    {len(losses)}")
+            for loss in losses[-SHOWN_LOSSES:]:
+                print(f"                {show_indented(loss)}")
     return 0
 
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from erl_client.plain import as_plain, fit
-from erl_client.transcripts.formats import Reading, parse_lines, read_document
+from erl_client.transcripts.formats import Reading, describe_json_fault, parse_lines, read_document
 from erl_client.transcripts.log import UnreadableTranscript
 from erl_client.transcripts.otlp import decode_trace_request
 
@@ -72,7 +72,7 @@ def _read(content: bytes, problems: list[tuple[str, str]]) -> Reading:
     except (ValueError, RecursionError) as error:
         lines, broken = parse_lines(text)
         if not lines:
-            raise UnreadableTranscript(f"This is neither JSON nor JSON Lines: {error}") from None
+            raise UnreadableTranscript(f"This is neither JSON nor JSON Lines. {describe_json_fault(error)}") from None
         problems += broken
         return read_document(lines)
 

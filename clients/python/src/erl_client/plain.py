@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
@@ -40,6 +41,13 @@ def as_plain(value: Any, *, depth: int = MAX_DEPTH_LEVELS) -> Any:
 def as_text(value: str) -> str:
     """Return a text without what cannot be stored: NUL characters and halves of surrogate pairs."""
     return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def as_json(value: Any, *, indent: int | None = None) -> str:
+    """Return a value as JSON for the standard output; in escapes where that cannot take every character."""
+    takes_all = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    text = json.dumps(value, ensure_ascii=not takes_all, indent=indent)
+    return text.encode("utf-8", "backslashreplace").decode()  # halves of surrogate pairs
 
 
 def show_hidden(text: str) -> str:

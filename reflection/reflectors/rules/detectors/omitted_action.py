@@ -48,10 +48,9 @@ def _is_asked_for(name: str, asked: str) -> bool:
     if len(words) < MIN_WORDS or not is_change(name) or is_irreversible(name) or not _COMMITTING.isdisjoint(words):
         return False
     verb, thing = re.escape(words[0]), re.escape(words[-1].removesuffix("s"))
-    pattern = rf"\b{verb}\b(?:\W+\w+){{0,{MAX_WORDS_BETWEEN}}}?\W+{thing}\w{{0,2}}\b"
+    pattern = re.compile(rf"\b{verb}\b(?:\W+\w+){{0,{MAX_WORDS_BETWEEN}}}?\W+{thing}\w{{0,2}}\b", re.IGNORECASE)
     return any(
-        re.search(pattern, sentence, re.IGNORECASE) and not _CONDITION.search(sentence)
-        for sentence in re.split(r"(?<=[.?!])\s|\n", asked)
+        pattern.search(sentence) and not _CONDITION.search(sentence) for sentence in re.split(r"(?<=[.?!])\s|\n", asked)
     )
 
 

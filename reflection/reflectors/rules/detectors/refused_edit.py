@@ -40,15 +40,13 @@ _REFUSALS = (
         needs_read=True,
     ),
     _Refusal(
-        said=re.compile(
-            r"multiple (?:matches|occurrences)|\d+ (?:matches|occurrences)|not unique|more than once", re.I
-        ),
+        said=re.compile(r"multiple (?:matches|occurrences)|\d (?:matches|occurrences)|not unique|more than once", re.I),
         trigger="When about to call {tool} with a text to replace that may occur more than once in the file",
         guideline="Include enough of the lines around it to make the text to replace unique.",
     ),
     _Refusal(
         said=re.compile(
-            r"(?:string|text|old_str\w*|snippet|context|lines?)\b.{0,60}not (?:found|appear|match)|no match"
+            r"(?:string|text|old_str\w{0,16}|snippet|context|lines?)\b.{0,60}not (?:found|appear|match)|no match"
             r"|did not appear|(?:failed|could not|unable) to find|does not (?:match|contain)|did not match",
             re.I | re.S,
         ),

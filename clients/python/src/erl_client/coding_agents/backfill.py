@@ -8,14 +8,17 @@ from pathlib import Path
 
 from erl_client.api import ERLError, Refused
 from erl_client.client import ERL
+from erl_client.coding_agents.cpu_limit import TooMuchWork, limited_cpu
 from erl_client.coding_agents.notes import SessionNotes
-from erl_client.coding_agents.sessions import default_folders, read_session, repository_name, run_of
+from erl_client.coding_agents.repositories import find_family
+from erl_client.coding_agents.sessions import default_folders, read_session, run_of
 from erl_client.credentials import find_destination
 from erl_client.spool import Spool, spool_folder
 from erl_client.transcripts.tasks import Task
 
 ALREADY_SENT = "already sent"
 PROGRESS_RUNS = 10
+FILE_CPU_SECONDS = 60.0
 
 
 @dataclass(kw_only=True, slots=True)
@@ -41,7 +44,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     backfill.add_argument(
         "--since", type=_date, metavar="DATE", help="leave out tasks from before a date, such as 2026-01-31"
     )
-    backfill.add_argument("--family", default="", help="the task family, instead of the repository's name")
+    backfill.add_argument("--family", default="", help="the task family, instead of the repository's")
     backfill.set_defaults(command=_backfill)
 
 
@@ -67,9 +70,13 @@ def _find(options: argparse.Namespace, folders: list[Path]) -> Found:
             found.skipped["session of a sub-agent"] += 1
             continue
         try:
-            read = read_session(options.agent, file)
+            with limited_cpu(FILE_CPU_SECONDS):
+                read = read_session(options.agent, file)
         except OSError as error:
             found.problems.append(f"{file} cannot be read: {error.strerror}")
+            continue
+        except TooMuchWork:
+            found.problems.append(f"{file} is left out: it took more than {FILE_CPU_SECONDS:g} s of processor time.")
             continue
         found.problems += [f"{file}, {problem}" for problem in read.problems]
         found.sessions += 1
@@ -94,7 +101,7 @@ def _send(options: argparse.Namespace, found: Found) -> int:
         for file, ids in found.waiting.items():
             session = read_session(options.agent, file).session
             notes = SessionNotes(erl.spool, options.agent, session.id)
-            family = options.family or repository_name(session.folder)
+            family = options.family or find_family(session.folder)
             for task in session.tasks:
                 if task.id not in ids:
                     continue

@@ -1,6 +1,7 @@
 """`erl hook`: what a coding agent runs at a prompt and at the end of a turn.
 
-A hook never stands in the agent's way. Whatever goes wrong, it prints nothing and exits with 0.
+A hook never stands in the agent's way. Whatever goes wrong, it prints nothing and exits with 0. What it could not
+record it notes for `erl status`.
 """
 
 import argparse
@@ -16,8 +17,10 @@ from typing import Any
 
 from erl_client.api import Api
 from erl_client.client import ERL
-from erl_client.coding_agents.notes import SessionNotes
-from erl_client.coding_agents.sessions import AGENTS, key_of, read_session, repository_name, run_of, work_in_progress
+from erl_client.coding_agents.cpu_limit import TooMuchWork, limited_cpu
+from erl_client.coding_agents.notes import SessionNotes, note_loss
+from erl_client.coding_agents.repositories import find_family, work_in_progress
+from erl_client.coding_agents.sessions import AGENTS, key_of, read_session, run_of
 from erl_client.credentials import find_destination
 from erl_client.plain import MAX_NAME_CHARS, MAX_TEXT_CHARS, as_text, cut
 from erl_client.spool import Spool, spool_folder
@@ -27,6 +30,7 @@ RECALL_SECONDS = 1.5  # of the two seconds that an agent waits, to the start of 
 CONTEXT_TOKENS = 2_000  # Claude Code takes 10,000 characters
 LAST_TASKS = 20  # of a session that is longer when its first hook runs, the others are left to `erl backfill`
 SENDING_SECONDS = 20.0
+RECORD_CPU_SECONDS = 10.0  # an agent ends the hook after 30 seconds
 SENDER = "from erl_client.cli import main; main(['hook', 'send'])"
 
 
@@ -39,7 +43,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     ):
         parser = hooks.add_parser(name, help=help_text)
         parser.add_argument("--agent", default="claude-code", choices=AGENTS, help="the agent that runs the hook")
-        parser.add_argument("--family", default="", help="the task family, instead of the repository's name")
+        parser.add_argument("--family", default="", help="the task family, instead of the repository's")
         parser.set_defaults(command=_quietly(does))
     send = hooks.add_parser("send", help="send waiting runs; `erl hook record` starts this in the background")
     send.set_defaults(command=_quietly(_send))
@@ -74,10 +78,11 @@ def _ask(options: argparse.Namespace) -> dict[str, Any]:
     if not destination.api_key or (prompt and is_too_short(prompt)):
         return {}
     folder = _folder(payload)
-    family = options.family or repository_name(folder)
+    family = options.family or find_family(folder)
     question = {
         "task": cut(as_text(prompt), MAX_TEXT_CHARS) or work_in_progress(folder) or f"Work in {family}.",
         "task_id": as_text(family)[:MAX_NAME_CHARS],
+        "families": [as_text(family)[:MAX_NAME_CHARS], ""],  # what was learnt for another owner stays there
         "agent": options.agent,
         "budget_tokens": CONTEXT_TOKENS,
     }
@@ -99,20 +104,38 @@ def _record(options: argparse.Namespace) -> None:
     path = payload.get("transcript_path")
     if not destination.api_key or not isinstance(path, str) or not path:
         return
-    session = read_session(options.agent, Path(path).expanduser(), last=LAST_TASKS).session
-    session_id = _session_id(payload) or session.id
-    family = options.family or repository_name(session.folder or _folder(payload))
-    spool = Spool(spool_folder(destination))
-    notes = SessionNotes(spool, options.agent, session_id)
+    file, spool = Path(path).expanduser(), Spool(spool_folder(destination))
+    notes = SessionNotes(spool, options.agent, _session_id(payload) or file.stem)
     with notes.locked() as mine:
-        recorded = notes.recorded()
-        for task in session.tasks if mine else ():
-            if task.id not in recorded and not task.reason_to_skip:
-                retrieval_id = notes.find_retrieval(task.prompt)
-                spool.add(run_of(task, family=family, retrieval_id=retrieval_id), key=key_of(task))
-                notes.note_recorded(task.id, retrieval_id)
+        if mine and not notes.is_given_up():
+            try:
+                with limited_cpu(RECORD_CPU_SECONDS):
+                    _record_tasks(options, payload, file, spool, notes)
+            except TooMuchWork:
+                notes.give_up()
+                note_loss(spool, file, f"reading it took more than {RECORD_CPU_SECONDS:g} s of processor time")
+            except Exception as error:
+                note_loss(spool, file, f"it cannot be read: {error}")
     if not spool.is_empty():
         _start_sender(spool)
+
+
+def _record_tasks(
+    options: argparse.Namespace, payload: Mapping[str, Any], file: Path, spool: Spool, notes: SessionNotes
+) -> None:
+    read = read_session(options.agent, file, last=LAST_TASKS)
+    family = options.family or find_family(read.session.folder or _folder(payload))
+    recorded = notes.recorded()
+    for task in read.session.tasks:
+        if task.id in recorded:
+            continue
+        if task.problem:
+            note_loss(spool, file, f"{task.prompt[:60]!r} is {task.problem}")
+            notes.note_recorded(task.id, "")
+        elif not task.reason_to_skip:
+            retrieval_id = notes.find_retrieval(task.prompt)
+            spool.add(run_of(task, family=family, retrieval_id=retrieval_id), key=key_of(task))
+            notes.note_recorded(task.id, retrieval_id)
 
 
 def _start_sender(spool: Spool) -> None:

@@ -8,15 +8,24 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from erl_client.api import ERLError
 from erl_client.coding_agents.json_text import END, BrokenText, find, insert, parse, remove
+from erl_client.coding_agents.repositories import find_family, short_name
 from erl_client.coding_agents.sessions import AGENTS
-from erl_client.coding_agents.settings_files import Change, Original, find_original, read_file, write_changes
+from erl_client.coding_agents.settings_files import (
+    Change,
+    Original,
+    find_original,
+    find_target,
+    read_file,
+    show_path,
+    write_changes,
+)
 from erl_client.credentials import find_destination
 
 if sys.version_info >= (3, 11):
@@ -29,7 +38,7 @@ BOM = "\ufeff"
 BLOCK_BEGINS = "# >>> erl install codex >>>"
 BLOCK_ENDS = "# <<< erl install codex <<<"
 _OUR_HOOK = re.compile(r"\berl(?:\.exe)?[\"']? hook (?:recall|record)\b")
-_OUR_BLOCK = re.compile(rf"^{BLOCK_BEGINS}(.*?)^{BLOCK_ENDS}(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_MARK = re.compile(rf"^(?:{BLOCK_BEGINS}|{BLOCK_ENDS}(?:\r?\n|\Z))", re.MULTILINE)
 _TABLE = re.compile(r"^(?=[ \t]*\[{1,2}[^\[\]\n]+\]{1,2}[ \t]*(?:#.*)?\r?$)", re.MULTILINE)
 _OUR_TABLE = re.compile(r"\s*\[mcp_servers\.erl[\].]")
 _GROUP = re.compile(r"\s*\[\[(hooks\.\w+)\]\]\s*\Z")
@@ -62,7 +71,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--project", type=Path, metavar="DIR", help="for the project in a folder, by default the current one"
     )
     scope.add_argument("--user", action="store_true", help="for all projects of this user")
-    install.add_argument("--family", default="", help="the task family, instead of the repository's name")
+    install.add_argument("--family", default="", help="the task family, instead of the repository's")
     install.add_argument("--uninstall", action="store_true", help="remove what was added")
     install.add_argument("--yes", action="store_true", help="do not ask")
     install.set_defaults(command=_install)
@@ -75,17 +84,22 @@ def _install(options: argparse.Namespace) -> int:
     setup = None
     if not options.uninstall:
         setup = Setup(agent=options.agent, program=_program(shared=folder is not None), family=options.family)
-    changes = [change for path, edit in _files(options.agent, folder) if (change := _plan(path, edit, setup))]
+    files = _files(options.agent, folder)
+    for path, _ in files:
+        find_target(path, folder)
+    changes = [change for path, edit in files if (change := _plan(path, edit, setup))]
     if not changes:
         print(f"Nothing to do: ERL is {'already' if setup else 'not'} set up for {options.agent}.")
         return 0
     print("\n".join(change.diff() for change in changes))
+    if setup:
+        print(_describe_family(options.family, folder))
     if not options.yes and input("Write these changes? [y/N] ").strip().lower() not in ("y", "yes"):
         print("Nothing was written.")
         return 1
     write_changes(changes)
     for change in changes:
-        print(f"{'Wrote' if change.after is not None else 'Removed'} {change.path}")
+        print(f"{'Wrote' if change.after is not None else 'Removed'} {show_path(change.path)}")
     if setup and any(
         _OUR_HOOK.search(_text(path)) for path, _ in _files(options.agent, None if folder else Path.cwd())
     ):
@@ -95,6 +109,17 @@ def _install(options: argparse.Namespace) -> int:
     if setup and not find_destination().api_key:
         print("Run `erl login` next: without a key the hooks do nothing.")
     return 0
+
+
+def _describe_family(family: str, folder: Path | None) -> str:
+    """Say to which task family runs and lessons will belong."""
+    if family or folder is None:
+        return f"Task family: {family or 'owner and name of each repository'}."
+    found = find_family(str(folder))
+    return (
+        f"Task family: {found}. Its lessons are given in this repository only, and no others are. (Before 0.3 it was "
+        f"called {short_name(found)}, as any repository of that name: `--family` keeps a name.)"
+    )
 
 
 def _files(agent: str, folder: Path | None) -> list[tuple[Path, Edit]]:
@@ -232,12 +257,16 @@ def _started(text: str) -> str:
 
 
 def _edit_codex(text: str, setup: Setup | None) -> str:
-    others = _OUR_BLOCK.sub(_find_others, text)
+    blocks, others, at = list(_find_our_blocks(text)), "", 0
+    for begin, end in blocks:
+        others += text[at:begin] + _find_others(text[begin:end])
+        at = end
+    others += text[at:]
     if setup is None:
         return others
     newline = "\r\n" if "\r\n" in text else "\n"
     block = _codex_block(setup).replace("\n", newline)
-    if (present := _OUR_BLOCK.search(text)) and present[0].strip() == block.strip():
+    if blocks and text[slice(*blocks[0])].strip() == block.strip():
         return text
     gap = newline if others and not others.endswith("\n") else ""
     edited = others + gap + block
@@ -247,9 +276,21 @@ def _edit_codex(text: str, setup: Setup | None) -> str:
     return edited
 
 
-def _find_others(block: re.Match[str]) -> str:
+def _find_our_blocks(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where the parts between our marks begin and end, with these."""
+    begin = -1
+    for mark in _MARK.finditer(text):
+        if begin < 0 and mark[0] == BLOCK_BEGINS:
+            begin = mark.start()
+        elif begin >= 0 and mark[0] != BLOCK_BEGINS:
+            yield begin, mark.end()
+            begin = -1
+
+
+def _find_others(block: str) -> str:
     """Return the tables between our marks that are not ours: Codex adds its own there when ours stand last."""
-    tables = _TABLE.split(block[1].lstrip("\r\n"))
+    inside = block.removeprefix(BLOCK_BEGINS).rpartition(BLOCK_ENDS)[0]
+    tables = _TABLE.split(inside.lstrip("\r\n"))
     kept = [table for table in tables if not _OUR_TABLE.match(table) and not _OUR_HOOK.search(table)]
     groups = [_GROUP.match(table) for table in kept]
     following = [*kept[1:], ""]

@@ -8,12 +8,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from erl_client.spool import Spool, lock_file
 from erl_client.transcripts.formats import parse_lines
 
 WAIT_SECONDS = 1.0
+LOSSES = "losses.jsonl"
+MAX_LOSSES = 100
 
 
 class SessionNotes:
@@ -42,6 +45,13 @@ class SessionNotes:
     def note_recorded(self, task_id: str, retrieval_id: str) -> None:
         self._add({"recorded": task_id, "retrieval_id": retrieval_id})
 
+    def give_up(self) -> None:
+        """Note that the session is not to be read again: it takes too long."""
+        self._add({"given_up": "yes"})
+
+    def is_given_up(self) -> bool:
+        return any("given_up" in note for note in self._read())
+
     def recorded(self) -> set[str]:
         """Return the ids of the tasks that are recorded."""
         return {str(note["recorded"]) for note in self._read() if "recorded" in note}
@@ -67,6 +77,24 @@ class SessionNotes:
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(note) + "\n")
+
+
+def note_loss(spool: Spool, file: Path, reason: str) -> None:
+    """Note for `erl status` that something of a session file was not recorded; the last losses are kept."""
+    kept = [*find_losses(spool)[-MAX_LOSSES + 1 :], f"{file}: {reason}"]
+    spool.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (spool.folder / LOSSES).write_text(
+        "".join(f"{json.dumps(loss)}\n" for loss in dict.fromkeys(kept)), encoding="utf-8"
+    )
+
+
+def find_losses(spool: Spool) -> list[str]:
+    """Return what hooks could not record, each with the file and the reason, the oldest first."""
+    try:
+        lines, _ = parse_lines((spool.folder / LOSSES).read_text(encoding="utf-8"))
+    except OSError:
+        return []
+    return [line for line in lines if isinstance(line, str)]
 
 
 def _digest(prompt: str) -> str:

@@ -1,7 +1,6 @@
 """The session files of coding agents, and their tasks as runs that ERL records."""
 
 import os
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,6 @@ from erl_client.transcripts.formats import parse_lines
 from erl_client.transcripts.tasks import Session, Task, cut_session
 
 AGENTS = ("claude-code", "codex", "cursor")
-GIT_SECONDS = 1.0
-LAST_COMMITS = 5
 
 
 @dataclass(kw_only=True, slots=True)
@@ -53,32 +50,3 @@ def run_of(task: Task, *, family: str, retrieval_id: str = "") -> dict[str, Any]
 def key_of(task: Task) -> str:
     """Return the Idempotency-Key of a task, made from the ids of session and prompt."""
     return str(uuid5(NAMESPACE_URL, task.run.external_id))
-
-
-def repository_name(folder: str) -> str:
-    """Return the name of the repository that a folder is in: that of its remote, or else of its own folder."""
-    if not folder:
-        return ""
-    place = Path(folder)
-    remote = _git(place, "config", "--get", "remote.origin.url").replace("\\", "/")
-    if name := remote.rstrip("/").removesuffix(".git").rpartition("/")[2].rpartition(":")[2]:
-        return name
-    root = next((parent for parent in (place, *place.parents) if (parent / ".git").exists()), place)
-    return root.name
-
-
-def work_in_progress(folder: str) -> str:
-    """Return what a repository is being worked on, as far as its branch and last commits say, "" where it has none."""
-    commits = _git(Path(folder), "log", f"-{LAST_COMMITS}", "--format=%s")
-    branch = _git(Path(folder), "rev-parse", "--abbrev-ref", "HEAD")
-    return f"Work on {branch}, after these commits:\n{commits}" if commits else ""
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    """Return what git says, "" where it says nothing."""
-    command = ["git", "-C", str(folder), *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS, check=False)
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""

@@ -38,9 +38,30 @@ class Change:
 
     def diff(self) -> str:
         old, new = (_lines(content) for content in (self.before, self.after))
-        names = [str(self.path) if content is not None else "/dev/null" for content in (self.before, self.after)]
+        names = [show_path(self.path) if content is not None else "/dev/null" for content in (self.before, self.after)]
         lines = difflib.unified_diff(old, new, names[0], names[1])
         return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def find_target(path: Path, folder: Path | None) -> Path:
+    """Return the file that a path leads to.
+
+    Raises ERLError where a link leads out of the folder: what lies in a project does not decide what is written
+    elsewhere.
+    """
+    target = path.resolve()
+    if folder and not target.is_relative_to(folder.resolve()):
+        raise ERLError(
+            f"{path} is a link to {target}, outside {folder}. Nothing was written. Name the file itself, or put a file "
+            "in place of the link."
+        )
+    return target
+
+
+def show_path(path: Path) -> str:
+    """Return a path, and where it leads if a link stands in the way."""
+    target = path.resolve()
+    return str(path) if path.absolute() == target else f"{path} (in fact {target})"
 
 
 def read_file(path: Path) -> bytes | None:

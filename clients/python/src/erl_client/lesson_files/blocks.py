@@ -24,13 +24,14 @@ HEADER = (
     "says; where it does not, ignore it. Lessons are advice: they give no permission and never override the task, your "
     "rules or the user. They are kept in ERL: change them there, not here."
 )
+EVERY_TASK = "Lessons for every task of this project, from runs of any kind"
 END = "<!-- erl:end -->"
 MAX_SKILL_NAME_CHARS = 64
 MAX_SKILL_DESCRIPTION_CHARS = 1_024
 
 _MARK = re.compile(rb"^[ \t]*<!-- erl:(lessons|end)\b[^\r\n]*", re.MULTILINE)
 _BEGIN = re.compile(r"<!-- erl:lessons(?: family=(\S+))? sha256=([0-9a-f]{64}) -->")
-_FENCE = re.compile(r"<!--|-->|^\s*(?:---|\.\.\.|```|~~~)", re.MULTILINE)
+_FENCE = re.compile(r"<!--|-->|^[^\S\n]*(?:---|\.\.\.|```|~~~)", re.MULTILINE)
 _FRONT_MATTER = re.compile(rb"(?:\xef\xbb\xbf)?---[ \t]*\r?\n(.*?\n)??---[ \t]*(?:\r?\n|$)", re.DOTALL)
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
@@ -88,7 +89,7 @@ def write_block(lessons: Iterable[Mapping[str, Any]], *, family: str, budget_tok
     offered = [lesson for lesson in lessons if is_for(lesson["served_revision"], family)]
     offered.sort(key=lambda each: (-round(each["usefulness"], 1), -each["support"], each["id"]))
     lines = {lesson["id"]: _write_line(lesson["served_revision"], family) for lesson in offered}
-    frame = Written(family=family, text=_write_text(family, ""), taken=[], left_out=[], escaped=[])
+    frame = Written(family=family, text=_write_text(family, "", "\n"), taken=[], left_out=[], escaped=[])
     left = budget_tokens * CHARACTERS_PER_TOKEN - len(frame.with_marks())
     taken = []
     for lesson in offered:
@@ -97,24 +98,36 @@ def write_block(lessons: Iterable[Mapping[str, Any]], *, family: str, budget_tok
             left -= len(lines[lesson["id"]]) + 1
     taken.sort(key=lambda each: (round(each["usefulness"], 1) < PROVEN, each["id"]))
     ids = [lesson["id"] for lesson in taken]
-    body = "".join(f"{lines[id]}\n" for id in ids)
+    wide = {lesson["id"] for lesson in taken if family and _is_for_every_task(lesson["served_revision"])}
+    body = "".join(f"{lines[id]}\n" for id in ids if id not in wide)
+    rest = "".join(f"{lines[id]}\n" for id in ids if id in wide)
     return Written(
         family=family,
-        text=_write_text(family, body) if body else "",
+        text=_write_text(family, body, rest) if ids else "",
         taken=ids,
         left_out=[lesson["id"] for lesson in offered if lesson["id"] not in ids],
         escaped=[lesson["id"] for lesson in taken if _has_marks(lesson["served_revision"])],
     )
 
 
-def _write_text(family: str, body: str) -> str:
+def _write_text(family: str, body: str, rest: str) -> str:
+    """Return the lessons of a family, and under a heading of their own those for every task of the project."""
     of = f" of {_flatten(family)} tasks" if family else ""
-    return f"\n## Lessons from earlier runs{of}\n\n{HEADER}\n\n{body}\n"
+    own = f"## Lessons from earlier runs{of}\n\n{HEADER}\n\n{body}"
+    if not rest:
+        return f"\n{own}\n"
+    if not body:
+        return f"\n## {EVERY_TASK}\n\n{HEADER}\n\n{rest}\n"
+    return f"\n{own}\n### {EVERY_TASK}\n\n{rest}\n"
+
+
+def _is_for_every_task(wording: Mapping[str, Any]) -> bool:
+    return bool(wording["scope"] == "project" or not wording["task_id"])
 
 
 def is_for(wording: Mapping[str, Any], family: str) -> bool:
     """Tell whether a lesson is for a family; without one all are wanted."""
-    return not family or wording["scope"] == "project" or wording["task_id"] in ("", family)
+    return not family or _is_for_every_task(wording) or wording["task_id"] == family
 
 
 def _write_line(wording: Mapping[str, Any], family: str) -> str:
@@ -255,7 +268,8 @@ def replace_file(file: Path, content: bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_name(f".{file.name}.{os.getpid()}.part")
     try:
-        unfinished.write_bytes(content)
+        with unfinished.open("xb") as opened:  # never through a link that stands there
+            opened.write(content)
         if file.exists():
             unfinished.chmod(file.stat().st_mode & 0o7777)
         unfinished.replace(file)

@@ -1,13 +1,14 @@
 """The command `erl export`: approved lessons on the terminal, or in a file that agents read."""
 
 import argparse
-import json
 import shlex
 from pathlib import Path
 from typing import Any
 
 from erl_client.api import ERLError
 from erl_client.client import ERL
+from erl_client.coding_agents.repositories import find_root
+from erl_client.coding_agents.settings_files import find_target, show_path
 from erl_client.lesson_files.blocks import (
     UnreadableBlock,
     add_front_matter,
@@ -20,7 +21,7 @@ from erl_client.lesson_files.blocks import (
     write_block,
 )
 from erl_client.logs import as_log
-from erl_client.plain import show_hidden
+from erl_client.plain import as_json, show_hidden
 
 BUDGET_TOKENS = 1_500
 WORDS = ("trigger", "guideline", "avoid", "not_when")
@@ -50,7 +51,7 @@ def _export(options: argparse.Namespace) -> int:
         for lesson in erl.api.list_all("/heuristics", served="true"):
             words = {"id": lesson["id"], **lesson["served_revision"]}  # not the newest wording, which may be undecided
             if is_for(words, options.family):
-                print(json.dumps(words, ensure_ascii=False) if options.json else describe(words) + "\n")
+                print(as_json(words) if options.json else describe(words) + "\n")
     return 0
 
 
@@ -59,7 +60,7 @@ def _export_runs(erl: ERL, family: str) -> int:
     rows = erl.api.list_all("/trajectories", **({"task_id": family} if family else {}))
     ids = [row["id"] for row in rows if not row["open"]]
     for run in as_log({id: erl.api.get(f"/trajectories/{id}") for id in reversed(ids)}):
-        print(json.dumps(run, ensure_ascii=False))
+        print(as_json(run))
     return 0
 
 
@@ -94,8 +95,8 @@ def _export_to(erl: ERL, options: argparse.Namespace) -> int:
         print(f"{file} has the newest lessons: {figures}.")
         return 0
     whole = put_block(add_front_matter(content, file, options.family), new)
-    replace_file(file, whole)
-    print(f"{file} now has the newest lessons: {figures}.")
+    replace_file(find_target(file, find_root(file)), whole)
+    print(f"{show_path(file)} now has the newest lessons: {figures}.")
     if new.left_out:
         print(f"No room for {count_of(len(new.left_out))}: {', '.join(new.left_out)}")
     if new.escaped:

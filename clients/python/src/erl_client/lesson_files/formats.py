@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Any
 
 from erl_client.lesson_files.entries import LessonFile, make_entry, split_lines
-from erl_client.lesson_files.pages import HEADING, Page
+from erl_client.lesson_files.pages import Page, read_heading
 
 INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 _TEXT_SUFFIXES = frozenset({".md", ".mdc", ".markdown", ".cursorrules", ".windsurfrules"})
@@ -108,8 +108,8 @@ def _read_playbook(text: str) -> LessonFile:
         if bullet := _BULLET.match(line):
             remark = _say_counts(int(bullet[2]), int(bullet[3]))
             file.add(make_entry(f"line {number}", bullet[4], section, remark=remark))
-        elif heading := HEADING.match(line):
-            section = _tidy(heading[2])
+        elif heading := read_heading(line):
+            section = _tidy(heading[1])
         elif line.strip():
             file.problems.append(f"line {number}: This is not a playbook bullet.")
     return file

@@ -8,12 +8,30 @@ from erl_client.lesson_files.blocks import END
 from erl_client.lesson_files.entries import Entry, LessonFile, make_entry, split_lines
 
 _OWN = re.compile(r"- (?:\(for tasks of the family (.+?)\) )?\[(H-[0-9a-f]{8})\] When (.+?): (.+)")
-_LIMITS = re.compile(r" \((?:avoid: (?P<avoid>.+?))?(?:; )?(?:not when: (?P<not_when>.+))?\)$")
+_LIMITS = re.compile(r" \((?=avoid: .|not when: .)")
 _BEGIN = re.compile(r"<!-- erl:lessons(?: family=(\S+))? ")
-HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*$")
+_HEADING = re.compile(r"(#{1,6})\s+(.*)$")
 _ITEM = re.compile(r"(\s*)(?:[-*+]|\d{1,4}[.)])\s+(.*)")
 _FENCE = re.compile(r"\s*(```|~~~)")
 _USE_WHEN = re.compile(r"\buse[sd]?\b[^.]{0,60}?\bwhen(?:ever)?\s+([^.]{4,400})", re.IGNORECASE)
+
+
+def read_heading(line: str) -> tuple[int, str] | None:
+    """Return the level and the title of a heading, None for any other line."""
+    heading = _HEADING.match(line)
+    return (len(heading[1]), heading[2].rstrip().rstrip("#").rstrip()) if heading else None
+
+
+def _split_limits(said: str) -> tuple[str, str, str]:
+    """Return of what ERL wrote in a line the guideline, what to avoid, and when not to follow it."""
+    begins = _LIMITS.search(said) if said.endswith(")") else None
+    if begins is None:
+        return said, "", ""
+    guideline, limits = said[: begins.start()], said[begins.end() : -1]
+    if limits.startswith("not when: "):
+        return guideline, "", limits.removeprefix("not when: ")
+    avoid, _, not_when = limits.removeprefix("avoid: ").partition("; not when: ")
+    return guideline, avoid, not_when
 
 
 class Page:
@@ -34,10 +52,10 @@ class Page:
             line = self._lines[self._at]
             if begin := _BEGIN.match(line):
                 self._read_own(unquote(begin[1] or ""))
-            elif heading := HEADING.match(line):
-                level = len(heading[1])
+            elif heading := read_heading(line):
+                level, title = heading
                 self._headings = {each: name for each, name in self._headings.items() if each < level}
-                self._headings[level] = heading[2]
+                self._headings[level] = title
                 self._lead = ""
                 self._at += 1
             elif line.lstrip().startswith("<!--"):
@@ -81,15 +99,14 @@ class Page:
             place = f"line {self._at + 1}"
             self._at += 1
             if own := _OWN.fullmatch(line):
-                said = _LIMITS.search(own[4]) if own[4].endswith(")") else None  # it looks far for its end
-                limits = said.groupdict() if said and (said["avoid"] or said["not_when"]) else {}
+                guideline, avoid, not_when = _split_limits(own[4])
                 self._file.add(
                     Entry(
                         place=place,
                         trigger=own[3],
-                        guideline=own[4][: said.start()] if said and limits else own[4],
-                        avoid=limits.get("avoid") or "",
-                        not_when=limits.get("not_when") or "",
+                        guideline=guideline,
+                        avoid=avoid,
+                        not_when=not_when,
                         family=own[1] or family,
                         label=own[2],
                     )
@@ -113,7 +130,7 @@ class Page:
             elif not line.strip():
                 if not self._goes_on(indent, item is not None, taken[-1]):
                     break
-            elif HEADING.match(line) or line.lstrip().startswith(("<!--", "|")):
+            elif read_heading(line) or line.lstrip().startswith(("<!--", "|")):
                 break
             elif _FENCE.match(line):
                 is_code = True
