@@ -18,13 +18,14 @@ NEEDED = frozenset({"model", "messages", "input", "contents", "system", "systemI
 LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 # Words by which servers refuse a member without its name
 ALIASES = {
-    "response_format": r"json[_ ]?schema|structured|grammar|guided",
-    "output_config": r"output_format|json[_ ]?schema|structured",
-    "text": r"text\.format|json[_ ]?schema|structured",
-    "stream_options": r"include_usage",
-    "reasoning": r"reasoning[._]",
-    "thinking": r"thinking\.",
+    "response_format": ("json_schema", "json schema", "structured", "grammar", "guided"),
+    "output_config": ("output_format", "json_schema", "json schema", "structured"),
+    "text": ("text.format", "json_schema", "json schema", "structured"),
+    "stream_options": ("include_usage",),
+    "reasoning": ("reasoning.",),
+    "thinking": ("thinking.",),
 }
+_NAME = re.compile(r"\w+")
 _TOO_LARGE = re.compile(r"(?:at most|maximum|less than or equal to|<=?|>)[^0-9]{0,60}([0-9]{3,7})")
 _NO_SYSTEM = re.compile(r"system role (?:is )?not supported|(?:role|roles?) ['\"]?system['\"]? (?:is|are) not", re.I)
 _NO_TOOLS_WITH_EFFORT = re.compile(
@@ -90,12 +91,11 @@ def _find_changes(body: dict[str, Any], words: str) -> list[Change]:
 
 def _limit_changes(body: dict[str, Any], words: str) -> list[Change]:
     """Return the other name of the limit, or a lower one."""
+    names = set(_NAME.findall(words))
     for field, other in (LIMITS[:2], LIMITS[1::-1]):
-        is_refused = field in body and re.search(rf"\b{field}\b", words)
-        if is_refused and (_UNKNOWN.search(words) or re.search(rf"use ['\"`]?{other}", words, re.I)):
+        if field in body and field in names and (_UNKNOWN.search(words) or other in names):
             return [Change(f"{other} for {field}", partial(_rename, old=field, new=other))]
-    named = any(field in words for field in (*LIMITS, "maxOutputTokens"))
-    numbers = [int(number) for number in _TOO_LARGE.findall(words)] if named else []
+    numbers = [int(number) for number in _TOO_LARGE.findall(words)] if names & {*LIMITS, "maxOutputTokens"} else []
     if numbers:
         most = min(numbers)
         return [Change(f"at most {most:,} tokens of output", partial(_lower, most=most))]
@@ -120,12 +120,13 @@ def _lower(body: dict[str, Any], *, most: int) -> None:
 
 def _dropped(body: dict[str, Any], words: str) -> list[Change]:
     """Return the members that the refusal names, each as a change that leaves it out."""
+    names, lower = set(_NAME.findall(words)), words.lower()
     places = {"": body, "generationConfig": body.get("generationConfig") or {}}
     changes = []
     for place, members in places.items():
         for name in members:
-            said = rf"\b{re.escape(name)}\b" + (f"|{ALIASES[name]}" if name in ALIASES else "")
-            if name not in NEEDED and name not in LIMITS and re.search(said, words, re.I):
+            is_named = name in names or any(alias in lower for alias in ALIASES.get(name, ()))
+            if is_named and name not in NEEDED and name not in LIMITS:
                 changes.append(Change(f"without {name}", partial(_drop, place=place, name=name)))
     return changes
 

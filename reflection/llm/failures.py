@@ -45,8 +45,8 @@ HINTS = {
 QUOTA = re.compile(r"insufficient_quota|billing|quota_exceeded|exceeded your current quota|credit balance", re.I)
 # Gemini calls its limits a minute a quota too, but says when to come back
 RETRY_DELAY = re.compile(r'"retryDelay": ?"([0-9]{1,6}(?:\.[0-9]{1,6})?)s"')
-# Groq's model wrote a call of a tool that cannot be read; the next one may be better
-MISWRITTEN_CALL = re.compile(r"tool_use_failed")
+# Groq's model wrote a call or an answer that cannot be read; the next one may be better
+MISWRITTEN = re.compile(r"tool_use_failed|json_validate_failed")
 BAD_KEY = re.compile(r"api[ _-]?key not valid|invalid api[ _-]?key", re.I)
 KEYS = re.compile(r"\b(?:sk|gsk|key)[-_][\w*\-]{4,200}")
 
@@ -89,7 +89,7 @@ def _classify_refusal(error: ModelHTTPError, config: ProviderConfig) -> Provider
     words = json.dumps(error.body, default=str) if not isinstance(error.body, str) else error.body
     kind, detail = _explain(error.body, config)
     code = CODES.get(status, "server_error" if status >= 500 else "bad_request")
-    transient = status in TRANSIENT_STATUSES or status >= 500 or bool(MISWRITTEN_CALL.search(kind))
+    transient = status in TRANSIENT_STATUSES or status >= 500 or bool(MISWRITTEN.search(kind))
     delay = RETRY_DELAY.search(words[:20_000]) if status == 429 else None
     overflow = read_overflow(words) if status in (400, 413, 422, 500) else None
     if overflow is not None:

@@ -5,20 +5,17 @@ from dataclasses import dataclass
 
 # The number, where there is one, is the window in tokens. Wordings of OpenAI, OpenRouter and vLLM; Anthropic; Google;
 # llama.cpp; vLLM again; Mistral; Ollama; Groq; Bedrock.
-_WINDOW = [
-    re.compile(pattern, re.I)
-    for pattern in (
-        r"maximum context length (?:is|of) ([0-9]{3,9})",
-        r"too long: [0-9]{1,9} tokens > ([0-9]{3,9})",
-        r"exceeds the maximum number of tokens allowed \(([0-9]{3,9})",
-        r"available context size \(([0-9]{3,9})",
-        r"\"n_ctx\": ?([0-9]{3,9})",
-        r"maximum model length of ([0-9]{3,9})",
-        r"maximum (?:allowed )?(?:context|input) length \(?([0-9]{3,9})",
-        r"with ([0-9]{3,9}) maximum context length",
-        r"context (?:window|length|size) of ([0-9]{3,9})",
-    )
-]
+_WINDOW = (
+    re.compile(r"maximum context length (?:is|of) ([0-9]{3,9})", re.I),
+    re.compile(r"too long: [0-9]{1,9} tokens > ([0-9]{3,9})", re.I),
+    re.compile(r"exceeds the maximum number of tokens allowed \(([0-9]{3,9})", re.I),
+    re.compile(r"available context size \(([0-9]{3,9})", re.I),
+    re.compile(r"\"n_ctx\": ?([0-9]{3,9})", re.I),
+    re.compile(r"maximum model length of ([0-9]{3,9})", re.I),
+    re.compile(r"maximum (?:allowed )?(?:context|input) length \(?([0-9]{3,9})", re.I),
+    re.compile(r"with ([0-9]{3,9}) maximum context length", re.I),
+    re.compile(r"context (?:window|length|size) of ([0-9]{3,9})", re.I),
+)
 _WORDLESS = re.compile(
     r"context_length_exceeded|exceed_context_size|prompt is too long|input is too long|exceeds? the (?:model's )?"
     r"(?:maximum )?context (?:length|window|size)|reduce the length of the (?:messages|prompt|input)",

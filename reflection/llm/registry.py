@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from reflection.llm.base import Provider, ProviderConfig, ProviderNotConfigured
 from reflection.llm.scripted import ScriptedModel
@@ -69,6 +69,9 @@ class _Entry(BaseModel):
     input_usd_per_mtok: float | None = Field(default=None, ge=0)
     output_usd_per_mtok: float | None = Field(default=None, ge=0)
     daily_usd: float | None = Field(default=None, ge=0)
+
+
+_ENTRIES = TypeAdapter(dict[str, _Entry])
 
 
 def configured_name() -> str:
@@ -139,7 +142,7 @@ def _default_entry() -> _Entry:
 def _read_entries() -> dict[str, _Entry]:
     """Return the providers of ERL_LLM_PROVIDERS, and that of ERL_LLM_PROVIDER, by name."""
     try:
-        entries = {name: _Entry.model_validate(entry) for name, entry in settings.ERL_LLM_PROVIDERS.items()}
+        entries = _ENTRIES.validate_python(settings.ERL_LLM_PROVIDERS)
     except ValidationError as error:
         fault = error.errors(include_input=False)[0]
         place = ".".join(str(part) for part in fault["loc"])
@@ -161,9 +164,15 @@ def _with_path(url: str, path: str) -> str:
 
 def build_provider(config: ProviderConfig) -> "ModelProvider":
     """Return a new provider with its own connections."""
-    from reflection.llm.wire import ModelProvider  # pydantic-ai and the SDKs, which most processes never need
+    # Most processes never ask a model, and so never need these.
+    from pydantic_ai.exceptions import UserError
 
-    return ModelProvider(config)
+    from reflection.llm.wire import ModelProvider
+
+    try:
+        return ModelProvider(config)
+    except UserError as error:
+        raise ProviderNotConfigured(f"The provider {config.name} cannot be used: {error}") from error
 
 
 _lock = Lock()
