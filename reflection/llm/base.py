@@ -78,9 +78,6 @@ class ProviderConfig:
     timeout_seconds: float
     api_key: str = field(repr=False)
     kind: str = ""
-    input_usd_per_mtok: float = 0.0
-    output_usd_per_mtok: float = 0.0
-    daily_usd: float | None = None
 
 
 class Provider(Protocol):

@@ -24,7 +24,7 @@ from reflection.llm.base import (
 )
 from reflection.llm.chat import ChatAnswer, ChatRequest, read_calls, stored_calls
 from reflection.llm.models import ModelCall, Reservation
-from reflection.llm.registry import configured_name, get_provider
+from reflection.llm.registry import Use, get_provider, name_of
 
 # Asks a model: a step's name and a question in, the answer out. `RememberedAsk` keeps answers, costs and budgets.
 Ask = Callable[[str, CompletionRequest], Completion]
@@ -56,7 +56,9 @@ class Asked:
         self._request = request
         self._is_probe = breaker.admit(remembered.circuit)
         try:
-            self._reservation = budget.reserve(remembered.job.project, request, job=remembered.job)
+            self._reservation = budget.reserve(
+                remembered.job.project, request, job=remembered.job, provider=remembered.provider
+            )
             self.answer: Future[Any] = begin()
         except BaseException:
             self._end_probe()
@@ -107,7 +109,7 @@ class _Remembered:
         self.job = job
         self.circuit = circuit
         self._claim = claim
-        self._provider = provider
+        self.provider = provider
         self._subject = subject
 
     def _recall(self, step: str, request: CompletionRequest | ChatRequest) -> ModelCall | None:
@@ -125,7 +127,7 @@ class _Remembered:
             LostClaim: another worker holds the job.
         """
         self._claim.ensure_held()
-        with span("model call", **{"erl.step": step, "gen_ai.provider.name": self._provider}):
+        with span("model call", **{"erl.step": step, "gen_ai.provider.name": self.provider}):
             return Asked(self, step, request, begin)
 
     def keep(
@@ -137,7 +139,7 @@ class _Remembered:
     ) -> ModelCall:
         """Write an answer and what it cost; the first one stays where two came."""
         with transaction.atomic():
-            cost = budget.settle(reservation, answer)
+            cost = budget.settle(reservation, answer, provider=self.provider)
             rows = Job.objects.filter(pk=self.job.pk)
             if rows.select_for_update(no_key=True).exists():
                 # A worker that lost its claim during the call may find the answer of the other: the first one stays.
@@ -150,7 +152,7 @@ class _Remembered:
                     defaults={
                         "project_id": self.job.project_id,
                         "job_id": self.job.pk,
-                        "provider": self._provider,
+                        "provider": self.provider,
                         "model": answer.model,
                         "response": storable(answer.text),
                         "tool_calls": stored_calls(answer.tool_calls) if isinstance(answer, ChatAnswer) else [],
@@ -177,8 +179,9 @@ class _Remembered:
 class RememberedAsk(_Remembered):
     """Asks once for each question of a job; a later attempt finds the answer of an earlier one."""
 
-    def __init__(self, job: Job, claim: Claim, *, ask_model: Ask) -> None:
-        super().__init__(job, claim, provider=configured_name(), circuit=configured_name())
+    def __init__(self, job: Job, claim: Claim, *, ask_model: Ask, use: Use = "") -> None:
+        name = name_of(use)
+        super().__init__(job, claim, provider=name, circuit=name)
         self._ask_model = ask_model
 
     def __call__(self, step: str, request: CompletionRequest) -> Completion:
@@ -243,9 +246,13 @@ def _common(call: ModelCall) -> dict[str, Any]:
     return {"text": call.response} | {name: getattr(call, name) for name in names}
 
 
-def ask_provider(step: str, request: CompletionRequest) -> Completion:
+def ask_provider(step: str, request: CompletionRequest, *, use: Use = "") -> Completion:
     """Ask the configured provider, keeping nothing."""
-    return get_provider().complete(request)
+    return get_provider(use).complete(request)
+
+
+ask_to_reflect = partial(ask_provider, use="reflect")
+ask_to_consolidate = partial(ask_provider, use="consolidate")
 
 
 def without_echo(error: ProviderError, request: CompletionRequest | ChatRequest) -> ProviderError:

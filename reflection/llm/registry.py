@@ -79,6 +79,11 @@ def configured_name() -> str:
     return settings.ERL_LLM_PROVIDER.strip().lower() or (COMPATIBLE if settings.ERL_LLM_BASE_URL else "")
 
 
+def name_of(use: Use) -> str:
+    """Return the name of the provider for a use, known or not."""
+    return _split(configured_model(use))[0] or configured_name()
+
+
 def configured_model(use: Use) -> str:
     """Return the model for a use, as the settings name it; "" where they leave it to the provider."""
     return str(settings.ERL_LLM_MODELS.get(use) or settings.ERL_LLM_MODEL)
@@ -110,7 +115,6 @@ def find_config(use: Use = "", *, model: str = "") -> ProviderConfig | None:
     base_url = entry.base_url or kind.base_url
     if not base_url:
         raise ProviderNotConfigured(f"{address} is empty; set it to the URL of the provider {name}.")
-    price_in, price_out = entry.input_usd_per_mtok, entry.output_usd_per_mtok
     return ProviderConfig(
         name=name,
         kind=kind_name,
@@ -118,10 +122,22 @@ def find_config(use: Use = "", *, model: str = "") -> ProviderConfig | None:
         base_url=_with_path(base_url, kind.path),
         timeout_seconds=entry.timeout_seconds or settings.ERL_LLM_TIMEOUT_SECONDS,
         api_key=entry.api_key,
-        input_usd_per_mtok=settings.ERL_LLM_INPUT_USD_PER_MTOK if price_in is None else price_in,
-        output_usd_per_mtok=settings.ERL_LLM_OUTPUT_USD_PER_MTOK if price_out is None else price_out,
-        daily_usd=entry.daily_usd,
     )
+
+
+def find_prices(name: str) -> tuple[float, float]:
+    """Return what a million tokens cost at a provider, in US dollars: read and written."""
+    entry = _read_entries().get(name) or _Entry()
+    price_in, price_out = entry.input_usd_per_mtok, entry.output_usd_per_mtok
+    return (
+        settings.ERL_LLM_INPUT_USD_PER_MTOK if price_in is None else price_in,
+        settings.ERL_LLM_OUTPUT_USD_PER_MTOK if price_out is None else price_out,
+    )
+
+
+def find_daily_usd(name: str) -> float | None:
+    """Return what may be spent at a provider in a UTC day by all projects together; None for no limit."""
+    return (_read_entries().get(name) or _Entry()).daily_usd
 
 
 def _split(name: str) -> tuple[str, str]:
