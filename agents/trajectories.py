@@ -12,7 +12,16 @@ from memory.runs.models import Trajectory
 
 _OBSERVATION_CHARS = 8_000
 # Where a provider or ERL itself failed, that says nothing about the task, nor about the lessons that the run was given.
-_NOT_OF_THE_AGENT = (StopReason.MODEL_FAILED, StopReason.WORKER_LOST, StopReason.ERROR)
+_NOT_OF_THE_AGENT = (
+    StopReason.MODEL_FAILED,
+    StopReason.WORKER_LOST,
+    StopReason.ERROR,
+    StopReason.EMPTY_ANSWER,
+    StopReason.CUT_OFF,
+    StopReason.REFUSED,
+    StopReason.FILTERED,
+    StopReason.CONTEXT_OVERFLOW,
+)
 
 
 def record_run(run: Run, *, by: Actor) -> Trajectory:

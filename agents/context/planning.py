@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agents.context.prompt import SUMMARY, write_request
+from agents.context.prompt import SUMMARY, output_of, window_of, write_request
 from agents.limits import Compacting
 from agents.models.conversations import Compaction, Message
 from agents.models.runs import Run
@@ -60,7 +60,7 @@ def newest_compaction(run: Run) -> Compaction | None:
 
 def prompt_budget(run: Run) -> int:
     """Return the tokens that a prompt of a run may have: the window without room for the answer."""
-    return run.revision.window_tokens - run.revision.max_output_tokens
+    return window_of(run) - output_of(run)
 
 
 def measure(run: Run) -> Fit:

@@ -8,39 +8,66 @@ from typing import Any
 from agents.models.conversations import Compaction, Message
 from agents.models.runs import Run, Step
 from reflection.llm.chat import ChatMessage, ChatRequest, ChatTool, read_calls
+from reflection.llm.turns import arrange
 
 SUMMARY = "Summary of what was said before. The messages themselves can be found with conversation_search.\n\n"
 
 
-def build_request(run: Run, *, through: int, compaction: Compaction | None) -> ChatRequest:
+def window_of(run: Run) -> int:
+    """Return the tokens of the model's context window: those of the agent, or fewer where the model said so."""
+    learnt = run.conversation.window_tokens
+    configured = run.revision.window_tokens
+    return configured if learnt is None else min(configured, learnt)
+
+
+def output_of(run: Run) -> int:
+    """Return the tokens that an answer may have: the agent's limit, or less in a window that is smaller than set."""
+    if run.conversation.window_tokens is None:
+        return run.revision.max_output_tokens
+    return max(1, min(run.revision.max_output_tokens, window_of(run) // 4))
+
+
+def build_request(
+    run: Run, *, through: int, compaction: Compaction | None, max_output_tokens: int | None = None
+) -> ChatRequest:
     """Return what the model is asked when it reads the conversation up to message `through`."""
     since = compaction.summarised_through if compaction else 0
     messages = Message.objects.filter(conversation_id=run.conversation_id, seq__gt=since, seq__lte=through)
-    return write_request(run, messages.order_by("seq"), compaction=compaction)
+    return write_request(run, messages.order_by("seq"), compaction=compaction, max_output_tokens=max_output_tokens)
 
 
-def write_request(run: Run, messages: Iterable[Message], *, compaction: Compaction | None) -> ChatRequest:
+def write_request(
+    run: Run,
+    messages: Iterable[Message],
+    *,
+    compaction: Compaction | None,
+    max_output_tokens: int | None = None,
+) -> ChatRequest:
     """Return what the model is asked when it reads these messages, which `compaction` shortens."""
-    said = [ChatMessage(role="system", content=run.head)]
+    said = []
     if compaction is not None and compaction.summary:
         said.append(ChatMessage(role="user", content=SUMMARY + compaction.summary))
     names: dict[str, str] = {}
     masked_through = compaction.masked_through if compaction else 0
     for message in messages:
+        if message.role == Message.Role.ASSISTANT and message.effect_id is not None:
+            continue  # what a tool told the user stands in its call already
         for call in message.tool_calls:
             names[call["id"]] = call["name"]
         said.append(_write(message, tool=names.get(message.tool_call_id, ""), masked=message.seq <= masked_through))
     return ChatRequest(
-        messages=tuple(said),
+        messages=(ChatMessage(role="system", content=run.head), *arrange(said)),
         tools=read_tools(run.tools),
-        max_output_tokens=run.revision.max_output_tokens,
+        max_output_tokens=max_output_tokens or output_of(run),
         temperature=run.revision.temperature,
     )
 
 
 def rebuild_request(step: Step) -> ChatRequest:
     """Return what the model was asked at a step that was taken."""
-    return build_request(step.run, through=step.through, compaction=step.compaction)
+    return build_request(
+        step.run, through=step.through, compaction=step.compaction, max_output_tokens=step.max_output_tokens
+    )
 
 
 def write_prompt(request: ChatRequest) -> bytes:
@@ -91,6 +118,11 @@ def _write(message: Message, *, tool: str, masked: bool) -> ChatMessage:
                 content = mask
             return ChatMessage(role="tool", content=content, tool_call_id=message.tool_call_id)
         case Message.Role.ASSISTANT:
-            return ChatMessage(role="assistant", content=content, tool_calls=read_calls(message.tool_calls))
+            return ChatMessage(
+                role="assistant",
+                content=content,
+                tool_calls=read_calls(message.tool_calls),
+                received=message.received,
+            )
         case _:
             return ChatMessage(role="user", content=content)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from agents.context.planning import Fit
+from agents.endings import FAILED_AT, MOST_UNREADABLE, NOTES, Ending, find_failure, is_unfinished
 from agents.loop.rows import RunRows
 from agents.models.effects import Effect
 from agents.models.runs import RunStatus, Step, StopReason
@@ -19,9 +20,10 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class AskModel:
-    """Ask the model; `again` where a worker began to and did not end."""
+    """Ask the model: `again` where a worker began to and did not end, with more room after an answer that was cut."""
 
     again: bool = False
+    more_room: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,13 @@ class Remind:
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """Tell the agent why it is asked again."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """End the run."""
 
@@ -66,7 +75,7 @@ class Finish:
     error: str = ""
 
 
-Action: TypeAlias = Prepare | AskModel | ExecuteEffect | MarkUnknown | Wait | Compact | Remind | Finish
+Action: TypeAlias = Prepare | AskModel | ExecuteEffect | MarkUnknown | Wait | Compact | Remind | Note | Finish
 
 
 def next_action(rows: RunRows) -> Action | None:
@@ -98,20 +107,34 @@ def _go_on(rows: RunRows, effect: Effect) -> Action:
 
 def _end(rows: RunRows) -> Action | None:
     """Decide whether the answer ends the run."""
-    if rows.step is None or rows.answer is None:
+    if rows.step is None:
+        return None
+    failure = find_failure(rows.endings, calls=rows.answer is not None and bool(rows.answer.tool_calls))
+    if failure is not None:
+        return _failed(failure.reason, failure.error)
+    if rows.answer is None:  # the prompt was too long for the model
         return None
     if rows.answer.tool_calls:
+        if rows.unreadable >= MOST_UNREADABLE:
+            error = f"The model wrote {rows.unreadable} answers in a row whose arguments are not JSON."
+            return _failed(StopReason.INVALID_ANSWER, error)
+        if rows.repeats >= FAILED_AT:
+            error = f"The agent made the same call {rows.repeats} times, and the result was the same each time."
+            return _failed(StopReason.NO_PROGRESS, error)
         done = [each.tool for each in rows.history if each.step == rows.step.seq]
         return Finish(RunStatus.SUCCEEDED, StopReason.TOOL_RULE) if ends_run(rows.rules, done) else None
-    if rows.reminded_at > rows.answer.seq:
+    if rows.noted_at > rows.answer.seq:
         return None
+    if is_unfinished(rows.step.finish_reason):
+        note = NOTES.get(Ending(rows.step.finish_reason))
+        return Note(note) if note else None
     last = rows.history[-1] if rows.history else None
     if last is not None and last.step == rows.step.seq - 1 and goes_on(rows.rules, last.tool):
         return None
     missing = find_missing(rows.rules, rows.history)
     if not missing:
         return Finish(RunStatus.SUCCEEDED, StopReason.END_TURN)
-    if rows.reminded_at:
+    if rows.is_reminded:
         return Finish(
             RunStatus.FAILED, StopReason.REQUIRED_TOOL, f"The agent finished without calling {missing[0]}, twice."
         )
@@ -148,7 +171,7 @@ def _ask(rows: RunRows) -> Action:
         case Fit.NEWEST_TOO_LONG:
             said = "The newest messages do not fit into the context window, and they cannot be left out. Send less at "
             return _failed(StopReason.CONTEXT_OVERFLOW, f"{said}once, or make the window larger.")
-    return AskModel()
+    return AskModel(more_room=rows.endings[:1] == (Ending.CUT,))
 
 
 def _failed(reason: StopReason, error: str) -> Finish:

@@ -1,6 +1,7 @@
 """Prepare a run, ask the model, and write down its answer with the calls that it wants."""
 
 import time
+from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 
@@ -9,12 +10,14 @@ from django.utils import timezone
 
 from agents.context.head import write_head
 from agents.context.planning import newest_compaction
-from agents.context.prompt import build_request, hash_prompt, rebuild_request, write_tools
+from agents.context.prompt import build_request, hash_prompt, output_of, rebuild_request, window_of, write_tools
 from agents.conversations import add_message
+from agents.endings import Ending, name_ending
 from agents.loop.fence import Claimed
 from agents.loop.journal import plan_effect
-from agents.models.conversations import Message
-from agents.models.runs import Run, Step
+from agents.loop.waiting import room
+from agents.models.conversations import Conversation, Message
+from agents.models.runs import Event, Run, Step
 from agents.revisions import deployed_revision
 from agents.streaming.events import append_event
 from agents.tools.catalogue import tools_of
@@ -25,13 +28,15 @@ from memory.releases.models import Release
 from memory.retrieval.answers import prepare_answer, record_answer
 from memory.retrieval.assignment import Arm
 from memory.retrieval.question import Question
-from reflection.errors import LostClaim
-from reflection.llm.base import Provider
-from reflection.llm.calls import RememberedChat
+from reflection.errors import LostClaim, NotNow, ReflectionError
+from reflection.llm.base import Provider, ProviderError
+from reflection.llm.calls import RememberedChat, read_chat
 from reflection.llm.chat import ChatAnswer, ChatRequest, stored_calls
 from reflection.llm.models import ModelCall
 
 SECONDS_BETWEEN_PARTS = 0.1
+SHORTER = 0.75  # of a prompt that was too long
+MOST_TIMEOUTS = 3  # of one step: each was paid for
 _Find = Callable[[str], Provider]
 
 
@@ -76,29 +81,65 @@ def prepare_run(claimed: Claimed, run: Run) -> None:
         )
 
 
-def ask_model(claimed: Claimed, run: Run, *, again: bool, find_provider: _Find) -> None:
+def ask_model(claimed: Claimed, run: Run, *, again: bool, more_room: bool, find_provider: _Find) -> None:
     """Take a step: journal the question, ask, and write down the answer with the calls that it wants."""
     if again:
         step = _get_step(run)
         request = rebuild_request(step)
     else:
-        begun = _begin_step(claimed)
+        begun = _begin_step(claimed, more_room=more_room)
         if begun is None:
             return
         step, request = begun
-    provider = find_provider(run.revision.model)
-    ask = RememberedChat(claimed.job, claimed.heartbeat, provider=provider, subject=f"run:{run.pk}")
-    answer, call = ask(f"step:{step.seq}", request, on_text=_Parts(claimed, step))
+    answer, call = converse(
+        claimed,
+        run,
+        f"step:{step.seq}",
+        request,
+        provider=find_provider(run.revision.model),
+        listener=_Parts(claimed, step),
+    )
     failpoint("agent.answered")
     _write_answer(claimed, step, answer, call)
 
 
-def _begin_step(claimed: Claimed) -> tuple[Step, ChatRequest] | None:
+def converse(
+    claimed: Claimed,
+    run: Run,
+    name: str,
+    request: ChatRequest,
+    *,
+    provider: Provider,
+    listener: "_Parts | _Quiet | None" = None,
+) -> tuple[ChatAnswer, ModelCall]:
+    """Return a model's answer and its row in the ledger: the stored one, or a new one.
+
+    Raises:
+        HandedOver: it takes longer than a task may wait; the answer will be stored.
+        ProviderError: there is no answer.
+    """
+    ask = RememberedChat(claimed.job, claimed.heartbeat, provider=provider, subject=f"run:{run.pk}")
+    stored = ask.recall(name, request)
+    if stored is not None:
+        return stored
+    listener = listener or _Quiet()
+    asked = ask.begin(name, request, on_text=listener.add)
+    room.wait(claimed.job, run.pk, asked, listener)
+    try:
+        call = asked.store()
+    except ProviderError as error:
+        raise listener.note_failure(error) from error
+    claimed.job.model = call.model
+    return read_chat(call), call
+
+
+def _begin_step(claimed: Claimed, *, more_room: bool) -> tuple[Step, ChatRequest] | None:
     with claimed.writing() as run:
         if run.cancel_requested_at is not None:
             return None
         through, compaction = run.conversation.messages_written, newest_compaction(run)
-        request = build_request(run, through=through, compaction=compaction)
+        room_for_answer = _room_for_answer(run, more=more_room)
+        request = build_request(run, through=through, compaction=compaction, max_output_tokens=room_for_answer)
         step = Step.objects.create(
             project_id=run.project_id,
             run=run,
@@ -108,6 +149,7 @@ def _begin_step(claimed: Claimed) -> tuple[Step, ChatRequest] | None:
             prompt_sha256=hash_prompt(request),
             request_sha256=request.sha256,
             prompt_tokens=request.estimated_input_tokens,
+            max_output_tokens=room_for_answer,
             fence=claimed.fence,
         )
         Run.objects.filter(pk=run.pk).update(steps_taken=F("steps_taken") + 1)
@@ -115,18 +157,26 @@ def _begin_step(claimed: Claimed) -> tuple[Step, ChatRequest] | None:
     return step, request
 
 
+def _room_for_answer(run: Run, *, more: bool) -> int:
+    """Return the tokens that the next answer may have."""
+    usual = output_of(run)
+    return max(usual, min(4 * usual, window_of(run) // 2)) if more else usual
+
+
 def _get_step(run: Run) -> Step:
-    return Step.objects.select_related("run__revision", "compaction").filter(run=run, status=Step.Status.ASKING).get()
+    steps = Step.objects.select_related("run__revision", "run__conversation", "compaction")
+    return steps.filter(run=run, status=Step.Status.ASKING).get()
 
 
 def _write_answer(claimed: Claimed, step: Step, answer: ChatAnswer, call: ModelCall) -> None:
+    ending = name_ending(answer)
     with claimed.writing() as run:
         now: datetime = timezone.now()
         changed = Step.objects.filter(pk=step.pk, status=Step.Status.ASKING).update(
             status=Step.Status.ANSWERED,
             model_call=call,
             model=answer.model,
-            finish_reason=answer.finish_reason,
+            finish_reason=ending,
             input_tokens=answer.input_tokens,
             output_tokens=answer.output_tokens,
             cost_usd=call.cost_usd,
@@ -143,8 +193,9 @@ def _write_answer(claimed: Claimed, step: Step, answer: ChatAnswer, call: ModelC
             run,
             role=Message.Role.ASSISTANT,
             content=answer.text,
-            tool_calls=_name_calls(answer, step),
-            is_reply=not answer.tool_calls,
+            tool_calls=stored_calls(answer.tool_calls),
+            received=answer.received,
+            is_reply=not answer.tool_calls and ending not in set(Ending),
         )
         append_event(
             run.pk,
@@ -161,44 +212,79 @@ def _write_answer(claimed: Claimed, step: Step, answer: ChatAnswer, call: ModelC
             "step",
             step=step.seq,
             status=Step.Status.ANSWERED,
+            finish_reason=ending,
             model=answer.model,
             input_tokens=answer.input_tokens,
             output_tokens=answer.output_tokens,
             cost_usd=call.cost_usd,
         )
-        step.run = run
+        step.run, step.finish_reason = run, ending
         for index, (wanted, named) in enumerate(zip(answer.tool_calls, message.tool_calls, strict=True)):
             plan_effect(step, index=index, tool=wanted.name, arguments=wanted.arguments, call_id=named["id"])
         failpoint("agent.answer_before_commit")
 
 
-def _name_calls(answer: ChatAnswer, step: Step) -> list[dict[str, str]]:
-    """Return the calls as JSON, each with an id of its own: some models leave it out or repeat it."""
-    calls = stored_calls(answer.tool_calls)
-    seen: set[str] = set()
-    for index, call in enumerate(calls):
-        if not call["id"] or call["id"] in seen:
-            call["id"] = f"call_{step.seq}_{index}"
-        seen.add(call["id"])
-    return calls
+def _learn_window(run: Run, step: Step, window_tokens: int | None) -> None:
+    """End a step whose prompt was too long, and remember the model's window, so that the next prompt is shorter."""
+    Step.objects.filter(pk=step.pk, status=Step.Status.ASKING).update(
+        status=Step.Status.ANSWERED, finish_reason=Ending.OVERFLOW, finished_at=timezone.now()
+    )
+    window = min(window_of(run), window_tokens or window_of(run))
+    answer = min(run.revision.max_output_tokens, window // 4)
+    # Models count more tokens than are estimated here: the next prompt has to be shorter in any case.
+    window = min(window, int(step.prompt_tokens * SHORTER) + answer)
+    Conversation.objects.filter(pk=run.conversation_id).update(window_tokens=window)
+    append_event(run.pk, "window", configured=run.revision.window_tokens, tokens=window_tokens, used=window)
 
 
 class _Parts:
-    """Writes the parts of an answer that is on its way as events, several at once."""
+    """Writes what happens while a step's question is under way as events of its run."""
 
     def __init__(self, claimed: Claimed, step: Step) -> None:
         self._claimed = claimed
         self._step = step
-        self._waiting = ""
+        self._pieces: deque[str] = deque()  # filled by the thread that reads the answer
         self._written_at = time.monotonic()
 
-    def __call__(self, part: str) -> None:
-        self._waiting += part
-        if time.monotonic() - self._written_at < SECONDS_BETWEEN_PARTS:
+    def add(self, piece: str) -> None:
+        self._pieces.append(piece)
+
+    def flush(self) -> None:
+        """Write the parts of the answer that have come as one event, unless the last one is recent."""
+        if not self._pieces or time.monotonic() - self._written_at < SECONDS_BETWEEN_PARTS:
             return
+        text = "".join(self._pieces.popleft() for _ in range(len(self._pieces)))
         with self._claimed.writing() as run:
-            append_event(run.pk, "text", step=self._step.seq, attempt=self._claimed.fence, text=self._waiting)
-        self._waiting, self._written_at = "", time.monotonic()
+            append_event(run.pk, "text", step=self._step.seq, attempt=self._claimed.fence, text=text)
+        self._written_at = time.monotonic()
+
+    def note_failure(self, error: ProviderError) -> ReflectionError:
+        """Write down that an attempt at the answer failed; one that always takes too long is not paid for ever."""
+        with self._claimed.writing() as run:
+            step = self._step.seq
+            is_too_long = error.code == "context_overflow"
+            again = error.transient or is_too_long
+            append_event(run.pk, "attempt", step=step, code=error.code, error=str(error), again=again)
+            if is_too_long:
+                _learn_window(run, self._step, error.window_tokens)
+                return NotNow("The prompt was too long for the model, and is shortened.")
+            failed = Event.objects.filter(run=run, kind="attempt", payload__step=step, payload__code="timeout").count()
+        if error.code != "timeout" or failed < MOST_TIMEOUTS:
+            return error
+        return ProviderError(f"{error} It was asked {failed} times.", transient=False, code=error.code)
+
+
+class _Quiet:
+    """Writes nothing: of a question that is no step of the agent."""
+
+    def add(self, piece: str) -> None:
+        """Leave it out."""
+
+    def flush(self) -> None:
+        """Write nothing."""
+
+    def note_failure(self, error: ProviderError) -> ReflectionError:
+        return error
 
 
 def remind(claimed: Claimed, text: str) -> None:

@@ -10,13 +10,13 @@ from agents.context.planning import SUMMARY_SHARE, Plan, Shown, plan_compaction,
 from agents.context.prompt import write_request
 from agents.context.summaries import PROMPT_VERSION, ask_summary, extract_summary
 from agents.limits import Compacting
+from agents.loop.asking import converse
 from agents.loop.fence import Claimed
 from agents.models.conversations import Compaction, CompactionMethod, Message
 from agents.models.runs import Run
 from agents.streaming.events import append_event
 from memory.retrieval.safe_text import clean_text
 from reflection.llm.base import Provider, ProviderError
-from reflection.llm.calls import RememberedChat
 
 
 def compact(claimed: Claimed, run: Run, *, find_provider: Callable[[str], Provider]) -> None:
@@ -71,9 +71,9 @@ def _summarise(
     provider = find_provider(run.revision.model)
     wanted = Compacting.model_validate(run.revision.compaction).summarise
     if wanted == "model" or (wanted == "auto" and provider.name != "scripted"):
-        ask = RememberedChat(claimed.job, claimed.heartbeat, provider=provider, subject=f"run:{run.pk}")
+        request = ask_summary(messages, before=before, max_tokens=max_tokens)
         try:
-            answer, _ = ask(f"summary:{number}", ask_summary(messages, before=before, max_tokens=max_tokens))
+            answer, _ = converse(claimed, run, f"summary:{number}", request, provider=provider)
         except ProviderError as error:
             if error.transient:
                 raise

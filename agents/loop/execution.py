@@ -13,6 +13,7 @@ from agents.loop.actions import (
     ExecuteEffect,
     Finish,
     MarkUnknown,
+    Note,
     Prepare,
     Remind,
     Wait,
@@ -24,7 +25,7 @@ from agents.loop.effects import execute_effect, mark_unknown
 from agents.loop.fence import Claimed, lock_run
 from agents.loop.finishing import finish_run
 from agents.loop.liveness import showing_life
-from agents.loop.rows import load_rows
+from agents.loop.rows import REMINDER, load_rows
 from agents.models.runs import KIND, Run, RunStatus, StopReason
 from agents.streaming.events import append_event
 from memory.database_clock import database_now
@@ -93,8 +94,8 @@ def _take(action: Action, claimed: Claimed, run: Run, *, find: _Find) -> None:
     match action:
         case Prepare():
             prepare_run(claimed, run)
-        case AskModel(again=again):
-            ask_model(claimed, run, again=again, find_provider=find)
+        case AskModel(again=again, more_room=more_room):
+            ask_model(claimed, run, again=again, more_room=more_room, find_provider=find)
         case ExecuteEffect(effect=effect):
             execute_effect(claimed, run, effect.pk, kind=effect.kind)
         case MarkUnknown(effect=effect):
@@ -102,7 +103,9 @@ def _take(action: Action, claimed: Claimed, run: Run, *, find: _Find) -> None:
         case Compact():
             compact(claimed, run, find_provider=find)
         case Remind(tool=tool):
-            remind(claimed, f"Before you finish, call {tool}.")
+            remind(claimed, f"{REMINDER} {tool}.")
+        case Note(text=text):
+            remind(claimed, text)
 
 
 def _stop(claimed: Claimed) -> bool:

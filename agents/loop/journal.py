@@ -10,8 +10,10 @@ from typing import Any
 
 from django.utils import timezone
 
+from agents.context.prompt import window_of
 from agents.conversations import add_message
-from agents.loop.rows import read_history
+from agents.endings import LOOKED_AT, NO_PROGRESS_NOTE, TOLD_AT, Ending
+from agents.loop.rows import UNREADABLE, read_history
 from agents.models.effects import Approval, Effect
 from agents.models.runs import Step
 from agents.rules import needs_approval, read_rules, refuse_call
@@ -146,14 +148,26 @@ def end_effect(effect: Effect, *, status: str, result: str = "", error: str = ""
 def add_result(effect: Effect) -> None:
     """Write the message that answers a call of the model, cut where it would fill the window."""
     text = effect.result if effect.status == Effect.Status.SUCCEEDED else f"Error: {effect.error}"
-    most = int(effect.run.revision.window_tokens * MAX_RESULT_SHARE) * CHARACTERS_PER_TOKEN
+    most = int(window_of(effect.run) * MAX_RESULT_SHARE) * CHARACTERS_PER_TOKEN
     message = add_message(effect.run, role="tool", content=text[:most], tool_call_id=effect.call_id, effect=effect)
     if len(text) > most:
         message.content += (
             f"\n[Cut here: {len(text):,} characters in all. Read on with read_result, result {message.seq}.]"
         )
         message.save(update_fields=["content"])
+    if effect.step.seq >= TOLD_AT and _count_same(effect) == TOLD_AT:
+        message.content += f"\n[{NO_PROGRESS_NOTE.format(times=TOLD_AT)}]"
+        message.save(update_fields=["content"])
     append_event(effect.run_id, "message", role="tool", seq=message.seq, content=message.content, effect=effect.pk)
+
+
+def _count_same(effect: Effect) -> int:
+    """Return how often a call was made among the last steps with the same result, this time included."""
+    since = effect.step.seq - LOOKED_AT
+    same = effect.run.effects.filter(
+        parent__isnull=True, tool=effect.tool, arguments_sha256=effect.arguments_sha256, step__seq__gt=since
+    )
+    return same.filter(status=effect.status, result=effect.result, error=effect.error).count()
 
 
 def _refuse(effect: Effect, found: Tool | None, arguments: dict[str, Any] | None, rules: Any) -> str:
@@ -165,8 +179,10 @@ def _refuse(effect: Effect, found: Tool | None, arguments: dict[str, Any] | None
         if refused := refuse_call(rules, history, tool=effect.tool, step=effect.step.seq, by_tool=by_tool):
             return refused
     if arguments is None:
+        if effect.step.finish_reason == Ending.CUT:
+            return f"{UNREADABLE}: your answer was cut off at the limit of its length. Call the tool again, with less."
         return (
-            "The arguments are not a JSON object that can be used. Call the tool again with a JSON object of at most "
+            f"{UNREADABLE} that can be used. Call the tool again with a JSON object of at most "
             f"{MAX_ARGUMENTS_CHARS:,} characters."
         )
     return found.find_fault(arguments)

@@ -1,8 +1,8 @@
 """Tell a run whose worker died from one whose worker is busy, long before the lease ends.
 
-A worker that goes on with a run holds an advisory lock in its session; PostgreSQL frees it with the connection, and so
-within moments of a kill. The lock is only a sign of life: what protects the rows is the fence. Behind a pooler that
-gives a connection to others between transactions there is no such sign, and the lease decides.
+A worker that goes on with a run holds a shared advisory lock in its session; PostgreSQL frees it with the connection,
+and so within moments of a kill. The lock is only a sign of life: what protects the rows is the fence. Behind a pooler
+that gives a connection to others between transactions there is no such sign, and the lease decides.
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ from reflection.jobs.models import Job
 
 SPACE = 0x41475254  # of our advisory locks with two numbers
 _KEY = "hashtext(%s || ':' || %s)"
-_LOCK = f"SELECT pg_try_advisory_lock({SPACE}, {_KEY})"
-_UNLOCK = f"SELECT pg_advisory_unlock({SPACE}, {_KEY})"
+_LOCK = f"SELECT pg_try_advisory_lock_shared({SPACE}, {_KEY})"
+_UNLOCK = f"SELECT pg_advisory_unlock_shared({SPACE}, {_KEY})"
 _RUNNING = f"""
 SELECT j.id, j.attempts, EXISTS (
     SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.classid = {SPACE} AND l.objsubid = 2
@@ -36,6 +36,9 @@ class Life:
     def __init__(self, job_id: UUID, attempt: int) -> None:
         self._job_id = job_id
         self._attempt = attempt
+
+    def begin(self) -> None:
+        """Show life from the database session of this thread, until it ends."""
         self._run(_LOCK)
 
     def show(self, job: Job) -> None:
@@ -58,6 +61,7 @@ def showing_life(job_id: UUID) -> Iterator[Life]:
     """Show life for the claim of a job that the block makes. It begins before the claim, so that none is without."""
     attempts = Job.objects.values_list("attempts", flat=True).filter(pk=job_id).first() or 0
     life = Life(job_id, attempts + 1)
+    life.begin()
     try:
         yield life
     finally:

@@ -4,17 +4,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from itertools import takewhile
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, Max, Q, TextField, Value, When
-from django.db.models.functions import Coalesce, Now, NullIf
+from django.db.models import Case, Q, TextField, Value, When
+from django.db.models.functions import MD5, Coalesce, Now, NullIf
 
 from agents.context.planning import Fit, measure
+from agents.endings import LOOKED_AT, MOST_UNREADABLE, TOLD_AT, count_repeats
 from agents.models.conversations import Message
 from agents.models.effects import Effect
 from agents.models.runs import Run, Step
 from agents.rules import Called, find_conditional, read_rules
+
+REMINDER = "Before you finish, call"
+UNREADABLE = "The arguments are not a JSON object"  # begins the refusal of a call that nothing could read
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +39,11 @@ class RunRows:
     step: Step | None = None
     answer: Message | None = None
     history: tuple[Called, ...] = ()
-    reminded_at: int = 0  # the message; 0 where there is none
+    noted_at: int = 0  # the last note of ERL to the agent, as the number of its message; 0 where there is none
+    is_reminded: bool = False  # of a tool that it has to call
+    endings: tuple[str, ...] = ()  # of the answers, the newest first
+    repeats: int = 0  # how often the last step was taken, with the same results
+    unreadable: int = 0  # answers in a row whose calls could not be read
 
 
 def load_rows(run_id: UUID) -> RunRows:
@@ -56,17 +65,42 @@ def load_rows(run_id: UUID) -> RunRows:
     )
     if open_effects:
         return rows
-    step = run.steps.order_by("-seq").first()
+    steps = list(run.steps.order_by("-seq")[:LOOKED_AT])
+    step = steps[0] if steps else None
     if step is None or step.status != Step.Status.ANSWERED:
         return replace(rows, step=step)
-    said = Message.objects.filter(run=run, seq__gt=step.through, role=Message.Role.ASSISTANT)
+    answers = Message.objects.filter(run=run, seq__gt=step.through, role=Message.Role.ASSISTANT)
+    notes = list(run.messages.filter(role=Message.Role.NOTE).order_by("-seq").values_list("seq", "content"))
+    taken = _read_steps(run, steps)
     return replace(
         rows,
         step=step,
-        answer=said.order_by("is_reply", "seq").first(),
+        answer=answers.order_by("is_reply", "seq").first(),
         history=tuple(each for each in read_history(run) if not each.by_tool),
-        reminded_at=run.messages.filter(role=Message.Role.NOTE).aggregate(last=Max("seq"))["last"] or 0,
+        noted_at=notes[0][0] if notes else 0,
+        is_reminded=any(content.startswith(REMINDER) for _, content in notes),
+        endings=tuple(each.finish_reason for each in steps),
+        repeats=count_repeats(taken),
+        unreadable=_count_unreadable(taken),
     )
+
+
+def _read_steps(run: Run, steps: list[Step]) -> list[str]:
+    """Return what each of these steps called and what came of it."""
+    if len(steps) < min(TOLD_AT, MOST_UNREADABLE):
+        return []
+    taken: dict[int, list[str]] = {step.pk: [] for step in steps}
+    calls = run.effects.filter(step_id__in=taken, parent__isnull=True).order_by("index", "id")
+    columns = ("step_id", "tool", "arguments_sha256", "status", "error", "result_md5")
+    for step, tool, arguments, status, error, result in calls.annotate(result_md5=MD5("result")).values_list(*columns):
+        is_unreadable = error.startswith(UNREADABLE)
+        taken[step].append(UNREADABLE if is_unreadable else f"{tool} {arguments} {status} {error} {result}")
+    return [" | ".join(calls) for calls in taken.values()]
+
+
+def _count_unreadable(steps: list[str]) -> int:
+    """Return after how many answers in a row none of the calls could be read."""
+    return sum(1 for _ in takewhile(lambda step: step and set(step.split(" | ")) == {UNREADABLE}, steps))
 
 
 def read_history(run: Run) -> tuple[Called, ...]:

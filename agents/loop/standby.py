@@ -6,13 +6,14 @@ from typing import Any
 
 import structlog
 from celery import bootsteps
-from celery.signals import worker_process_init
+from celery.signals import worker_process_init, worker_process_shutdown
 from celery.worker import WorkController
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
 from agents.loop.liveness import release_abandoned
 from agents.loop.readiness import load_parts, prepare_process
+from agents.loop.waiting import open_room, room
 from agents.models.runs import KIND
 from reflection.jobs.doorbell import Doorbell
 
@@ -40,6 +41,8 @@ class StandbyStep(bootsteps.StartStopStep):
     def create(self, parent: Any) -> Any:
         load_parts()  # before the pool starts its processes, which then have them
         worker_process_init.connect(prepare_process, dispatch_uid="agents.prepare_process")
+        worker_process_init.connect(open_room, dispatch_uid="agents.open_room")
+        worker_process_shutdown.connect(room.close, dispatch_uid="agents.close_room")
         return Standby()
 
 

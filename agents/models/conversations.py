@@ -24,6 +24,9 @@ class Conversation(models.Model):
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="conversations", db_index=False)
     messages_written = models.PositiveIntegerField(default=0, editable=False)
+    window_tokens = models.PositiveIntegerField(
+        null=True, editable=False, help_text="The model's context window, where it said that it is smaller than set."
+    )
     created_by = models.TextField(editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
@@ -104,6 +107,9 @@ class Message(models.Model):
     content = models.TextField(blank=True, default="")
     tool_calls = models.JSONField(default=list, blank=True)
     tool_call_id = models.TextField(blank=True, default="")
+    received = models.JSONField(
+        null=True, editable=False, help_text="An assistant's message as the provider sent it, which it wants back."
+    )
     effect = models.ForeignKey("agents.Effect", null=True, on_delete=models.SET_NULL, related_name="messages")
     is_reply = models.BooleanField(default=False, help_text="Whether it is meant for the user.")
     compacted_by = models.ForeignKey(Compaction, null=True, on_delete=models.SET_NULL, related_name="messages")

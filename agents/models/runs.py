@@ -40,6 +40,11 @@ class StopReason(models.TextChoices):
     REQUIRED_TOOL = "required_tool_missing", "A tool that has to be called was not"
     CONTEXT_OVERFLOW = "context_overflow", "The prompt does not fit into the context window"
     INVALID_ANSWER = "invalid_answer", "The model's answers could not be used"
+    EMPTY_ANSWER = "empty_answer", "The model answered with nothing"
+    CUT_OFF = "answer_cut_off", "The model's answer was cut off"
+    REFUSED = "refused", "The model refused to answer"
+    FILTERED = "filtered", "The provider's content filter stopped the answer"
+    NO_PROGRESS = "no_progress", "The same call again and again"
     MODEL_FAILED = "model_failed", "The model could not be asked"
     WORKER_LOST = "worker_lost", "Its workers died again and again"
     ERROR = "error", "An unexpected error"
@@ -177,6 +182,7 @@ class Step(models.Model):
     prompt_sha256 = models.CharField(max_length=64)
     request_sha256 = models.CharField(max_length=64)
     prompt_tokens = models.PositiveIntegerField(default=0, help_text="Estimated.")
+    max_output_tokens = models.PositiveIntegerField(null=True, help_text="Of the answer; empty for the agent's own.")
     model_call = models.ForeignKey(ModelCall, null=True, on_delete=models.SET_NULL, related_name="+")
     model = models.TextField(blank=True, default="")
     finish_reason = models.TextField(blank=True, default="")

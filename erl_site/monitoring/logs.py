@@ -109,6 +109,7 @@ def logging_config(*, level: str) -> dict[str, Any]:
             "axes": {"level": "ERROR"},  # sign_in_locked covers it
             "environ": {"level": "WARNING"},  # a missing .env is normal
             "httpx": {"level": "WARNING"},
+            "httpx2": {"level": "WARNING"},
             "httpcore": {"level": "WARNING"},
         },
     }

@@ -34,8 +34,8 @@ from reflection.consolidation.sources import Lesson, read_lessons, read_notes
 from reflection.errors import LostClaim, ReflectionError
 from reflection.jobs.execution import Heartbeat, carry_out
 from reflection.jobs.queue import claim, finish, get_claimed, hold
-from reflection.llm.calls import Ask, RememberedAsk, ask_provider
-from reflection.llm.registry import find_config
+from reflection.llm.calls import Ask, RememberedAsk, ask_to_consolidate
+from reflection.llm.registry import configured_model, find_config
 
 log = structlog.get_logger(__name__)
 
@@ -74,7 +74,7 @@ class StageResult:
 
 
 def run_consolidation(
-    run_id: UUID | None = None, *, owner: str, ask_model: Ask = ask_provider
+    run_id: UUID | None = None, *, owner: str, ask_model: Ask = ask_to_consolidate
 ) -> ConsolidationRun | None:
     """Claim one consolidation, or the one that is due longest, and carry it out; None where there is none.
 
@@ -99,10 +99,10 @@ def _see_through(run: ConsolidationRun, heartbeat: Heartbeat, *, ask_model: Ask)
 
 def _find_model(run: ConsolidationRun, heartbeat: Heartbeat, *, ask_model: Ask) -> ModelConsolidator | None:
     """Return what asks the model; None where reflections do without one too."""
-    if settings.ERL_REFLECTOR == "rules" or (settings.ERL_REFLECTOR == "auto" and find_config() is None):
+    if settings.ERL_REFLECTOR == "rules" or (settings.ERL_REFLECTOR == "auto" and find_config("consolidate") is None):
         return None
-    ask = RememberedAsk(run, heartbeat, ask_model=ask_model)
-    return ModelConsolidator(ask=ask, model=settings.ERL_LLM_MODEL)
+    ask = RememberedAsk(run, heartbeat, ask_model=ask_model, use="consolidate")
+    return ModelConsolidator(ask=ask, model=configured_model("consolidate"))
 
 
 @transaction.atomic

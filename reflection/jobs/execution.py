@@ -104,6 +104,11 @@ class Outcome(StrEnum):
     DEFERRED_BUDGET = "deferred_budget"
     DEAD = "dead"
     LOST = "lost"  # another worker holds it now; nothing was written
+    HANDED_OVER = "handed_over"  # it waits for something without a task, and this process still holds it
+
+
+class HandedOver(Exception):
+    """The work waits elsewhere in this process, which holds the job on."""
 
 
 def carry_out(job: Job, work: Callable[[Heartbeat], Result]) -> tuple[Outcome, Result | None]:
@@ -130,8 +135,10 @@ def _attempt(job: Job, work: Callable[[Heartbeat], Result]) -> tuple[Outcome, Re
         with Heartbeat(job) as heartbeat:
             try:
                 return Outcome.DONE, work(heartbeat)
+            except HandedOver:
+                return Outcome.HANDED_OVER, None
             except Exception as error:  # the row says what went wrong, and the next job runs
-                return Outcome(_give_back(job, error)), None
+                return Outcome(give_back(job, error)), None
             except BaseException:
                 with suppress(LostClaim, DatabaseError, InterfaceError):
                     postpone(job, code="interrupted", message=f"The worker was stopped. The {job.kind} goes on.")
@@ -142,7 +149,7 @@ def _attempt(job: Job, work: Callable[[Heartbeat], Result]) -> tuple[Outcome, Re
         return Outcome.LOST, None
 
 
-def _give_back(job: Job, error: Exception) -> str:
+def give_back(job: Job, error: Exception) -> str:
     """Write on the row what went wrong; return the new status.
 
     Raises:

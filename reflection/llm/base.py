@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from reflection.llm.chat import ChatAnswer, ChatRequest
 
 OnText = Callable[[str], None]
+STREAM_FAILED = "stream_failed"  # the code of a failure in the middle of an answer
 
 _FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(?P<body>.*?)```\s*", re.S | re.I)
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -53,8 +55,9 @@ class CompletionRequest:
 class Completion:
     """A model's answer.
 
-    `finish_reason` is "stop", "length" (cut off by the token limit), "refusal", or the provider's own term. `text` can
-    be stored in PostgreSQL: invalid characters are replaced by U+FFFD.
+    `finish_reason` is "stop", "length" (cut off by the limit of output), "context" (cut off by the end of the window),
+    "refusal" (by the model), "content_filter" (by the provider), "pause" (it wants to go on), "error", or what the
+    provider says instead. `text` can be stored in PostgreSQL: invalid characters are replaced by U+FFFD.
     """
 
     text: str
@@ -67,13 +70,14 @@ class Completion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProviderConfig:
-    """The settings of a provider."""
+    """The settings of a provider. `kind` says which API it speaks, where its name does not."""
 
     name: str
     model: str
     base_url: str
     timeout_seconds: float
     api_key: str = field(repr=False)
+    kind: str = ""
 
 
 class Provider(Protocol):
@@ -101,11 +105,35 @@ class Provider(Protocol):
         """
         ...
 
+    def start(self, request: "ChatRequest", *, on_text: OnText | None = None) -> "Future[ChatAnswer]":
+        """Begin to continue a conversation, as `chat` does, and wait for nothing; `on_text` must not wait either."""
+        ...
+
     def close(self) -> None: ...
 
 
+class BlockingProvider:
+    """A provider that answers in the thread that asks, for what is no service."""
+
+    def chat(self, request: "ChatRequest", *, on_text: OnText | None = None) -> "ChatAnswer":
+        raise NotImplementedError
+
+    def start(self, request: "ChatRequest", *, on_text: OnText | None = None) -> "Future[ChatAnswer]":
+        """Answer at once."""
+        asked: Future[ChatAnswer] = Future()
+        try:
+            asked.set_result(self.chat(request, on_text=on_text))
+        except ProviderError as error:
+            asked.set_exception(error)
+        return asked
+
+
 class ProviderError(ReflectionError):
-    """The provider gave no answer; `transient` says whether a later retry may help (reliability B9)."""
+    """The provider gave no answer; `transient` says whether a later retry may help (reliability B9).
+
+    With the code "context_overflow" the prompt was too long; `window_tokens` is then the model's context window, where
+    the provider said it.
+    """
 
     def __init__(
         self,
@@ -116,6 +144,7 @@ class ProviderError(ReflectionError):
         code: str = "provider_failed",
         status: int | None = None,
         detail: str = "",
+        window_tokens: int | None = None,
     ) -> None:
         super().__init__(message)
         self.transient = transient
@@ -123,6 +152,7 @@ class ProviderError(ReflectionError):
         self.code = code
         self.status = status
         self.detail = detail
+        self.window_tokens = window_tokens
 
 
 class ProviderNotConfigured(ReflectionError):

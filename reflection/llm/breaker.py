@@ -58,9 +58,14 @@ def admitted(provider: str) -> Iterator[bool]:
         yield is_probe
     finally:
         if is_probe:
-            with suppress(DatabaseError, InterfaceError):
-                untried = ProviderState.objects.filter(pk=provider, state=_State.HALF_OPEN)
-                untried.update(state=_State.OPEN, opened_until=Now(), updated_at=Now())
+            give_back(provider)
+
+
+def give_back(provider: str) -> None:
+    """Let another call probe the provider, unless the probe has ended and so decided."""
+    with suppress(DatabaseError, InterfaceError):
+        untried = ProviderState.objects.filter(pk=provider, state=_State.HALF_OPEN)
+        untried.update(state=_State.OPEN, opened_until=Now(), updated_at=Now())
 
 
 def admit(provider: str) -> bool:

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, Sum
 from django.db.models.functions import Now
 
 from memory.database_clock import database_today
@@ -13,27 +13,30 @@ from reflection.errors import BudgetExhausted
 from reflection.jobs.models import Job
 from reflection.llm.base import Completion, CompletionRequest
 from reflection.llm.chat import ChatRequest
-from reflection.llm.models import DailySpend, Reservation
+from reflection.llm.models import DailySpend, ModelCall, Reservation
+from reflection.llm.registry import find_daily_usd, find_prices
 
 MILLION = Decimal(1_000_000)
 
 
-def cost_usd(*, input_tokens: int, output_tokens: int) -> Decimal:
-    """Return what a call costs by the prices in the settings."""
-    price_in = Decimal(str(settings.ERL_LLM_INPUT_USD_PER_MTOK))
-    price_out = Decimal(str(settings.ERL_LLM_OUTPUT_USD_PER_MTOK))
+def cost_usd(*, input_tokens: int, output_tokens: int, provider: str = "") -> Decimal:
+    """Return what a call costs by the prices in the settings, those of the provider where it has its own."""
+    price_in, price_out = (Decimal(str(price)) for price in find_prices(provider))
     return (input_tokens * price_in + output_tokens * price_out) / MILLION
 
 
-def reserve(project: Project, request: CompletionRequest | ChatRequest, *, job: Job | None = None) -> Reservation:
+def reserve(
+    project: Project, request: CompletionRequest | ChatRequest, *, job: Job | None = None, provider: str = ""
+) -> Reservation:
     """Set aside what a call may cost at most, in one conditional statement, so that two calls cannot pass the limit.
 
     Raises:
-        BudgetExhausted: it does not fit into what is left of the project's day.
+        BudgetExhausted: it does not fit into what is left of the project's day, or of the provider's.
     """
+    _check_provider(provider)
     input_tokens = request.estimated_input_tokens
     tokens = input_tokens + request.max_output_tokens
-    cost = cost_usd(input_tokens=input_tokens, output_tokens=request.max_output_tokens)
+    cost = cost_usd(input_tokens=input_tokens, output_tokens=request.max_output_tokens, provider=provider)
     spend, _ = DailySpend.objects.get_or_create(project=project, day=database_today())
     fits = _within(project, calls=1, tokens=tokens, cost=cost)
     reservation = Reservation(project=project, spend=spend, job=job, tokens=tokens, cost_usd=cost)
@@ -48,13 +51,24 @@ def reserve(project: Project, request: CompletionRequest | ChatRequest, *, job: 
     return reservation
 
 
-def settle(reservation: Reservation, completion: Completion) -> Decimal:
+def _check_provider(provider: str) -> None:
+    """Refuse a call to a provider at which as much was spent today as may be."""
+    daily_usd = find_daily_usd(provider)
+    if daily_usd is None:
+        return
+    today = ModelCall.objects.filter(provider=provider, created_at__date=database_today())
+    spent = today.aggregate(total=Sum("cost_usd"))["total"] or Decimal(0)
+    if spent >= Decimal(str(daily_usd)):
+        raise BudgetExhausted(f"The budget for the provider {provider} is used up today. The work waits for tomorrow.")
+
+
+def settle(reservation: Reservation, completion: Completion, *, provider: str = "") -> Decimal:
     """Replace what was set aside by what the call took, and return its cost.
 
     A job makes one call at a time. What is still set aside for others was left by workers that died in the call: it is
     replaced by the same, since they asked what was asked again.
     """
-    cost = cost_usd(input_tokens=completion.input_tokens, output_tokens=completion.output_tokens)
+    cost = cost_usd(input_tokens=completion.input_tokens, output_tokens=completion.output_tokens, provider=provider)
     tokens = completion.input_tokens + completion.output_tokens
     _end(reservation, tokens=tokens, cost=cost)
     if reservation.job_id is not None:

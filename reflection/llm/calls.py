@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 from typing import Any, Protocol
 
 from django.db import transaction
@@ -11,11 +13,18 @@ from memory.tracing import span
 from reflection.errors import LostClaim
 from reflection.jobs.models import Job
 from reflection.llm import breaker, budget
-from reflection.llm.base import Completion, CompletionRequest, OnText, Provider, ProviderError, storable
+from reflection.llm.base import (
+    STREAM_FAILED,
+    Completion,
+    CompletionRequest,
+    OnText,
+    Provider,
+    ProviderError,
+    storable,
+)
 from reflection.llm.chat import ChatAnswer, ChatRequest, read_calls, stored_calls
-from reflection.llm.http import STREAM_FAILED
 from reflection.llm.models import ModelCall, Reservation
-from reflection.llm.registry import configured_name, get_provider
+from reflection.llm.registry import Use, get_provider, name_of
 
 # Asks a model: a step's name and a question in, the answer out. `RememberedAsk` keeps answers, costs and budgets.
 Ask = Callable[[str, CompletionRequest], Completion]
@@ -32,6 +41,64 @@ class Claim(Protocol):
     def ensure_held(self) -> None: ...
 
 
+class Asked:
+    """A question that is under way, within the budget and the circuit of its provider. `store` is called once."""
+
+    def __init__(
+        self,
+        remembered: "_Remembered",
+        step: str,
+        request: CompletionRequest | ChatRequest,
+        begin: "Callable[[], Future[Any]]",
+    ) -> None:
+        self._remembered = remembered
+        self._step = step
+        self._request = request
+        self._is_probe = breaker.admit(remembered.circuit)
+        try:
+            self._reservation = budget.reserve(
+                remembered.job.project, request, job=remembered.job, provider=remembered.provider
+            )
+            self.answer: Future[Any] = begin()
+        except BaseException:
+            self._end_probe()
+            raise
+
+    def give_up(self) -> None:
+        """Close the connection to the provider. What it may have charged counts as spent."""
+        self.answer.cancel()
+        budget.keep(self._reservation)
+        self._end_probe()
+
+    def store(self) -> ModelCall:
+        """Wait for the answer, keep it and what it cost, and return its row in the ledger.
+
+        Raises:
+            CircuitOpen: the provider rests for a while.
+            LostClaim: the job is gone.
+            ProviderError: there is no answer.
+        """
+        circuit = self._remembered.circuit
+        try:
+            answer = self.answer.result()
+        except ProviderError as error:
+            breaker.note_failure(circuit, error)
+            (budget.keep if error.code in MAYBE_CHARGED else budget.release)(self._reservation)
+            if self._is_probe and breaker.is_down(error):  # the job that tried for all loses no attempt by it
+                breaker.refuse(circuit)
+            raise without_echo(error, self._request) from error
+        else:
+            breaker.note_answer(circuit)
+        finally:
+            self._end_probe()
+        return self._remembered.keep(self._step, self._request, answer, self._reservation)
+
+    def _end_probe(self) -> None:
+        """Let another call probe the provider where this one asked nothing after all."""
+        if self._is_probe:
+            breaker.give_back(self._remembered.circuit)
+
+
 class _Remembered:
     """Asks once for each question of a job, or of what its jobs work on: a later attempt finds the earlier answer.
 
@@ -39,73 +106,63 @@ class _Remembered:
     """
 
     def __init__(self, job: Job, claim: Claim, *, provider: str, circuit: str, subject: str = "") -> None:
-        self._job = job
+        self.job = job
+        self.circuit = circuit
         self._claim = claim
-        self._provider = provider
-        self._circuit = circuit
+        self.provider = provider
         self._subject = subject
 
     def _recall(self, step: str, request: CompletionRequest | ChatRequest) -> ModelCall | None:
         asked_before = ModelCall.objects.filter(step=step, prompt_sha256=request.sha256, subject=self._subject)
         if self._subject:
-            return asked_before.filter(project=self._job.project_id).first()
-        return asked_before.filter(job=self._job.pk).first()
+            return asked_before.filter(project=self.job.project_id).first()
+        return asked_before.filter(job=self.job.pk).first()
 
-    def _pay(self, step: str, request: CompletionRequest | ChatRequest, ask: Callable[[], Completion]) -> ModelCall:
-        """Ask within the budget, and keep the answer.
+    def _begin(self, step: str, request: CompletionRequest | ChatRequest, begin: "Callable[[], Future[Any]]") -> Asked:
+        """Ask within the budget.
 
         Raises:
             BudgetExhausted: the project has none left today.
             CircuitOpen: the provider rests for a while.
             LostClaim: another worker holds the job.
-            ProviderError: there is no answer.
         """
         self._claim.ensure_held()
-        with breaker.admitted(self._circuit) as is_probe:
-            reservation = budget.reserve(self._job.project, request, job=self._job)
-            try:
-                with span("model call", **{"erl.step": step, "gen_ai.provider.name": self._provider}):
-                    answer = ask()
-            except ProviderError as error:
-                breaker.note_failure(self._circuit, error)
-                (budget.keep if error.code in MAYBE_CHARGED else budget.release)(reservation)
-                if is_probe and breaker.is_down(error):  # the job that tried for all loses no attempt by it
-                    breaker.refuse(self._circuit)
-                raise without_echo(error, request) from error
-            breaker.note_answer(self._circuit)
-        return self._store(step, request, answer, reservation)
+        with span("model call", **{"erl.step": step, "gen_ai.provider.name": self.provider}):
+            return Asked(self, step, request, begin)
 
-    def _store(
+    def keep(
         self,
         step: str,
         request: CompletionRequest | ChatRequest,
         answer: Completion,
         reservation: Reservation,
     ) -> ModelCall:
+        """Write an answer and what it cost; the first one stays where two came."""
         with transaction.atomic():
-            cost = budget.settle(reservation, answer)
-            rows = Job.objects.filter(pk=self._job.pk)
+            cost = budget.settle(reservation, answer, provider=self.provider)
+            rows = Job.objects.filter(pk=self.job.pk)
             if rows.select_for_update(no_key=True).exists():
                 # A worker that lost its claim during the call may find the answer of the other: the first one stays.
-                key = {"project_id": self._job.project_id} if self._subject else {"job_id": self._job.pk}
+                key = {"project_id": self.job.project_id} if self._subject else {"job_id": self.job.pk}
                 call, is_new = ModelCall.objects.get_or_create(
                     **key,
                     subject=self._subject,
                     step=step,
                     prompt_sha256=request.sha256,
                     defaults={
-                        "project_id": self._job.project_id,
-                        "job_id": self._job.pk,
-                        "provider": self._provider,
+                        "project_id": self.job.project_id,
+                        "job_id": self.job.pk,
+                        "provider": self.provider,
                         "model": answer.model,
                         "response": storable(answer.text),
                         "tool_calls": stored_calls(answer.tool_calls) if isinstance(answer, ChatAnswer) else [],
+                        "received": answer.received if isinstance(answer, ChatAnswer) and self._subject else None,
                         "finish_reason": answer.finish_reason,
                         "input_tokens": answer.input_tokens,
                         "output_tokens": answer.output_tokens,
                         "cost_usd": cost,
                         "latency_ms": answer.latency_ms,
-                        "attempt": self._job.attempts,
+                        "attempt": self.job.attempts,
                     },
                 )
                 if is_new:
@@ -122,14 +179,17 @@ class _Remembered:
 class RememberedAsk(_Remembered):
     """Asks once for each question of a job; a later attempt finds the answer of an earlier one."""
 
-    def __init__(self, job: Job, claim: Claim, *, ask_model: Ask) -> None:
-        super().__init__(job, claim, provider=configured_name(), circuit=configured_name())
+    def __init__(self, job: Job, claim: Claim, *, ask_model: Ask, use: Use = "") -> None:
+        name = name_of(use)
+        super().__init__(job, claim, provider=name, circuit=name)
         self._ask_model = ask_model
 
     def __call__(self, step: str, request: CompletionRequest) -> Completion:
-        """Return the stored or a new answer; raise what `_pay` raises."""
-        call = self._recall(step, request) or self._pay(step, request, lambda: self._ask_model(step, request))
-        self._job.model = call.model
+        """Return the stored or a new answer; raise what `_begin` and `Asked.store` raise."""
+        call = self._recall(step, request)
+        if call is None:
+            call = self._begin(step, request, lambda: _ended(lambda: self._ask_model(step, request))).store()
+        self.job.model = call.model
         return Completion(**_common(call))
 
 
@@ -143,20 +203,42 @@ class RememberedChat(_Remembered):
 
     def __init__(self, job: Job, claim: Claim, *, provider: Provider, subject: str = "") -> None:
         super().__init__(job, claim, provider=provider.name, circuit=f"{provider.name} (chats)", subject=subject)
-        self._chat = provider.chat
+        self._chat_with = provider
 
     def __call__(
         self, step: str, request: ChatRequest, *, on_text: OnText | None = None
     ) -> tuple[ChatAnswer, ModelCall]:
-        """Return the stored or a new answer, and its row in the ledger; raise what `_pay` raises."""
-        call = self._recall(step, request) or self._pay(step, request, lambda: self._chat(request, on_text=on_text))
-        self._job.model = call.model
+        """Return the stored or a new answer, and its row in the ledger; raise what `begin` and `Asked.store` raise."""
+        call = self._recall(step, request)
+        if call is None:
+            chat = partial(self._chat_with.chat, request, on_text=on_text)
+            call = self._begin(step, request, lambda: _ended(chat)).store()
+        self.job.model = call.model
         return read_chat(call), call
+
+    def recall(self, step: str, request: ChatRequest) -> tuple[ChatAnswer, ModelCall] | None:
+        """Return the stored answer, and its row in the ledger."""
+        call = self._recall(step, request)
+        return (read_chat(call), call) if call is not None else None
+
+    def begin(self, step: str, request: ChatRequest, *, on_text: OnText | None = None) -> Asked:
+        """Ask, and wait for nothing; `on_text` is called from another thread and must not wait either."""
+        return self._begin(step, request, lambda: self._chat_with.start(request, on_text=on_text))
+
+
+def _ended(ask: "Callable[[], Completion]") -> "Future[Completion]":
+    """Return a question that was asked and answered in this thread."""
+    ended: Future[Completion] = Future()
+    try:
+        ended.set_result(ask())
+    except ProviderError as error:
+        ended.set_exception(error)
+    return ended
 
 
 def read_chat(call: ModelCall) -> ChatAnswer:
     """Return the answer that the ledger keeps."""
-    return ChatAnswer(**_common(call), tool_calls=read_calls(call.tool_calls))
+    return ChatAnswer(**_common(call), tool_calls=read_calls(call.tool_calls), received=call.received)
 
 
 def _common(call: ModelCall) -> dict[str, Any]:
@@ -164,9 +246,13 @@ def _common(call: ModelCall) -> dict[str, Any]:
     return {"text": call.response} | {name: getattr(call, name) for name in names}
 
 
-def ask_provider(step: str, request: CompletionRequest) -> Completion:
+def ask_provider(step: str, request: CompletionRequest, *, use: Use = "") -> Completion:
     """Ask the configured provider, keeping nothing."""
-    return get_provider().complete(request)
+    return get_provider(use).complete(request)
+
+
+ask_to_reflect = partial(ask_provider, use="reflect")
+ask_to_consolidate = partial(ask_provider, use="consolidate")
 
 
 def without_echo(error: ProviderError, request: CompletionRequest | ChatRequest) -> ProviderError:

@@ -6,7 +6,7 @@ Providers translate these into their own format and back (`Provider.chat` in bas
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
 from memory.strict_json import InvalidJson, check_json
@@ -39,7 +39,7 @@ class ToolCall:
         """Return a call from the model's own words. No words mean no arguments."""
         raw = storable(raw_arguments)
         try:
-            parsed = _storable_json(json.loads(raw)) if raw.strip() else {}
+            parsed = storable_json(json.loads(raw)) if raw.strip() else {}
             check_json(parsed)
         except (ValueError, RecursionError, InvalidJson):
             parsed = None
@@ -59,19 +59,39 @@ class ToolCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChatMessage:
-    """One message. An assistant's may have `tool_calls`; a tool's answers the call named in `tool_call_id`."""
+    """One message. An assistant's may have `tool_calls`; a tool's answers the call named in `tool_call_id`.
+
+    `received` is an assistant's message as the provider sent it, whole: with what the model thought, signatures and
+    other members that only the provider reads, and that it wants back as they were. A user's message may have
+    `attachments`: images and files, each with its `media_type` and its `data` in base64.
+    """
 
     role: Role
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str = ""
+    received: dict[str, Any] | None = field(default=None, hash=False)
+    attachments: tuple[dict[str, str], ...] = field(default=(), hash=False)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelOptions:
+    """How the model is to answer; None is the model's own default. A model that refuses one is asked without it.
+
+    `thinking` is "off", or how much the model thinks: "minimal", "low", "medium", "high" or "max".
+    """
+
+    thinking: str | None = None
+    parallel_tool_calls: bool | None = None
+    cache: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChatRequest:
     """A conversation to be continued by the model.
 
-    `tool_choice` is "auto", "none", "required" or the name of a tool; `temperature` None is the provider's default.
+    `tool_choice` is "auto", "none", "required" or the name of a tool; `temperature` None is the provider's default;
+    `json_schema` is that of the answer, an object, where the answer is to be JSON.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -79,16 +99,27 @@ class ChatRequest:
     max_output_tokens: int
     temperature: float | None = None
     tool_choice: str = "auto"
+    json_schema: dict[str, Any] | None = field(default=None, hash=False)
+    options: ModelOptions = ModelOptions()
 
     @property
     def sha256(self) -> str:
         """The hash of everything that determines the answer, under which the answer is stored for recovery."""
         messages = [
-            [said.role, said.content, stored_calls(said.tool_calls), said.tool_call_id] for said in self.messages
+            [
+                message.role,
+                message.content,
+                stored_calls(message.tool_calls),
+                message.tool_call_id,
+                message.received,
+                message.attachments,
+            ]
+            for message in self.messages
         ]
         tools = [[tool.name, tool.description, tool.parameters] for tool in self.tools]
+        settings = [self.max_output_tokens, self.temperature, self.tool_choice, self.json_schema, asdict(self.options)]
         canonical = json.dumps(
-            ["chat", messages, tools, self.max_output_tokens, self.temperature, self.tool_choice],
+            ["chat", messages, tools, *settings],
             sort_keys=True,
             separators=(",", ":"),
         )
@@ -112,14 +143,16 @@ class ChatAnswer(Completion):
     """A model's answer in a chat: a completion that may also call tools.
 
     `finish_reason` is "tool_calls" where it calls tools and was not cut off or refused; otherwise as in `Completion`.
+    `received` is the answer as the provider sent it (`ChatMessage.received`).
     """
 
     tool_calls: tuple[ToolCall, ...] = ()
+    received: dict[str, Any] | None = field(default=None, hash=False)
 
     @property
     def message(self) -> ChatMessage:
         """The answer as the next message of the conversation."""
-        return ChatMessage(role="assistant", content=self.text, tool_calls=self.tool_calls)
+        return ChatMessage(role="assistant", content=self.text, tool_calls=self.tool_calls, received=self.received)
 
 
 def id_of_call(request_sha256: str, index: int) -> str:
@@ -137,12 +170,13 @@ def read_calls(stored: Iterable[dict[str, str]]) -> tuple[ToolCall, ...]:
     return tuple(ToolCall.read(id=each["id"], name=each["name"], raw_arguments=each["arguments"]) for each in stored)
 
 
-def _storable_json(value: Any) -> Any:
+def storable_json(value: Any) -> Any:
+    """Return a value with `storable` texts and names."""
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, dict):
-        return {storable(name): _storable_json(each) for name, each in value.items()}
-    return [_storable_json(each) for each in value] if isinstance(value, list) else value
+        return {storable(name): storable_json(each) for name, each in value.items()}
+    return [storable_json(each) for each in value] if isinstance(value, list) else value
 
 
 def _raw(calls: Iterable[ToolCall]) -> list[str]:

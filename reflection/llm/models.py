@@ -32,6 +32,9 @@ class ModelCall(models.Model):
     model = models.TextField()
     response = models.TextField(help_text="The model's answer as it came.")
     tool_calls = models.JSONField(default=list, blank=True, help_text="The tools it called, in a chat.")
+    received = models.JSONField(
+        null=True, blank=True, help_text="In a chat: the answer with all that the provider wants back as it was."
+    )
     finish_reason = models.TextField(blank=True, default="")
     input_tokens = models.PositiveBigIntegerField(default=0)
     output_tokens = models.PositiveBigIntegerField(default=0)

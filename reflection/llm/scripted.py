@@ -24,6 +24,7 @@ from typing import Any, Self
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from reflection.llm.base import (
+    BlockingProvider,
     Completion,
     CompletionRequest,
     OnText,
@@ -80,7 +81,7 @@ class _Script(BaseModel, extra="forbid"):
     rules: list[_Rule] = Field(min_length=1)
 
 
-class ScriptedModel:
+class ScriptedModel(BlockingProvider):
     """Plays the script at the configuration's address, a path. It raises `ProviderNotConfigured` for a bad one."""
 
     def __init__(self, config: ProviderConfig) -> None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from memory.retrieval.cross_encoder import RerankingFailed
 from reflection.llm.base import ProviderError
-from reflection.llm.http import ProviderClient
+from reflection.llm.http import JsonClient
 from reflection.llm.transport import BoundedTransport
 
 TEXT_CHARACTERS = 2000
@@ -38,7 +38,7 @@ class HttpReranker:
         self._path = urlunsplit(("", "", parts.path, parts.query, ""))
         self._model = model
         self._shape = shape
-        self._client = ProviderClient(
+        self._client = JsonClient(
             label="the reranker",
             base_url=f"{parts.scheme}://{parts.netloc}",
             headers={"authorization": f"Bearer {api_key}"} if api_key else {},
@@ -54,7 +54,7 @@ class HttpReranker:
             RerankingFailed: there are no scores in time.
         """
         try:
-            reply = self._client.post(self._path, self._write(task, texts), or_list=True)
+            reply = self._client.post(self._path, self._write(task, texts))
         except ProviderError as error:
             raise RerankingFailed("too slow" if error.code == "timeout" else "failed") from error
         return self._read(reply.body, len(texts))

@@ -82,7 +82,7 @@ def rank_lessons(
     """
     ends = time.monotonic() + deadline_seconds
     try:
-        provider = get_provider()
+        provider = get_provider("rank")
         with breaker.admitted(provider.name):
             requests = build_requests(task, lessons, batch_size=batch_size, top_k=top_k)
             completions = _ask_all(project, provider, requests, ends)
@@ -104,7 +104,7 @@ def _ask_all(project: Project, provider: Provider, requests: list[CompletionRequ
     reservations = []
     try:
         for request in requests:
-            reservations.append(budget.reserve(project, request))  # noqa: PERF401  kept where a later one fails
+            reservations.append(budget.reserve(project, request, provider=provider.name))  # noqa: PERF401  kept where a later one fails
     except BudgetExhausted:
         for reservation in reservations:
             budget.release(reservation)
@@ -143,7 +143,7 @@ def _account(
         return
     breaker.note_answer(provider.name)
     with transaction.atomic():
-        cost = budget.settle(reservation, answer)
+        cost = budget.settle(reservation, answer, provider=provider.name)
         ModelCall.objects.create(
             project=project,
             job=None,
@@ -163,7 +163,7 @@ def _account(
 def find_provider_ranker() -> HeuristicRanker | None:
     """Return the ranker where a provider is configured, else None."""
     try:
-        return rank_lessons if find_config() is not None else None
+        return rank_lessons if find_config("rank") is not None else None
     except ProviderNotConfigured:
         return None  # `manage.py check` says what is missing
 

@@ -17,7 +17,7 @@ from memory.runs.models import Trajectory
 from reflection.errors import LostClaim, OutcomeChanged
 from reflection.jobs.execution import Heartbeat, Outcome, carry_out
 from reflection.jobs.queue import claim, finish, get_claimed
-from reflection.llm.calls import Ask, RememberedAsk, ask_provider
+from reflection.llm.calls import Ask, RememberedAsk, ask_to_reflect
 from reflection.llm.registry import find_config
 from reflection.reflectors.base import ReflectionResult, Reflector
 from reflection.reflectors.checks import Finding, is_rejected, verify
@@ -50,14 +50,14 @@ class ReflectorFactory(Protocol):
     def __call__(self, *, ask: Ask) -> Reflector: ...
 
 
-def get_reflector(*, ask: Ask = ask_provider) -> Reflector:
+def get_reflector(*, ask: Ask = ask_to_reflect) -> Reflector:
     """Return the reflector that ERL_REFLECTOR names; "auto" is the model where one is configured, else the rules.
 
     `ask` stands between the reflector and the provider. Raises `ProviderNotConfigured` where the model is wanted and
     not configured.
     """
     choice = settings.ERL_REFLECTOR
-    if choice == "rules" or (choice == "auto" and find_config() is None):
+    if choice == "rules" or (choice == "auto" and find_config("reflect") is None):
         return RulesReflector(max_lessons=settings.ERL_LESSONS_PER_TRAJECTORY, max_notes=MAX_NOTES)
     return LlmReflector(ask=ask)
 
@@ -67,7 +67,7 @@ def run_reflection(
     *,
     owner: str,
     make_reflector: ReflectorFactory = get_reflector,
-    ask_model: Ask = ask_provider,
+    ask_model: Ask = ask_to_reflect,
 ) -> Attempt:
     """Claim one reflection, or the one that is due longest, and carry it out. What goes wrong is written on its row.
 
@@ -94,7 +94,7 @@ def _reflect(
     if not has_room(reflection.project_id, trajectory.client):
         return _store(reflection, trajectory, lessons=[], skip_reason=NO_ROOM)  # before anything is asked or spent
     episode = trajectory.as_episode(injected=_find_injected_texts(trajectory))
-    reflector = make_reflector(ask=RememberedAsk(reflection, heartbeat, ask_model=ask_model))
+    reflector = make_reflector(ask=RememberedAsk(reflection, heartbeat, ask_model=ask_model, use="reflect"))
     if reflector.reads_family:
         episode = replace(episode, family=find_family_runs(trajectory))
     _name_author(reflection, reflector, episode)

@@ -15,7 +15,7 @@ from agents.runs import RunRequest, start_run
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from reflection.jobs.models import Job
-from reflection.llm.base import Completion, CompletionRequest, OnText
+from reflection.llm.base import BlockingProvider, Completion, CompletionRequest, OnText
 from reflection.llm.chat import ChatAnswer, ChatRequest, ToolCall
 from tests.factories import make_project
 
@@ -23,7 +23,7 @@ BY = Actor(label="user:ana")
 Turn = str | list[tuple[str, dict[str, Any]]] | Exception | Callable[[ChatRequest], Any]
 
 
-class Script:
+class Script(BlockingProvider):
     """A provider whose answers are listed: a text, calls of tools, an error to raise, or a function of the request."""
 
     name = "scripted"

@@ -28,7 +28,7 @@ def _long_tool(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def look(times: int) -> list[Turn]:
-    return [[("look", {})] for _ in range(times)]
+    return [[("look", {"page": page})] for page in range(times)]
 
 
 def run_long(turns: list[Turn], *, window_tokens: int = 4_000, **spec: Any) -> tuple[Run, Script]:

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from reflection.llm.openai_format import write_chat
 
 from agents.context.prompt import write_prompt
 from evaluation.environments.bfcl import read_dialogues
 from reflection.llm.chat import ChatMessage, ChatRequest, ToolCall
-from reflection.llm.openai_format import write_chat
 from tests.bench.agents.bfcl import NARROW, Place
 from tests.bench.agents.loopback import Loopback
 from tests.bench.agents.product import InProcess, Product

@@ -10,7 +10,7 @@ from memory.projects.models import Project
 from reflection.errors import BudgetExhausted, CircuitOpen, LostClaim
 from reflection.jobs.models import Job
 from reflection.llm import breaker
-from reflection.llm.base import Completion, CompletionRequest, OnText, ProviderError
+from reflection.llm.base import BlockingProvider, Completion, CompletionRequest, OnText, ProviderError
 from reflection.llm.calls import RememberedChat
 from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.llm.models import DailySpend, ModelCall
@@ -31,7 +31,7 @@ ANSWER = ChatAnswer(
 
 
 @dataclass
-class Model:
+class Model(BlockingProvider):
     """Answers every chat, or raises, and counts; refuses to be asked inside a transaction."""
 
     error: BaseException | None = None

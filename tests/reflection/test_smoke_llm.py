@@ -176,3 +176,19 @@ def test_wanted_but_missing_model_is_found() -> None:
     messages = found(ERL_REFLECTOR="llm", ERL_LLM_PROVIDER="", ERL_LLM_MODEL="", ERL_LLM_API_KEY="")
 
     assert [message.id for message in messages] == ["erl.llm.E003"]
+
+
+def test_tool_and_its_result_are_tried_and_what_was_refused_is_named(server: ScriptedProvider) -> None:
+    refused = fails(400, message="Unrecognized request argument supplied: temperature")
+    server.script(refused, answer("ready"), answer(LESSON), answer("", ("late_orders", {})), answer("It is A-17."))
+
+    said = run()
+
+    assert "It called a tool and used the result" in said
+    assert "asked without from now on: without temperature" in said
+
+
+def test_model_that_cannot_call_tools_is_told_apart(server: ScriptedProvider) -> None:
+    server.script(answer("ready"), answer(LESSON), fails(400, message="This model has no tools."))
+
+    assert "Agents with tools will not work with this model. openai answered 400" in run()

@@ -1,4 +1,4 @@
-"""Try the configured language model: one short question, then one reflection on a bundled run."""
+"""Try the configured language model: a short question, a reflection on a bundled run, a tool and its result."""
 
 import json
 from argparse import ArgumentParser
@@ -10,8 +10,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from memory.runs.episode import Action, Episode, Step
 from reflection.errors import ReflectionError
-from reflection.llm.base import Completion, CompletionRequest, Provider, ProviderNotConfigured
+from reflection.llm.base import Completion, CompletionRequest, Provider, ProviderError, ProviderNotConfigured
 from reflection.llm.budget import cost_usd
+from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ChatTool
 from reflection.llm.registry import PROVIDERS, configured_name, find_config, get_provider
 from reflection.reflectors.base import ProposedLesson
 from reflection.reflectors.checks import verify
@@ -61,6 +62,13 @@ SAMPLE = Episode(
 )
 
 
+LATE_ORDERS = ChatTool(
+    name="late_orders",
+    description="Return the numbers of the orders that are late.",
+    parameters={"type": "object", "properties": {}},
+)
+
+
 @dataclass(kw_only=True)
 class Trial:
     """What happened, for people and as JSON."""
@@ -74,13 +82,16 @@ class Trial:
     valid_json: bool | None = None
     lessons: list[dict[str, Any]] = field(default_factory=list)
     skip_reason: str = ""
+    tools: str | None = None
+    left_out: list[str] = field(default_factory=list)
     error: str = ""
 
 
 class Command(BaseCommand):
     help = (
-        "Try the configured language model: one short question, then one reflection on a small bundled run. Stores "
-        "nothing. Says which model answered, how long it took, what it cost and whether its answer could be used."
+        "Try the configured language model: a short question, a reflection on a small bundled run, and a tool with a "
+        "second turn, as agents need it. Stores nothing. Says which model answered, how long it took, what it cost, "
+        "whether its answers could be used, and what the model refused."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -125,11 +136,42 @@ class Command(BaseCommand):
         trial.valid_json = True
         trial.lessons = [_shown(lesson) for lesson in result.lessons]
         trial.skip_reason = result.skip_reason
+        trial.tools = self._try_tools(trial, provider)
+        adaptations = getattr(provider, "adaptations", None)
+        trial.left_out = adaptations.names(provider.model) if adaptations else []
         trial.ok = True
+
+    def _try_tools(self, trial: Trial, provider: Provider) -> str:
+        """Let the model call a tool and read its result, as agents do; return what went wrong, "" for nothing."""
+        talk = (
+            ChatMessage(role="system", content="You answer questions about orders. Look them up; do not guess."),
+            ChatMessage(role="user", content="Which order is late?"),
+        )
+        try:
+            asked = self._chat(trial, provider, "tool", talk)
+            if not asked.tool_calls:
+                return f"It called no tool, and answered {asked.text[:80]!r}."
+            results = (ChatMessage(role="tool", content="A-17", tool_call_id=call.id) for call in asked.tool_calls)
+            answer = self._chat(trial, provider, "second turn", (*talk, asked.message, *results))
+        except ProviderError as error:
+            return str(error)
+        return "" if "17" in answer.text else f"It did not use the result, and answered {answer.text[:80]!r}."
+
+    def _chat(self, trial: Trial, provider: Provider, step: str, messages: tuple[ChatMessage, ...]) -> ChatAnswer:
+        limit = settings.ERL_LLM_MAX_OUTPUT_TOKENS
+        answer = provider.chat(ChatRequest(messages=messages, tools=(LATE_ORDERS,), max_output_tokens=limit))
+        self._note(trial, provider, step, answer)
+        return answer
 
     def _ask(self, trial: Trial, provider: Provider, step: str, request: CompletionRequest) -> Completion:
         completion = provider.complete(request)
-        cost = cost_usd(input_tokens=completion.input_tokens, output_tokens=completion.output_tokens)
+        self._note(trial, provider, step, completion)
+        return completion
+
+    def _note(self, trial: Trial, provider: Provider, step: str, completion: Completion) -> None:
+        cost = cost_usd(
+            input_tokens=completion.input_tokens, output_tokens=completion.output_tokens, provider=provider.name
+        )
         trial.calls.append(
             {
                 "step": step,
@@ -141,7 +183,6 @@ class Command(BaseCommand):
                 "finish_reason": completion.finish_reason,
             }
         )
-        return completion
 
     def _tell(self, trial: Trial) -> None:
         if trial.provider:
@@ -162,6 +203,12 @@ class Command(BaseCommand):
             self.stdout.write(f"Proposed: {lesson['trigger']} → {lesson['guideline']}")
             for finding in lesson["findings"]:
                 self.stdout.write(f"  {finding['severity']}: {finding['message']}")
+        if trial.left_out:
+            self.stdout.write(f"The model refused, and is asked without from now on: {', '.join(trial.left_out)}.")
+        if trial.tools:
+            self.stdout.write(self.style.WARNING(f"Agents with tools will not work with this model. {trial.tools}"))
+        else:
+            self.stdout.write("It called a tool and used the result, as agents do.")
         self.stdout.write(self.style.SUCCESS("The language model works."))
 
 

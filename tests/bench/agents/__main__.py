@@ -4,6 +4,7 @@
     uv run python -m tests.bench.agents dojo [--suites banking workspace] [--limit 20]
     uv run python -m tests.bench.agents prompts [--runs 1000] [--places 2]
     uv run python -m tests.bench.agents figures [--runs 200]
+    uv run python -m tests.bench.agents slow [--runs 100] [--seconds 60]
 
 Each command makes a database, a web server and a worker of its own, and discards them. A server on loopback is the
 language model, which follows a plan, and the services that the agents' tools reach.
@@ -22,7 +23,7 @@ import django  # isort: skip
 django.setup()
 
 from evaluation.environments.bfcl import read_dialogues  # noqa: E402
-from tests.bench.agents import bfcl, dojo, figures, prompts  # noqa: E402
+from tests.bench.agents import bfcl, dojo, figures, prompts, slow  # noqa: E402
 from tests.bench.agents.loopback import Loopback  # noqa: E402
 from tests.bench.agents.product import OverHttp, Product, describe_load, started  # noqa: E402
 from tests.bench.retrieval_quality import scratch_database  # noqa: E402
@@ -73,6 +74,14 @@ def run_figures(options: argparse.Namespace) -> None:
     print(describe_load())
 
 
+def run_slow(options: argparse.Namespace) -> None:
+    with scratch_database(), Loopback() as loopback, started(loopback) as stack:
+        product = Product.make(OverHttp(stack.base_url), "slow")
+        measured = slow.run_slow(loopback, product, runs=options.runs, seconds=options.seconds)
+    print(slow.report(measured, seconds=options.seconds))
+    print(describe_load())
+
+
 def run_dojo(options: argparse.Namespace) -> None:
     suites = {name: dojo.load_suite(name) for name in options.suites}
     with scratch_database(), Loopback() as loopback, started(loopback) as stack:
@@ -102,6 +111,10 @@ def main() -> None:
     command = commands.add_parser("figures")
     command.add_argument("--runs", type=int, default=200)
     command.set_defaults(run=run_figures)
+    command = commands.add_parser("slow")
+    command.add_argument("--runs", type=int, default=100)
+    command.add_argument("--seconds", type=float, default=60.0)
+    command.set_defaults(run=run_slow)
     command = commands.add_parser("dojo")
     command.add_argument("--suites", nargs="+", choices=("banking", "workspace"), default=["banking", "workspace"])
     command.add_argument("--limit", type=int, help="Only so many tasks alone, and so many pairs.")

@@ -6,9 +6,8 @@ import pytest
 
 from reflection.llm.base import Provider, ProviderConfig
 from reflection.llm.registry import build_provider
-from reflection.llm.transport import BoundedTransport
 from tests.reflection.providers.asking import KEY, Make
-from tests.reflection.providers.listening import TRUSTS_SYSTEM, Listener
+from tests.reflection.providers.listening import Listener
 from tests.scripted_provider import ScriptedProvider
 
 
@@ -32,7 +31,6 @@ def make(server: ScriptedProvider) -> Iterator[Make]:
                 timeout_seconds=timeout_seconds,
                 api_key=api_key,
             ),
-            transport=BoundedTransport(ssl_context=TRUSTS_SYSTEM),
         )
         made.append(provider)
         return provider

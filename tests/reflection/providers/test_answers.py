@@ -3,6 +3,7 @@
 import pytest
 
 from reflection.llm.base import Completion, Provider, estimate_tokens
+from reflection.llm.chat import TOKENS_AROUND
 from tests.reflection.providers.asking import REQUEST, Make
 from tests.scripted_answers import MODEL, Behaviour, answer, cut_off, empty, lesson, nul, prose, raw, refuses
 from tests.scripted_provider import ScriptedProvider
@@ -46,10 +47,10 @@ def test_refusal_is_named(server: ScriptedProvider, provider: Provider) -> None:
     assert provider.complete(REQUEST).finish_reason == "refusal"
 
 
-def test_openai_content_filter_is_a_refusal(server: ScriptedProvider, make: Make) -> None:
+def test_openai_content_filter_is_named(server: ScriptedProvider, make: Make) -> None:
     server.script(answer("", finish="refusal"))
 
-    assert make("openai").complete(REQUEST).finish_reason == "refusal"
+    assert make("openai").complete(REQUEST).finish_reason == "content_filter"
 
 
 def test_answer_without_usage_is_counted_by_estimate(server: ScriptedProvider, make: Make) -> None:
@@ -58,7 +59,7 @@ def test_answer_without_usage_is_counted_by_estimate(server: ScriptedProvider, m
     completion = make("openai").complete(REQUEST)
 
     assert completion.output_tokens == 3
-    assert completion.input_tokens == estimate_tokens("Be brief.What now?")
+    assert completion.input_tokens == estimate_tokens("Be brief.\nWhat now?") + 2 * TOKENS_AROUND + 1
 
 
 def test_completion_is_a_value() -> None:

@@ -1,0 +1,100 @@
+"""How a model's answer ended, and what follows: pure rules, the same for runs and for rehearsals."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agents.models.runs import StopReason
+from reflection.llm.chat import ChatAnswer
+
+
+class Ending(StrEnum):
+    """How an answer ended that is not simply finished; the values are those of `Step.finish_reason`."""
+
+    EMPTY = "empty"  # neither words nor calls
+    CUT = "length"  # at the limit of output
+    OVERFLOW = "context"  # at the end of the window, or before the answer began
+    PAUSED = "pause"  # the provider wants to be asked on
+    BROKEN = "error"
+    REFUSED = "refusal"  # by the model
+    FILTERED = "content_filter"  # by the provider
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a run fails, and the sentence that says it."""
+
+    reason: StopReason
+    error: str
+
+
+# Not held against the lessons that the run was given.
+FAILURES = {
+    Ending.EMPTY: Failure(
+        StopReason.EMPTY_ANSWER, "The model answered with nothing, twice. See its page for what it thought."
+    ),
+    Ending.CUT: Failure(
+        StopReason.CUT_OFF,
+        "The model's answer was cut off at the limit of output, twice. Raise max_output_tokens of the agent, or let "
+        "the model think less.",
+    ),
+    Ending.OVERFLOW: Failure(
+        StopReason.CONTEXT_OVERFLOW,
+        "The conversation does not fit into the context window of the model, though it was shortened. Set "
+        "window_tokens of the agent to what the model has.",
+    ),
+    Ending.BROKEN: Failure(StopReason.MODEL_FAILED, "The provider ended the model's answer with an error, twice."),
+    Ending.REFUSED: Failure(StopReason.REFUSED, "The model refused to answer."),
+    Ending.FILTERED: Failure(StopReason.FILTERED, "The provider's content filter stopped the model's answer."),
+}
+NOTES = {
+    Ending.EMPTY: "Your last answer was empty. Call a tool, or answer the user.",
+    Ending.CUT: "Your last answer was cut off at the limit of its length. Write the whole answer again, and be brief.",
+    Ending.BROKEN: "Your last answer broke off. Write the whole answer again.",
+}
+NO_PROGRESS_NOTE = (
+    "You have called this with the same arguments {times} times, and the result was the same each time. Calling it "
+    "again will change nothing: do something else, or answer the user."
+)
+TOLD_AT, FAILED_AT = 3, 8  # times that the same call has the same result
+LOOKED_AT = 12  # steps among which they are counted
+MOST_UNREADABLE = 3  # answers in a row whose calls cannot be read
+
+
+def name_ending(answer: ChatAnswer) -> str:
+    """Return how an answer ended: the model's own finish reason, or that there was nothing in it."""
+    if answer.finish_reason in set(Ending) and answer.finish_reason != Ending.EMPTY:
+        return answer.finish_reason
+    if not answer.tool_calls and not answer.text.strip():
+        return Ending.EMPTY
+    return answer.finish_reason
+
+
+def find_failure(endings: Sequence[str], *, calls: bool) -> Failure | None:
+    """Return why a run fails after an answer; None where it goes on or has ended well.
+
+    Args:
+        endings: of the last answer and of those before it, the newest first.
+        calls: whether the last answer calls tools, which may be carried out though it was cut off.
+    """
+    ending = endings[0] if endings else ""
+    if ending in (Ending.REFUSED, Ending.FILTERED):
+        return FAILURES[Ending(ending)]
+    if ending not in FAILURES or calls:
+        return None
+    return FAILURES[Ending(ending)] if len(endings) > 1 and endings[1] == ending else None
+
+
+def is_unfinished(ending: str) -> bool:
+    """Tell whether the model is asked again after an answer without calls."""
+    return ending in (*NOTES, Ending.PAUSED, Ending.OVERFLOW)
+
+
+def count_repeats(steps: Sequence[str]) -> int:
+    """Return how often the newest of these steps was taken among the last ones; 0 where there is none.
+
+    Args:
+        steps: what each step called and what came of it, as one text; "" for one without calls. The newest first.
+    """
+    recent = steps[:LOOKED_AT]
+    return recent.count(recent[0]) if recent and recent[0] else 0

@@ -1,0 +1,51 @@
+"""Streams of OpenAI's chat completions, as servers send them that follow it loosely."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from openai.types.chat import chat_completion_chunk
+from pydantic_ai.messages import ModelResponseStreamEvent
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIStreamedResponse
+
+
+@dataclass
+class LooseStream(OpenAIStreamedResponse):
+    """Tells apart calls that a server sends whole with one index for all, or with none.
+
+    Another id, or a name where nothing else tells calls apart, begins the next call. A name that comes again in each
+    piece of a call is no longer name.
+    """
+
+    _calls: list[dict[str, Any]] = field(default_factory=list, init=False)
+
+    def _map_tool_call_delta(self, choice: chat_completion_chunk.Choice) -> Iterable[ModelResponseStreamEvent]:
+        for piece in choice.delta.tool_calls or []:
+            self._number(piece)
+        events: Iterable[ModelResponseStreamEvent] = super()._map_tool_call_delta(choice)
+        return events
+
+    def _number(self, piece: Any) -> None:
+        index, id, function = getattr(piece, "index", None), getattr(piece, "id", None), piece.function
+        same = [call for call in self._calls if index is None or call["index"] == index]
+        call = same[-1] if same else None
+        is_named = function is not None and bool(function.name)
+        is_next = call is None or (id and call["id"] and id != call["id"]) or (index is None and not id and is_named)
+        if is_next or call is None:
+            call = {"index": index, "id": id, "number": len(self._calls)}
+            self._calls.append(call)
+        elif function is not None:
+            function.name = None
+        call["id"] = call["id"] or id
+        piece.index = call["number"]
+        if function is not None and function.arguments is not None and not isinstance(function.arguments, str):
+            function.arguments = json.dumps(function.arguments, ensure_ascii=False)
+
+
+class LooseChatModel(OpenAIChatModel):
+    """A model behind OpenAI's chat completions, whoever serves them."""
+
+    @property
+    def _streamed_response_cls(self) -> type[OpenAIStreamedResponse]:
+        return LooseStream

@@ -1,0 +1,141 @@
+"""A language model behind a provider's API, through pydantic-ai.
+
+Only a process that asks a model imports this module: it takes a second and 60 MB.
+"""
+
+import asyncio
+import re
+import ssl
+import time
+from concurrent.futures import Future
+from contextlib import suppress
+from copy import copy
+from queue import SimpleQueue
+from typing import Self
+
+from pydantic_ai.direct import model_request, model_request_stream
+from pydantic_ai.messages import ModelResponse, PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
+from pydantic_ai.models import Model
+
+from reflection.llm import event_loop
+from reflection.llm.adaptations import Adaptations
+from reflection.llm.base import Completion, CompletionRequest, OnText, ProviderConfig, ProviderError, storable
+from reflection.llm.chat import ChatAnswer, ChatRequest
+from reflection.llm.connections import open_client
+from reflection.llm.failures import classify
+from reflection.llm.kinds import build_model
+from reflection.llm.messages import as_chat, read_answer, write_messages, write_parameters, write_settings
+
+CLOSE_SECONDS = 1.0
+EMBEDDER = re.compile(r"embed|rerank|\bbge-", re.I)  # Ollama lists these among its models
+MAX_NAMES = 10
+
+
+class ModelProvider:
+    """One model of a provider. `for_model` gives another one, on the same connections."""
+
+    def __init__(self, config: ProviderConfig, *, ssl_context: ssl.SSLContext | None = None) -> None:
+        self.name = config.name
+        self.model = config.model
+        self.config = config
+        self.adaptations = Adaptations()
+        self.connections = open_client(
+            self.adaptations,
+            timeout_seconds=config.timeout_seconds,
+            has_key=bool(config.api_key),
+            ssl_context=ssl_context,
+        )
+        # Built here, since the SDKs take a second to load: that is none of the time the model has to answer
+        self._models: dict[str, Model] = {config.model: build_model(config, config.model, self.connections)}
+
+    def __repr__(self) -> str:
+        return f"<ModelProvider {self.name} {self.model}>"
+
+    def for_model(self, config: ProviderConfig) -> Self:
+        """Return another model of the same provider."""
+        other = copy(self)
+        other.config, other.model = config, config.model
+        return other
+
+    def close(self) -> None:
+        with suppress(TimeoutError):
+            event_loop.start(self.connections.aclose()).result(CLOSE_SECONDS)
+
+    def complete(self, request: CompletionRequest) -> Completion:
+        """Send one question, without retries; raise `ProviderError` if there is no answer."""
+        return self.chat(as_chat(request))
+
+    def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatAnswer:
+        """Continue a conversation, and wait for the answer; raise `ProviderError` if there is no whole answer."""
+        if on_text is None:
+            return self.start(request).result()
+        pieces: SimpleQueue[str | None] = SimpleQueue()
+        asked = self.start(request, on_text=pieces.put)
+        asked.add_done_callback(lambda _: pieces.put(None))
+        while (piece := pieces.get()) is not None:
+            on_text(piece)
+        return asked.result()
+
+    def start(self, request: ChatRequest, *, on_text: OnText | None = None) -> "Future[ChatAnswer]":
+        """Begin to continue a conversation. Cancelling what is returned closes the connection.
+
+        `on_text` is called on the event loop, so it must not wait for anything.
+        """
+        return event_loop.start(self._ask(request, on_text))
+
+    async def _ask(self, request: ChatRequest, on_text: OnText | None) -> ChatAnswer:
+        begun = time.monotonic()
+        try:
+            async with asyncio.timeout(self.config.timeout_seconds):
+                self.model = self.model or await self._find_only_model()
+                response = await self._request(request, on_text)
+        except Exception as error:  # an SDK's own faults are failures of the provider's answer
+            raise classify(error, self.config) from error
+        latency_ms = (time.monotonic() - begun) * 1000
+        return read_answer(request, response, model=self.model, latency_ms=latency_ms)
+
+    async def _request(self, request: ChatRequest, on_text: OnText | None) -> ModelResponse:
+        if self.model not in self._models:
+            self._models[self.model] = build_model(self.config, self.model, self.connections)
+        model, messages = self._models[self.model], write_messages(request, kind=self.config.kind or self.name)
+        settings = write_settings(request)
+        takes_schema = bool(model.profile.get("supports_json_schema_output"))
+        parameters = write_parameters(request, takes_schema=takes_schema)
+        if on_text is None:
+            return await model_request(model, messages, model_settings=settings, model_request_parameters=parameters)
+        async with model_request_stream(
+            model, messages, model_settings=settings, model_request_parameters=parameters
+        ) as stream:
+            async for event in stream:
+                match event:
+                    case PartStartEvent(part=TextPart(content=piece)) if piece:
+                        on_text(storable(piece))
+                    case PartDeltaEvent(delta=TextPartDelta(content_delta=piece)) if piece:
+                        on_text(storable(piece))
+            return stream.get()
+
+    async def _find_only_model(self) -> str:
+        """Return the name of the server's model, if it has just one that writes text.
+
+        Raises:
+            ProviderError: it has none or several, or does not answer.
+        """
+        headers = {"authorization": f"Bearer {self.config.api_key}"} if self.config.api_key else {}
+        response = await self.connections.get(f"{self.config.base_url.rstrip('/')}/models", headers=headers)
+        if response.status_code != 200:
+            raise ProviderError(
+                f"{self.name} answered {response.status_code} when it was asked for its models. Name one in "
+                "ERL_LLM_MODEL.",
+                transient=response.status_code >= 500,
+                code="model_not_chosen",
+                status=response.status_code,
+            )
+        body = response.json()
+        listed = body.get("data") if isinstance(body, dict) else None
+        names = [each["id"] for each in listed or () if isinstance(each, dict) and isinstance(each.get("id"), str)]
+        writers = [name for name in names if not EMBEDDER.search(name)]
+        if len(writers) == 1:
+            return storable(writers[0])
+        said = f"has several models: {', '.join(writers[:MAX_NAMES])}" if writers else "has no model"
+        todo = "Set ERL_LLM_MODEL to one of them." if writers else "Load one, or set ERL_LLM_MODEL."
+        raise ProviderError(storable(f"{self.name} {said}. {todo}"), transient=not writers, code="model_not_chosen")
