@@ -53,8 +53,8 @@ class ToolCall:
 
     @property
     def sent_arguments(self) -> str:
-        """`shown_arguments` as JSON: the model's own words where they are an object, which servers parse."""
-        return (self.arguments and self.raw_arguments) or json.dumps(self.shown_arguments, ensure_ascii=False)
+        """`shown_arguments` as compact JSON, the form in which calls are sent back."""
+        return json.dumps(self.shown_arguments, ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

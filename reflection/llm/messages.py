@@ -59,7 +59,12 @@ def write_parameters(request: ChatRequest, *, takes_schema: bool) -> ModelReques
     schema = request.json_schema if takes_schema else None
     return ModelRequestParameters(
         function_tools=[
-            ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=tool.parameters)
+            ToolDefinition(
+                name=tool.name,
+                description=tool.description,
+                parameters_json_schema=tool.parameters,
+                strict=False,  # sent as the project wrote it; the calls are checked here
+            )
             for tool in request.tools
         ],
         instruction_parts=[InstructionPart(content=system)] if system else None,

@@ -104,7 +104,8 @@ def _look(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_look")
 def test_same_call_with_the_same_result_is_told_and_then_ends_the_run() -> None:
-    run, script = play(*[[("look", {"at": 1})]] * 20, tools=["look"])
+    turns: list[Turn] = [[("look", {"at": 1})] for _ in range(20)]
+    run, script = play(*turns, tools=["look"])
 
     assert (run.stop_reason, len(script.asked)) == ("no_progress", 8)
     assert "the same arguments 3 times" in script.asked[3].messages[-1].content
@@ -123,7 +124,8 @@ def test_three_answers_in_a_row_without_json_end_the_run(monkeypatch: pytest.Mon
         "tests.agents.running._call",
         lambda index, answer, call: ToolCall.read(id=f"c{answer}", name="look", raw_arguments='{"at": '),
     )
-    run, script = play(*[[("look", {})]] * 5, tools=["look"])
+    turns: list[Turn] = [[("look", {})] for _ in range(5)]
+    run, script = play(*turns, tools=["look"])
 
     assert (run.stop_reason, len(script.asked)) == ("invalid_answer", 3)
 

@@ -159,12 +159,12 @@ def differs_in_outcomes(traffic: Traffic, look: int) -> bool:
     if abs(first) < FEWEST_Z:
         return False
     others = (find_z(values, traffic, everyone) for values in (known & success, ~known | success))
-    return min(z if first > 0 else -z for z in others) >= FEWEST_Z
+    return bool(min(z if first > 0 else -z for z in others) >= FEWEST_Z)
 
 
 def differs_in_costs(traffic: Traffic, look: int) -> bool:
     has_cost = (traffic.reported[:look] <= look) & ~np.isnan(traffic.cost[:look])
-    return abs(find_z(np.log(traffic.cost[:look][has_cost]), traffic, has_cost)) >= FEWEST_Z
+    return bool(abs(find_z(np.log(traffic.cost[:look][has_cost]), traffic, has_cost)) >= FEWEST_Z)
 
 
 def is_alarmed(traffic: Traffic) -> bool:

@@ -1,19 +1,15 @@
 """The benchmarks of agents at their smallest: in this process, through the API, with the server on loopback."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from reflection.llm.openai_format import write_chat
 
-from agents.context.prompt import write_prompt
 from evaluation.environments.bfcl import read_dialogues
-from reflection.llm.chat import ChatMessage, ChatRequest, ToolCall
 from tests.bench.agents.bfcl import NARROW, Place
 from tests.bench.agents.loopback import Loopback
 from tests.bench.agents.product import InProcess, Product
-from tests.bench.agents.prompts import Conversations, Taken, compare_all, write_received
+from tests.bench.agents.prompts import Conversations, Taken, compare_all
 
 
 @pytest.fixture
@@ -51,15 +47,3 @@ def test_prompts_are_those_that_were_received(loopback: Loopback) -> None:
 
     assert (compared.steps > 4, compared.differ) == (True, ())
     assert len(other.differ) > 0
-
-
-@pytest.mark.parametrize("words", ["", "{ }", '{"key": "cut of', '{ "key" :  1e1 }', "[1]"])
-def test_prompt_has_the_arguments_that_were_sent(words: str) -> None:
-    call = ToolCall.read(id="c", name="look_up", raw_arguments=words)
-    request = ChatRequest(
-        messages=(ChatMessage(role="assistant", content="", tool_calls=(call,)),), max_output_tokens=9
-    )
-
-    received = json.dumps({**write_chat(request), "max_tokens": 9}).encode()
-
-    assert write_received(received) == write_prompt(request)

@@ -191,7 +191,7 @@ def write_received(data: bytes) -> bytes:
     messages = []
     for said in body["messages"]:
         calls = [{"id": call["id"], **call["function"]} for call in said.pop("tool_calls", ())]
-        messages.append(said | ({"tool_calls": calls} if calls else {}))
+        messages.append(said | {"content": said["content"] or ""} | ({"tool_calls": calls} if calls else {}))
     form = {
         "messages": messages,
         "tools": [tool["function"] for tool in body.get("tools", ())],
