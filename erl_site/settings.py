@@ -302,7 +302,7 @@ ERL_LLM_API_KEY = env.str("ERL_LLM_API_KEY", "")
 ERL_LLM_BASE_URL = env.str("ERL_LLM_BASE_URL", "")
 ERL_LLM_MODEL = env.str("ERL_LLM_MODEL", "")
 ERL_LLM_PROVIDERS = env.json("ERL_LLM_PROVIDERS", default={})  # more of them, each with its key, address and budget
-ERL_LLM_MODELS = env.json("ERL_LLM_MODELS", default={})  # by use: reflect, rank, consolidate, agents, evaluate
+ERL_LLM_MODELS = env.json("ERL_LLM_MODELS", default={})  # by use: reflect, rank, consolidate, agents
 ERL_LLM_SCRIPT = env.str("ERL_LLM_SCRIPT", "")  # see reflection/llm/scripted.py
 ERL_LLM_MAX_OUTPUT_TOKENS = env.int("ERL_LLM_MAX_OUTPUT_TOKENS", 2000)
 ERL_LLM_MAX_INPUT_TOKENS = env.int("ERL_LLM_MAX_INPUT_TOKENS", 24_000)

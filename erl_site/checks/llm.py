@@ -9,7 +9,14 @@ from django.core.checks import CheckMessage, Error, Warning, register
 from memory.egress import find_url_fault
 from memory.retrieval.models import RetrievalMode
 from reflection.llm.base import ProviderNotConfigured
-from reflection.llm.registry import PROVIDERS, SCRIPTED, configured_name, find_config, get_chat_provider
+from reflection.llm.registry import (
+    PROVIDERS,
+    SCRIPTED,
+    USES,
+    configured_name,
+    find_config,
+    get_chat_provider,
+)
 
 MIN_INPUT_TOKENS = 3000
 MIN_OUTPUT_TOKENS = 300
@@ -19,7 +26,7 @@ MAX_TIMEOUT_SECONDS = 110
 @register("llm")
 def check_llm(**kwargs: Any) -> list[CheckMessage]:
     """Report invalid settings of the language model."""
-    return [*_check_mode(), *_check_provider(), *_check_script(), *_check_limits()]
+    return [*_check_mode(), *_check_provider(), *_check_uses(), *_check_script(), *_check_limits()]
 
 
 def _check_mode() -> Iterator[CheckMessage]:
@@ -63,6 +70,19 @@ def _check_provider() -> Iterator[CheckMessage]:
         return
     if fault := find_url_fault(config.base_url):
         yield Error(f"The language model cannot be reached at {config.base_url}. {fault}", id="erl.llm.E004")
+
+
+def _check_uses() -> Iterator[CheckMessage]:
+    for use, model in settings.ERL_LLM_MODELS.items():
+        if use not in USES:
+            yield Error(
+                f"ERL_LLM_MODELS names a model for {use!r}.", hint=f"The uses are {', '.join(USES)}.", id="erl.llm.E012"
+            )
+            continue
+        try:
+            find_config(use)
+        except ProviderNotConfigured as error:
+            yield Error(f"The model {model} for {use} cannot be used. {error}", id="erl.llm.E013")
 
 
 def _check_script() -> Iterator[CheckMessage]:

@@ -20,8 +20,8 @@ from reflection.llm.scripted import ScriptedModel
 if TYPE_CHECKING:
     from reflection.llm.wire import ModelProvider
 
-Use = Literal["", "reflect", "rank", "consolidate", "agents", "evaluate"]
-USES = ("reflect", "rank", "consolidate", "agents", "evaluate")
+Use = Literal["", "reflect", "rank", "consolidate", "agents"]
+USES = ("reflect", "rank", "consolidate", "agents")
 COMPATIBLE = "openai-compatible"
 SCRIPTED = "scripted"  # no language model: it plays a file in chats, and writes no lessons
 

@@ -192,3 +192,11 @@ def test_model_that_cannot_call_tools_is_told_apart(server: ScriptedProvider) ->
     server.script(answer("ready"), answer(LESSON), fails(400, message="This model has no tools."))
 
     assert "Agents with tools will not work with this model. openai answered 400" in run()
+
+
+@pytest.mark.parametrize(
+    ("models", "id"), [({"dream": "m"}, "erl.llm.E012"), ({"rank": "anthropic:m"}, "erl.llm.E013")]
+)
+def test_models_by_use_are_checked(models: dict[str, str], id: str) -> None:
+    with override_settings(ERL_LLM_MODELS=models):
+        assert [message.id for message in check_llm()] == [id]
