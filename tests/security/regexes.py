@@ -14,10 +14,9 @@ from functools import cache
 from itertools import product
 from math import inf, log
 from pathlib import Path
-from re import _constants as op
-from re import _parser
 from typing import Any
 
+op, _parser = importlib.import_module("re._constants"), importlib.import_module("re._parser")
 ROOT = Path(__file__).parents[2]
 CLIENT = ROOT / "clients/python/src"
 SOURCES = ("memory", "reflection", "evaluation", "agents", "erl_site", "clients/python/src/erl_client")
