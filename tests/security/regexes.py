@@ -14,15 +14,15 @@ from functools import cache
 from itertools import product
 from math import inf, log
 from pathlib import Path
-from re import _constants as op
-from re import _parser
 from typing import Any
 
+op, _parser = importlib.import_module("re._constants"), importlib.import_module("re._parser")
 ROOT = Path(__file__).parents[2]
 CLIENT = ROOT / "clients/python/src"
 SOURCES = ("memory", "reflection", "evaluation", "agents", "erl_site", "clients/python/src/erl_client")
 FUNCTIONS = ("compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn")
 AT_ONE_PLACE = ("memory.redaction.formats._BY_HEAD",)  # tried where `_HEADS` found the beginning of a token
+WINDOW_CHARS = 6
 SMALL = 200  # a repetition up to so many times is a constant
 SHORT, LONGEST = 16, 1_000  # repetitions of the part that is pumped
 MOST_GROWTH = 1.1
@@ -56,10 +56,11 @@ def find_uses() -> tuple[list[Use], list[str]]:
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in _sources()}
     uses: dict[tuple[Any, ...], Use] = {}
     untold = []
+    public = _methods(trees.values())
     for path, tree in trees.items():
         module = importlib.import_module(_module_name(path))
         patterns = dict(_patterns(vars(module)))
-        private, public = _methods([tree]), _methods(trees.values())
+        private = _methods([tree])
         for name, pattern in patterns.items():
             called = (private if name.startswith("_") else public).get(name, set())
             once = (bool(called) and called <= set(_ONCE)) or f"{module.__name__}.{name}".startswith(AT_ONE_PLACE)
@@ -216,11 +217,14 @@ class Matcher:
         flags = use.flags if isinstance(use.pattern, str) else use.flags | re.ASCII
         self.flags = flags & ~re.UNICODE if flags & re.ASCII else flags
         self.tree = _parser.parse(text, self.flags & ~re.TEMPLATE if hasattr(re, "TEMPLATE") else self.flags)
-        self.flags |= self.tree.state.flags
+        self.flags = int(self.flags | self.tree.state.flags)
         self.everywhere = use.everywhere
         self.program = Program()
         self.steps = 0
         self.most = 0
+        self.seen = 0  # the first character that was not looked at
+        self.looks_back = 1
+        self.tried: dict[str, tuple[int, int | None]] = {}
         self._emit(self.tree, self.program)
         self.program.code.append(("end",))
 
@@ -229,11 +233,25 @@ class Matcher:
         self.steps, self.most = 0, MOST_STEPS * max(len(text), SHORT)
         at = 0
         while at <= len(text):
-            end = self._run(self.program.code, text, at, {})
+            end = self._try(text, at)
             if not self.everywhere:
                 break
             at = at + 1 if end is None or end <= at else end
         return self.steps
+
+    def _try(self, text: str, at: int) -> int | None:
+        """Return where a match at a place ends. What looked at a few characters only costs the same beside the same."""
+        near = [text[at - 1 : at + width] for width in range(1, WINDOW_CHARS)] if at else []
+        if key := next((key for key in near if key in self.tried), None):
+            steps, length = self.tried[key]
+            self.steps += steps
+            return None if length is None else at + length
+        self.seen, before = at, self.steps
+        end = self._run(self.program.code, text, at, {})
+        if at and self.looks_back <= 1 and self.seen <= len(text) and self.seen - at < WINDOW_CHARS:
+            key = text[at - 1 : max(self.seen, at + 1)]
+            self.tried[key] = (self.steps - before, None if end is None else end - at)
+        return end
 
     def _emit(self, tree: Any, program: Program) -> None:
         for name, value in tree:
@@ -268,6 +286,7 @@ class Matcher:
         elif name in (op.ASSERT, op.ASSERT_NOT):
             direction, tree = value
             width = tree.getwidth()[0] if direction < 0 else 0
+            self.looks_back = max(self.looks_back, width)
             code.append(("look", self._inner(tree, program), width, name is op.ASSERT))
         elif name is op.AT:
             code.append(("at", value))
@@ -354,12 +373,14 @@ class Matcher:
                     waiting.append((pc, at - 1, marks, rest[0]))
             elif rest:  # a lazy one takes one more
                 test, limit = rest[0], rest[1]
+                self.seen = max(self.seen, at + 1)
                 if at >= limit or not test(text[at]):
                     continue
                 at += 1
                 waiting.append((pc, at, marks, test, limit))
             while True:
                 self.steps += 1
+                self.seen = max(self.seen, at + 1)
                 if self.steps > self.most:
                     raise TooManySteps
                 name, *operands = code[pc]
@@ -376,6 +397,7 @@ class Matcher:
                     while end < stop and test(text[end]):
                         end += 1
                     self.steps += end - at
+                    self.seen = max(self.seen, end + 1)
                     if end - at < least:
                         break
                     if kind is op.MAX_REPEAT and end > at + least:

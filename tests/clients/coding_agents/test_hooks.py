@@ -376,13 +376,13 @@ def test_no_program_of_the_folder_is_run(tmp_path: Path, command: Command, hook:
 def test_session_that_takes_too_long_is_left_out_for_good(
     erl: ERL, hook: Hook, session: Copy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("erl_client.coding_agents.hooks.RECORD_CPU_SECONDS", 0.001)
     file = session("claude_code.jsonl")
     lines = file.read_text()
     file.write_text(lines + ("\n" * 200 + '{"type": "note"}') * 20_000)
 
+    monkeypatch.setattr("erl_client.coding_agents.hooks.RECORD_CPU_SECONDS", 0.001)
     assert hook("record", stdin=stop_hook(file)) == (0, "", "")
-    monkeypatch.undo()
+    monkeypatch.setattr("erl_client.coding_agents.hooks.RECORD_CPU_SECONDS", 60.0)
     file.write_text(lines)
     assert hook("record", stdin=stop_hook(file)) == (0, "", "")
 
