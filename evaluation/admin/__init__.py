@@ -3,9 +3,9 @@ from evaluation.admin.evaluation_run import EvaluationRunAdmin
 from evaluation.admin.evolution import EvolutionAdmin
 from evaluation.admin.experiment import ExperimentAdmin
 from evaluation.admin.trials import draw_worth
-from evaluation.admin.uplift import draw_lesson_effect, draw_release_uplift
+from evaluation.admin.uplift import draw_lesson_effect, draw_release_uplift, show_uplift
 from evaluation.admin.verdicts import draw_deployment, draw_release
-from memory.admin.panels import add_deployment_panel, add_desk_panel, add_release_panel, add_release_uplift
+from memory.admin.panels import add_deployment_panel, add_desk_panel, add_figures, add_release_panel, add_release_uplift
 
 __all__ = ["EvaluationRunAdmin", "EvolutionAdmin", "ExperimentAdmin"]
 
@@ -14,3 +14,4 @@ add_deployment_panel(draw_deployment)
 add_desk_panel(draw_lesson_effect, tab="effect")
 add_release_panel(draw_release)
 add_release_uplift(draw_release_uplift)
+add_figures(show_uplift)
