@@ -3,7 +3,7 @@
 An e-value has a mean of at most 1 without an effect; one of 1/α or more at any time has probability α at most (Ville
 1939). The functions name their sources: Johari, Koomen, Pekelis, Walsh (KDD 2017); Howard, Ramdas, McAuliffe, Sekhon
 (2021); Turner, Ly, Grünwald (2024); Lindon, Malek (2022); Greenland, Robins (1985); Deng, Xu, Kohavi, Walker (2013);
-Fleiss (1981); Connor (1987); Rubin (1981).
+Fleiss (1981); Connor (1987). What compares within strata of runs is in `memory.effects.stratified`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from math import ceil, exp, fsum, inf, lgamma, log, sqrt
 from statistics import NormalDist
 
-import numpy as np
+from memory.effects.stratified import Difference, Interval, confidence_sequence
+
+__all__ = ["Difference", "Interval", "confidence_sequence"]  # modules of this app import them from here
 
 NORMAL = NormalDist()
 FIRST_LOOK = 30  # units per arm from which a mean counts as normal; below, only the exact e-value is used
@@ -19,7 +21,6 @@ FIRST_GUARD = 40  # units per arm from which a guardrail may fire
 RATIO_ALARM = 1000.0  # e-value from which the shares of the arms count as broken
 RATIO_WEIGHT = 100.0  # prior weight of the planned shares, in units
 EXACT_PRIOR = 0.18  # of the Beta prior; the best found by Turner, Ly and Grünwald
-SPREADS = 60  # points of the grid over the spread of effects
 _LARGEST = 690.0  # exponents beyond it do not fit a float
 _LEAST_VARIANCE = 1e-9
 
@@ -31,20 +32,6 @@ class Sample:
     n: int
     mean: float
     variance: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Difference:
-    """Treated minus control, and the variance of that estimate."""
-
-    estimate: float
-    variance: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Interval:
-    low: float
-    high: float
 
 
 def sample_shares(values: Sequence[float]) -> Sample:
@@ -113,16 +100,6 @@ def mixture_e_value(difference: Difference, *, tau: float) -> float:
     the variance of D. Johari's V/n is s².
     """
     return _exp(_log_mixture(difference, tau))
-
-
-def confidence_sequence(difference: Difference, *, tau: float, alpha: float) -> Interval:
-    """Return the interval of all effects that the mixture SPRT does not reject (Johari et al. 2017, section 4).
-
-    D ± √( s²(s²+τ²)/τ² · (2 ln(1/α) + ln(1 + τ²/s²)) ). With probability 1 − α it contains the effect at all looks.
-    """
-    variance, prior = difference.variance, tau * tau
-    reach = sqrt(variance * (variance + prior) / prior * (2 * log(1 / alpha) + log(1 + prior / variance)))
-    return Interval(low=difference.estimate - reach, high=difference.estimate + reach)
 
 
 def guardrail_e_value(difference: Difference, *, tau: float, margin: float = 0.0) -> float:
@@ -222,31 +199,6 @@ def remove_past(values: Sequence[float], past: Sequence[float]) -> list[float]:
         return list(values)
     theta = fsum((x - middle) * (y - mean) for x, y in zip(past, values, strict=True)) / spread
     return [y - theta * (x - middle) for x, y in zip(past, values, strict=True)]
-
-
-def shrink_effects(effects: Sequence[Difference]) -> list[Difference]:
-    """Return each effect drawn towards their common mean, the more the less is known of it.
-
-    The hierarchical normal model with a flat prior on the spread of the true effects, which is integrated over a grid
-    (Rubin 1981; Gelman et al., Bayesian Data Analysis, section 5.4). Fewer than three effects stay as they are.
-    """
-    if len(effects) < 3:
-        return list(effects)
-    estimates = np.array([effect.estimate for effect in effects])
-    variances = np.array([effect.variance for effect in effects])
-    widest = np.ptp(estimates) + sqrt(variances.min())
-    spreads = (widest * (np.arange(SPREADS)[:, None] + 0.5) / SPREADS) ** 2  # a row for each, as a variance
-    marginal = variances + spreads
-    precision = (1 / marginal).sum(axis=1, keepdims=True)
-    middle = (estimates / marginal).sum(axis=1, keepdims=True) / precision
-    misfit = (np.log(marginal) + (estimates - middle) ** 2 / marginal).sum(axis=1) + np.log(precision[:, 0])
-    weights = np.exp((misfit.min() - misfit) / 2)
-    weights /= weights.sum()
-    own = spreads / marginal
-    shrunk = own * estimates + (1 - own) * middle
-    mean = weights @ shrunk
-    variance = weights @ (own * variances + (1 - own) ** 2 / precision + (shrunk - mean) ** 2)
-    return [Difference(estimate=e, variance=v) for e, v in zip(mean.tolist(), variance.tolist(), strict=True)]
 
 
 def _log_mixture(difference: Difference, tau: float) -> float:

@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 
 from memory.api.idempotency import delete_expired_idempotency_records
 from memory.curation.priority import prioritise_queue
-from memory.effects.harm import note_harmful_lessons
+from memory.effects.harm import measure_lessons
 from memory.index.heuristic_vectors import count_terms, embed_heuristics, find_heuristics_without_vectors
 from memory.intake.open_runs import close_unfinished_runs
 from memory.mistakes.policy import keep_cards
@@ -95,7 +95,7 @@ PERIODIC = (
     PeriodicWork("served changes", _SOON, fold_changes),
     PeriodicWork("runs left open", _MINUTE, close_unfinished_runs),
     PeriodicWork("ended sessions", _HOUR, delete_ended_sessions),
-    PeriodicWork("harmful lessons", _HOUR, note_harmful_lessons),
+    PeriodicWork("measured lessons", _HOUR, measure_lessons),
     PeriodicWork("months of answers", _HOUR, keep_answer_months),
     PeriodicWork("old answers", _HOUR, delete_old_answers),
     PeriodicWork("nightly releases", _HOUR, cut_every_night),

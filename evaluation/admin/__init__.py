@@ -3,7 +3,7 @@ from evaluation.admin.evaluation_run import EvaluationRunAdmin
 from evaluation.admin.evolution import EvolutionAdmin
 from evaluation.admin.experiment import ExperimentAdmin
 from evaluation.admin.trials import draw_worth
-from evaluation.admin.uplift import draw_lesson_effect, draw_release_uplift
+from evaluation.admin.uplift import describe_effect, draw_lesson_effect, draw_release_uplift
 from evaluation.admin.verdicts import count_alarms, draw_deployment, draw_release, list_ended
 from memory.admin.panels import (
     add_consequences,
@@ -23,3 +23,4 @@ add_desk_panel(draw_lesson_effect, tab="effect")
 add_figures(count_alarms)
 add_release_panel(draw_release)
 add_release_uplift(draw_release_uplift)
+add_figures(describe_effect)

@@ -5,17 +5,23 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.http import HttpRequest
 from django.template.loader import render_to_string
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from evaluation.experiments.analysis import show_e_value
-from evaluation.experiments.uplift import Uplift, measure_lesson, measure_uplift
+from evaluation.experiments.uplift import Uplift, measure_uplift, measure_whole
 from evaluation.reports.experiments import show_points
 from evaluation.sequential import FIRST_LOOK
-from memory.admin.panels import Panel
+from memory.admin.chosen_project import chosen_project, offered_projects
+from memory.admin.panels import Figure, Panel
+from memory.effects.comparison import compare_lessons
+from memory.effects.harm import describe_points
 from memory.heuristics.models import Heuristic
 from memory.projects.models import Project
+from memory.releases.deployments import get_deployment
 from memory.releases.models import Release
 
 DAYS = 90
@@ -47,6 +53,33 @@ def say_uplift(uplift: Uplift) -> str:
     found = show_uplift(uplift)
     said = "help" if uplift.interval.low > 0 else "do harm" if uplift.interval.high < 0 else "have no effect found yet"
     return f"Lessons {said}: {found}, {units}."
+
+
+def describe_effect(request: HttpRequest) -> list[Figure]:
+    """Return what the lessons of the chosen project do against its hold-out, for the home page. Two queries."""
+    if not request.user.has_perm("evaluation.view_experiment"):
+        return []
+    offered = offered_projects(request)
+    project = chosen_project(request) or (offered[0] if len(offered) == 1 else None)
+    if project is None:
+        return [_write_figure(note="Choose a project to see what its lessons do.")]
+    link = reverse("admin:memory_deployment_of", args=[project.pk])
+    if not get_deployment(project).holdout_share:
+        return [_write_figure(note="Set a hold-out: a share of the runs without lessons, to compare with.", link=link)]
+    whole = measure_whole(project, since=_since())
+    units = f"{whole.guided:,} units with lessons, {whole.held_out:,} without, {DAYS} days"
+    if whole.is_doubtful:
+        return [_write_figure(note=f"Outcomes are missing more often on one side; {units}", link=link)]
+    if whole.estimate is None or whole.interval is None:
+        return [_write_figure(note=units, link=link)]
+    low, high = 100 * whole.interval.low, 100 * whole.interval.high
+    found = "" if low > 0 or high < 0 else "No effect found yet. "
+    note = f"{found}95% interval {low:+.1f} to {high:+.1f}; {units}".replace("-", "−")
+    return [_write_figure(value=f"{100 * whole.estimate:+.1f} points".replace("-", "−"), note=note, link=link)]
+
+
+def _write_figure(*, value: str = "Cannot tell yet", note: str, link: str = "") -> Figure:
+    return Figure(label="Effect of lessons on success", value=value, note=note, link=link, is_large=True)
 
 
 def draw_release_uplift(releases: Sequence[Release]) -> dict[UUID, SafeString]:
@@ -82,15 +115,16 @@ def list_families(found: Mapping[str, Uplift]) -> list[dict[str, Any]]:
 
 
 def draw_lesson_effect(heuristic: Heuristic) -> Panel | None:
-    """Return how runs with a lesson fared against others of their families, where enough of them are known."""
+    """Return how runs with a lesson fared against runs like them, where some are known."""
     if heuristic.status not in _IN_USE:
         return None
-    effect = measure_lesson(heuristic.project, heuristic.pk, since=_since())
+    effects = compare_lessons([heuristic.project_id], since=_since())
+    effect = next((each for each in effects if each.heuristic_id == heuristic.pk), None)
     if effect is None:
         return None
-    interval = effect.interval
-    shown = show_points(effect.estimate, interval.low, interval.high)
-    context = {"effect": effect, "shown_effect": shown, "days": DAYS}
+    context: dict[str, Any] = {"effect": effect, "days": DAYS, "project": heuristic.project_id}
+    if effect.difference is not None and effect.interval is not None:
+        context["points"] = describe_points(effect.difference, effect.interval)
     return Panel(template="admin/evaluation/lesson_effect.html", context=context)
 
 

@@ -1,5 +1,6 @@
 """Experiments and uplift as clients send and read them. Shares of units are in percent, rates between 0 and 1."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -22,10 +23,11 @@ from evaluation.experiments.plan import (
     Step,
     UnitRule,
 )
-from evaluation.experiments.uplift import LessonEffect, Uplift, UpliftReport
+from evaluation.experiments.uplift import Uplift, UpliftReport
 from evaluation.reports.experiments import list_alarms, list_unknowns, list_warnings, write_sentence
 from evaluation.sequential import Interval
 from memory.api.input import WHOLE, Input, OneOf, ReleaseName, Share
+from memory.effects.comparison import LessonEffect
 from memory.limits import MAX_OUTCOME_DAYS, MAX_REASON_CHARS
 
 _DEFAULT = Plan()
@@ -268,16 +270,31 @@ class FamilyUplift(UpliftAnswer):
 
 
 class LessonEffectAnswer(BaseModel):
-    """How runs that were given a lesson fared against others of their families. An observation, not an effect."""
+    """Success of the runs that were given a lesson minus that of runs like them without it, within strata.
+
+    The three figures are null while they cannot be told: nothing can be compared, the lesson cannot be told apart from
+    others, or it applied to no run. The interval is null with fewer than 30 runs to compare on either side.
+    """
 
     heuristic: UUID
-    runs: int
-    estimate: float
-    low: float
-    high: float
+    runs: Annotated[int, Field(description="Runs that were given it and ended with a trusted outcome.")]
+    compared: Annotated[int, Field(description="Those of them that have a counterpart without the lesson.")]
+    without: Annotated[int, Field(description="The counterparts.")]
+    estimate: Figure
+    low: Figure
+    high: Figure
     observational: Annotated[
-        bool, Field(description="Always true: it is not chance that decides which runs are given a lesson.")
+        bool,
+        Field(
+            description="False where a hold-out decided by chance which units were given it. True where runs are "
+            "compared with others of the same task: an association, which may have another cause."
+        ),
     ]
+    together_with: Annotated[
+        list[UUID],
+        Field(description="Lessons that nearly the same runs were given, and from which it cannot be told."),
+    ]
+    never_applied: Annotated[bool, Field(description="It applied to none of the runs whose use of it is known.")]
 
 
 class UpliftReportAnswer(BaseModel):
@@ -291,6 +308,7 @@ class UpliftReportAnswer(BaseModel):
 
 
 MOST_LOOKS = 500
+MOST_LESSONS = 50
 _LOOK = [name for name in LookAnswer.model_fields if name != "treated_percent"]
 _COPIED = [
     name
@@ -327,14 +345,15 @@ def describe_look(look: Look) -> dict[str, Any]:
     return {name: getattr(look, name) for name in _LOOK} | {"treated_percent": look.share / 10}
 
 
-def describe_uplift(report: UpliftReport, *, days: int) -> dict[str, Any]:
-    """Return what lessons do as clients read it."""
+def describe_uplift(report: UpliftReport, lessons: Iterable[LessonEffect], *, days: int) -> dict[str, Any]:
+    """Return what lessons do as clients read it, the lessons with the most runs first."""
+    most_first = sorted(lessons, key=lambda effect: (-effect.given.known, effect.heuristic_id))
     return {
         "days": days,
         "whole": _describe_uplift(report.whole),
         "by_release": [{"release": number} | _describe_uplift(each) for number, each in report.by_release.items()],
         "by_family": [{"task_id": name} | _describe_uplift(each) for name, each in report.by_family.items()],
-        "lessons": [_describe_effect(effect) for effect in report.lessons],
+        "lessons": [_describe_effect(effect) for effect in most_first[:MOST_LESSONS]],
     }
 
 
@@ -344,8 +363,18 @@ def _describe_uplift(uplift: Uplift) -> dict[str, Any]:
 
 
 def _describe_effect(effect: LessonEffect) -> dict[str, Any]:
-    figures = {"heuristic": effect.heuristic_id, "runs": effect.runs, "estimate": effect.estimate}
-    return figures | _describe_interval(effect.interval) | {"observational": True}
+    is_told = effect.is_told_apart
+    return {
+        "heuristic": effect.heuristic_id,
+        "runs": effect.given.known,
+        "compared": effect.compared.strata.given,
+        "without": effect.compared.strata.without,
+        "estimate": effect.difference if is_told else None,
+        **_describe_interval(effect.interval if is_told else None),
+        "observational": not effect.is_by_chance,
+        "together_with": effect.together_with,
+        "never_applied": effect.never_applied,
+    }
 
 
 def _describe_interval(interval: Interval | None) -> dict[str, float | None]:

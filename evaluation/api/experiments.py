@@ -34,6 +34,7 @@ from memory.api.base import ApiView
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.pagination import LimitOffset
 from memory.api.schema import LOCATION, describe, query_parameters
+from memory.effects.comparison import compare_lessons
 from memory.projects.models import ApiKey
 from memory.releases.deployments import get_release
 
@@ -151,15 +152,17 @@ class UpliftView(ApiView):
         tag="experiments",
         summary="Read whether lessons help",
         description="The units that were given lessons against the hold-out: as a whole, by release and by family, "
-        "with intervals that hold at every look. Figures of single lessons are observed only: it is not chance that "
-        "decides which runs are given a lesson.",
+        "with intervals that hold at every look. A single lesson is compared with the units of the hold-out that "
+        "would have been given it; without a hold-out, with runs of the same task, which is an association.",
         parameters=query_parameters(UpliftQuery, UpliftQuery.model_fields),
         responses=UpliftReportAnswer,
     )
     def get(self, request: Request) -> Response:
         query = UpliftQuery.from_query(request.query_params.dict())
         since = timezone.now() - timedelta(days=query.days)
-        return Response(describe_uplift(measure_uplift(self.project, since=since), days=query.days))
+        measured = measure_uplift(self.project, since=since)
+        lessons = compare_lessons([self.project.pk], since=since)
+        return Response(describe_uplift(measured, lessons, days=query.days))
 
 
 def get_experiment(view: ApiView, number: int) -> Experiment:

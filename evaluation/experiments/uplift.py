@@ -1,14 +1,12 @@
 """Whether lessons help: the runs that were given them against the hold-out, as a whole, by release, by family.
 
-The hold-out is drawn by chance, so these differences are effects. Figures of single lessons are only observed: it is
-not chance that decides which runs are given a lesson.
+The hold-out is drawn by chance, so these differences are effects. Single lessons: `memory.effects.comparison`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from django.db import connection
 
@@ -21,14 +19,12 @@ from evaluation.experiments.analysis import (
     find_missing_e_value,
 )
 from evaluation.experiments.plan import THOUSANDTHS
-from evaluation.sequential import FIRST_LOOK, Difference, Interval, Sample, pool_parts, shrink_effects
+from evaluation.sequential import FIRST_LOOK, Interval
 from memory.projects.models import Project
 from memory.retrieval.assignment import Arm
 
 ALPHA, TAU = 0.05, 0.1
-MOST_FAMILIES, MOST_LESSONS = 50, 50
-FEWEST_RUNS = 5  # with and without a lesson in a family, from which that family says something of it
-NORMAL_95 = 1.96
+MOST_FAMILIES = 50
 
 # The mean of each unit (NULL where no outcome counts) in the arm and the block of its first answer: (shares, arm,
 # release, family, value, candidate).
@@ -54,23 +50,6 @@ SELECT canary_share, holdout_share, arm, release, family, avg(success)::float8, 
 GROUP BY unit, canary_share, holdout_share, arm, release, family, candidate
 ORDER BY min(created_at), unit
 """
-# Runs of each family with and without each lesson. Hold-outs, which no lesson could reach, are left out.
-_LESSONS = """
-WITH runs AS (
-    SELECT r.task_id AS family, r.injected_ids, (t.outcome = 'success')::int AS success
-    FROM memory_retrieval r
-    JOIN memory_trajectory t ON t.retrieval_id = r.id AND t.outcome IN ('success', 'failure')
-        AND t.outcome_source IN ('environment', 'test', 'human')
-    WHERE r.project_id = %(project)s AND r.created_at >= %(since)s AND r.arm <> 'holdout'
-), families AS (SELECT family, count(*) AS runs, sum(success) AS successes FROM runs GROUP BY family),
-given AS (
-    SELECT lesson, family, count(*) AS runs, sum(success) AS successes
-    FROM runs CROSS JOIN LATERAL unnest(injected_ids) AS lesson GROUP BY lesson, family
-)
-SELECT g.lesson, g.runs, g.successes, f.runs - g.runs, f.successes - g.successes
-FROM given g JOIN families f USING (family)
-WHERE g.runs >= %(fewest)s AND f.runs - g.runs >= %(fewest)s
-"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,27 +72,16 @@ class Uplift:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LessonEffect:
-    """How runs with a lesson fared against runs of the same families without it, shrunk towards all lessons."""
-
-    heuristic_id: UUID
-    runs: int
-    estimate: float
-    interval: Interval
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class UpliftReport:
     whole: Uplift
     by_release: dict[int, Uplift]
     by_family: dict[str, Uplift]
-    lessons: list[LessonEffect]
 
 
 def measure_uplift(project: Project, *, since: datetime) -> UpliftReport:
     """Measure what lessons do in a project, from the runs since a time whose outcome does not come from the agent.
 
-    Each unit counts once, as the mean of its runs. Families and lessons with the most runs come first. Three queries.
+    Each unit counts once, as the mean of its runs. Families with the most units come first. Two queries.
     """
     units = _ask(_UNITS.format(by_release=""), project, since)
     in_releases = _ask(_UNITS.format(by_release=", r.release_id"), project, since)
@@ -127,14 +95,12 @@ def measure_uplift(project: Project, *, since: datetime) -> UpliftReport:
             for number in sorted({row[3] for row in in_releases if row[3] is not None})
         },
         by_family={name: _compare([row for row in units if row[4] == name]) for name in families[:MOST_FAMILIES]},
-        lessons=_compare_lessons(_ask(_LESSONS, project, since))[:MOST_LESSONS],
     )
 
 
-def measure_lesson(project: Project, heuristic_id: UUID, *, since: datetime) -> LessonEffect | None:
-    """Return what is observed of one lesson, shrunk towards all lessons; None where too few runs had it. One query."""
-    effects = _compare_lessons(_ask(_LESSONS, project, since))
-    return next((effect for effect in effects if effect.heuristic_id == heuristic_id), None)
+def measure_whole(project: Project, *, since: datetime) -> Uplift:
+    """Measure only what the lessons of a project do as a whole. One query."""
+    return _compare(_ask(_UNITS.format(by_release=""), project, since))
 
 
 def _compare(rows: Sequence[Sequence[Any]]) -> Uplift:
@@ -163,33 +129,7 @@ def _compare(rows: Sequence[Sequence[Any]]) -> Uplift:
     )
 
 
-def _compare_lessons(rows: Iterable[Sequence[Any]]) -> list[LessonEffect]:
-    parts: dict[UUID, list[tuple[Sample, Sample]]] = {}
-    runs: dict[UUID, int] = {}
-    for lesson, with_it, successes, without, others in rows:
-        parts.setdefault(lesson, []).append((_sample(with_it, successes), _sample(without, others)))
-        runs[lesson] = runs.get(lesson, 0) + with_it
-    pooled: Mapping[UUID, Difference] = {
-        lesson: difference for lesson, found in parts.items() if (difference := pool_parts(found)) is not None
-    }
-    effects = [
-        LessonEffect(heuristic_id=lesson, runs=runs[lesson], estimate=each.estimate, interval=_find_interval(each))
-        for lesson, each in zip(pooled, shrink_effects(list(pooled.values())), strict=True)
-    ]
-    return sorted(effects, key=lambda effect: (-effect.runs, effect.heuristic_id))
-
-
-def _sample(n: int, successes: int) -> Sample:
-    smoothed = (successes + 0.5) / (n + 1)
-    return Sample(n=n, mean=successes / n, variance=smoothed * (1 - smoothed))
-
-
-def _find_interval(effect: Difference) -> Interval:
-    reach = NORMAL_95 * effect.variance**0.5
-    return Interval(low=effect.estimate - reach, high=effect.estimate + reach)
-
-
 def _ask(statement: str, project: Project, since: datetime) -> list[Sequence[Any]]:
     with connection.cursor() as cursor:
-        cursor.execute(statement, {"project": project.pk, "since": since, "fewest": FEWEST_RUNS})
+        cursor.execute(statement, {"project": project.pk, "since": since})
         return list(cursor.fetchall())

@@ -12,7 +12,7 @@ from memory.admin.chosen_project import chosen_project, narrow_to_chosen, offere
 from memory.admin.panels import collect_figures
 from memory.admin.plots import draw_sparkline
 from memory.admin.retrieval import judge_searches
-from memory.admin.trends import Ended, Period, count_decisions, count_runs
+from memory.admin.trends import Period, count_decisions, count_runs
 from memory.admin.waiting import Waiting, find_waiting
 from memory.heuristics.models import Review
 from memory.projects.actors import Actor
@@ -53,6 +53,7 @@ def home_context(request: HttpRequest) -> dict[str, Any]:
         return {"has_no_project": True, "may_add_project": user.has_perm("memory.add_project")}
     seen = list(find_waiting(request))
     own = [kind for kind in seen if kind.is_own]
+    figures = collect_figures(request)
     waiting = own or seen
     steps = list(_first_steps(request)) if user.has_perm("memory.view_trajectory") else []
     return {
@@ -62,8 +63,8 @@ def home_context(request: HttpRequest) -> dict[str, Any]:
         "oldest": _find_oldest(waiting),
         "is_late": (_find_oldest(waiting) or timezone.now()) < timezone.now() - _LONG_WAIT,
         "start": reverse("admin:inbox"),
-        "tiles": _tiles(request),
-        "figures": [*collect_figures(request), *judge_searches(request)],
+        "tiles": [*_tiles(request), *(figure for figure in figures if figure.is_large)],
+        "figures": [*(figure for figure in figures if not figure.is_large), *judge_searches(request)],
         "decided": _find_own_decisions(request),
         "steps": steps if not all(step.is_done for step in steps) else [],
     }
@@ -76,16 +77,10 @@ def _find_oldest(waiting: list[Waiting]) -> Any:
 def _tiles(request: HttpRequest) -> list[Tile]:
     user: Any = request.user
     period = Period.last(_SHOWN_DAYS)
-    insights = reverse("admin:insights")
     tiles = []
     if user.has_perm("memory.view_trajectory"):
-        counted = count_runs(request, period)
-        given, without = sum(counted.given, Ended()), sum(counted.without, Ended())
-        tiles = [
-            _tile("Runs", counted.runs, reverse("admin:memory_trajectory_changelist")),
-            Tile(label="Success with lessons", value=_percent(given), note=_write_share(given), link=insights),
-            Tile(label="Success without", value=_percent(without), note=_write_share(without), link=insights),
-        ]
+        runs = count_runs(request, period).runs
+        tiles.append(_tile("Runs", runs, reverse("admin:memory_trajectory_changelist")))
     if user.has_perm("memory.view_review"):
         tiles.append(
             _tile("Decisions", count_decisions(request, period).all, reverse("admin:memory_review_changelist"))
@@ -96,15 +91,6 @@ def _tiles(request: HttpRequest) -> list[Tile]:
 def _tile(label: str, days: list[int], link: str) -> Tile:
     note = f"in {_SHOWN_DAYS} days, {days[-1]:,} today"
     return Tile(label=label, value=f"{sum(days):,}", note=note, link=link, points=draw_sparkline(days))
-
-
-def _write_share(ended: Ended) -> str:
-    return "no run has ended yet" if ended.share.rate is None else str(ended.share)
-
-
-def _percent(ended: Ended) -> str:
-    rate = ended.share.rate
-    return "–" if rate is None else f"{100 * rate:.0f}%"
 
 
 def _find_own_decisions(request: HttpRequest) -> list[Review]:

@@ -1,4 +1,4 @@
-"""Lessons with their effect: success with and without each, how sure that is, and how it changed."""
+"""Lessons with their effect, as far as it can be told: the difference, its interval, and what it is compared with."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,8 @@ from memory.admin.insights import read_days
 from memory.admin.pages import admin_page, page_context
 from memory.admin.plots import draw_sparkline
 from memory.admin.trends import PERIODS_DAYS, Period
-from memory.effects.comparison import LessonEffect, compare_heuristics, count_weeks
+from memory.effects.comparison import LessonEffect, compare_lessons, count_weeks
+from memory.effects.harm import describe_company, describe_points
 from memory.heuristics.models import Heuristic
 from memory.projects.access import visible_projects
 
@@ -22,9 +23,8 @@ _PAGE_ROWS = 50
 _MIN_WEEKS = 2  # a line needs two points
 # What a column sorts by; unknown values come last in both directions.
 _COLUMNS: dict[str, Callable[[LessonEffect], float | None]] = {
-    "difference": lambda effect: effect.difference,
+    "difference": lambda effect: effect.difference if effect.is_told_apart else None,
     "with": lambda effect: effect.given.rate,
-    "without": lambda effect: effect.without.rate,
     "runs": lambda effect: effect.given.known,
 }
 
@@ -39,14 +39,36 @@ class Row:
 
     @property
     def difference(self) -> str:
-        value = self.effect.difference
-        return "–" if value is None else f"{100 * value:+.0f}"
+        """Say the difference with its interval, or why there is none."""
+        effect = self.effect
+        if effect.never_applied:
+            return "It applied to none of these runs"
+        if effect.difference is None:
+            return "Nothing to compare with"
+        if effect.interval is None:
+            return "Cannot tell yet"
+        points = describe_points(effect.difference, effect.interval)
+        return points if effect.is_told_apart else f"{points}, of all of them together"
+
+    @property
+    def basis(self) -> str:
+        """Say what the difference is compared with, and what it is worth."""
+        effect, strata = self.effect, self.effect.compared.strata
+        if effect.together_with:
+            return describe_company(len(effect.together_with))
+        if effect.difference is None or effect.never_applied:
+            return ""
+        runs = f"{strata.given:,} against {strata.without:,} runs"
+        if effect.is_by_chance:
+            return f"By chance: {runs}" + (
+                "" if effect.compared.is_reported_alike else "; outcomes are missing on one side"
+            )
+        return f"Association: {runs} of the same tasks"
 
     @property
     def is_sure(self) -> bool:
-        """Tell whether the two intervals do not overlap."""
-        given, without = self.effect.given, self.effect.without
-        return self.effect.difference is not None and (given.low > without.high or given.high < without.low)
+        """Tell whether this lesson has an effect, rather than an association or chance."""
+        return self.effect.is_told_apart and self.effect.sign != 0
 
 
 @admin_page("lessons/", name="lessons")
@@ -66,11 +88,11 @@ def lessons_page(request: HttpRequest) -> HttpResponse:
 
 
 def _find_page(request: HttpRequest, period: Period, *, column: str, is_falling: bool) -> Page[Any]:
-    """Return one page of rows. Four queries."""
+    """Return one page of rows. Seven queries."""
     project = chosen_project(request)
     projects = [project.pk] if project else list(visible_projects(request.user).values_list("pk", flat=True))
     key = _COLUMNS[column]
-    effects = compare_heuristics(projects, since=period.since)
+    effects = compare_lessons(projects, since=period.since)
     known = sorted((each for each in effects if key(each) is not None), key=lambda each: (key(each), each.given.known))
     ordered = [*(reversed(known) if is_falling else known), *(each for each in effects if key(each) is None)]
     page: Page[Any] = Paginator(ordered, _PAGE_ROWS).get_page(request.GET.get("page"))

@@ -23,13 +23,14 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figure:
-    """One number on the home page. `link` is a path of the admin to the list behind it."""
+    """One number on the home page, as a tile if it `is_large`. `link` is a path of the admin to the list behind it."""
 
     label: str
     value: str
     link: str = ""
     note: str = ""
     alarming: bool = False
+    is_large: bool = False
 
 
 @dataclass(kw_only=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from django.db import transaction
 
 from memory.effects.models import HeuristicFeedback
-from memory.effects.usefulness import refresh_usefulness
+from memory.effects.uses import refresh_uses
 from memory.errors import NoSuchRun
 from memory.heuristics.models import Heuristic
 from memory.redaction import redact
@@ -51,5 +51,5 @@ def record_feedback(
             "comment": redact(feedback.comment).value,
         },
     )
-    refresh_usefulness([heuristic.pk])
+    refresh_uses([heuristic.pk])
     return row

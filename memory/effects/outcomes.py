@@ -124,12 +124,13 @@ def describe_effect(heuristic: Heuristic, outcome: OutcomeCount | None) -> str:
         else:
             given += " The outcome of the runs given it is not known yet."
     basis = heuristic.usefulness_basis
+    given += f" Its usefulness is {heuristic.usefulness:.2f}, where 0.50 is neutral."
     if not basis.get("runs"):
-        return f"{given} No run has reported what it did with the lesson, so its usefulness is unknown."
+        return f"{given} No run has reported what it did with the lesson."
     runs = f"{basis['runs']:,} run{pluralize(basis['runs'])}"
     clients = f"{basis['clients']:,} client{pluralize(basis['clients'])}"
     return (
-        f"{given} Usefulness {heuristic.usefulness:.2f} (0.50 is neutral), from what {runs} of {clients} did with it: "
+        f"{given} Of {runs} of {clients} it is known what they did with it: "
         f"{basis['followed']} followed it ({basis['followed_success']} succeeded, {basis['followed_failure']} failed), "
         f"{basis['contradicted']} did something else, and it did not apply to {basis['not_applicable']}."
     )

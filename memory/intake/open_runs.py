@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from memory.database_clock import database_now
-from memory.effects.usefulness import refresh_usefulness_of_run
+from memory.effects.uses import refresh_uses_of_run
 from memory.errors import InvalidSteps, RunIsFinished, RunOfAnotherClient, StepsDiffer
 from memory.intake.recording import announce
 from memory.limits import MAX_OPEN_RUN_CHARS, MAX_STEPS
@@ -90,7 +90,7 @@ def finish_run(trajectory: Trajectory, *, ending: dict[str, Any], by: Actor, ref
         trajectory.appended_at = database_now()
     trajectory.is_open, trajectory.outcome_at, trajectory.spans = False, timezone.now(), []
     trajectory.save(update_fields=[*ending, "is_open", "appended_at", "outcome_at", "spans"])
-    refresh_usefulness_of_run(trajectory)
+    refresh_uses_of_run(trajectory)
     announce(trajectory, reflect=reflect, by=by)
     return trajectory
 

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.dispatch import Signal
 from django.utils import timezone
 
-from memory.effects.usefulness import refresh_usefulness_of_run
+from memory.effects.uses import refresh_uses_of_run
 from memory.errors import DuplicateExternalId, RunIsOpen, UnknownParent, UnknownRetrieval
 from memory.ids import uuid7
 from memory.insert_once import insert_once
@@ -194,7 +194,7 @@ def report_outcome(
     trajectory.outcome, trajectory.score, trajectory.outcome_source = outcome, score, outcome_source
     trajectory.outcome_at = timezone.now()
     trajectory.save(update_fields=["outcome", "score", "outcome_source", "outcome_at"])
-    refresh_usefulness_of_run(trajectory)
+    refresh_uses_of_run(trajectory)
     wanted = trajectory.project.reflect_on_record if reflect is None else reflect
     trajectory_recorded.send(sender=Trajectory, trajectory=trajectory, reflect=wanted, actor=by)
     return trajectory

@@ -267,12 +267,10 @@ def _find_or_write(question: Question, choice: _Choice) -> tuple[_Written, Expos
     if known is not None:
         state = read_state(project_id, columns=columns, parameters=parameters)
         exposure = expose(state.deployed, question)
-        if exposure.arm != Arm.HOLDOUT and known[0] == _limit(state, exposure):
-            return known[1], exposure
+        if known[0] == _limit(state, exposure):
+            return _give(known[1], exposure), exposure
     state = read_state(project_id, task=question.task, columns=columns, parameters=parameters)
     exposure = expose(state.deployed, question)
-    if exposure.arm == Arm.HOLDOUT:
-        return _write(question, NO_SELECTION, NO_RECORD, choice), exposure
     state, release_id = _limit(state, exposure), exposure.release_id
     if release_id is not None:
         choice = _Choice.of(question, read_release_settings(release_id))
@@ -288,7 +286,33 @@ def _find_or_write(question: Question, choice: _Choice) -> tuple[_Written, Expos
     # Runs are recorded without any change of state, and with them the lessons that are drawn from an agent's runs.
     if not (selection.asked_service or selection.missing or question.filters.agents):
         finished_answers.keep(key, state, written)
-    return written, exposure
+    return _give(written, exposure), exposure
+
+
+def _give(written: _Written, exposure: Exposure) -> _Written:
+    """Return what a unit gets: in the hold-out nothing, with a note of the lessons that it would have got.
+
+    Only so can a lesson be compared between units that chance alone told apart (`memory.effects.comparison`).
+    """
+    if exposure.arm != Arm.HOLDOUT:
+        return written
+    scores = {item["id"]: item["scores"].get("score", 0.0) for item in written.items}
+    withheld = sorted(written.context.ids, key=lambda id: -scores.get(id, 0.0))
+    return replace(
+        written,
+        selection=NO_SELECTION,
+        record=NO_RECORD,
+        items=[],
+        items_json="[]",
+        context=NO_RECORD,
+        columns={
+            "heuristic_ids": "{}",
+            "injected_ids": "{}",
+            "items": "[]",
+            "considered_ids": _as_array(withheld),
+            "considered_scores": _as_array(repr(scores.get(id, 0.0)) for id in withheld),
+        },
+    )
 
 
 def _limit(state: ProjectState, exposure: Exposure) -> ProjectState:

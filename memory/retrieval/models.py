@@ -41,8 +41,8 @@ class Retrieval(models.Model):
     One row with arrays costs a fifth of a row for each item and is the same evidence. `items` holds, in rank order,
     `{"heuristic", "revision", "content_sha256", "scores", "reason", "subtask", "matched_run", "injected"}` of what was
     returned, and `"in_record"` where its words stand in the record before the lessons; `considered_ids` and
-    `considered_scores` are the best of what was not. `subtasks` are the parts of the
-    task that `subtask` counts from 1; 0 is the whole.
+    `considered_scores` are the best of what was not: in the hold-out, what the unit would have been given. `subtasks`
+    are the parts of the task that `subtask` counts from 1; 0 is the whole.
 
     `heuristic_ids` are the heuristics it listed, `injected_ids` those in its block, rules of the record
     among them. Only the latter count as given.

@@ -19,7 +19,7 @@ from memory.blocks.withdrawal import erase_run as erase_run_in_blocks
 from memory.curation.decision_steps import set_status
 from memory.curation.proposal_groups import count_support, leave_group
 from memory.curation.proposals import repropose_heuristic
-from memory.effects.usefulness import find_lessons_of_run, refresh_usefulness
+from memory.effects.uses import find_lessons_of_run, refresh_uses
 from memory.failpoints import failpoint
 from memory.heuristics.extensions import forget_elsewhere
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
@@ -114,7 +114,7 @@ def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
     forget_cards(trajectory, cards=forget_mistakes(trajectory))
     forget_stored_answers([*erase_run_in_blocks(trajectory, by=by), *erase_run_in_passages(trajectory)])
     trajectory.delete()
-    refresh_usefulness(judged)
+    refresh_uses(judged)
     _set_erasing("off")
     return Erased(heuristics_deleted=len(orphans), heuristics_kept=len(kept), heuristics_reworded=len(reworded))
 

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
 from memory.effects.models import UsageVerdict
-from memory.effects.usefulness import refresh_usefulness
+from memory.effects.uses import refresh_uses
 from memory.heuristics.models import HeuristicRevision
 from memory.projects.models import Project
 from memory.retrieval.replay import find_injected_wordings
@@ -96,7 +96,7 @@ def record_verdicts(trajectory: Trajectory, judgements: Iterable[Judgement], *, 
         unique_fields=["heuristic", "trajectory"],
         update_fields=["verdict", "step", "judge", "judge_version", "content_sha256", "retrieval"],
     )
-    refresh_usefulness({row.heuristic_id for row in rows})
+    refresh_uses({row.heuristic_id for row in rows})
     return sum(row.verdict != _Verdict.UNCLEAR for row in rows)
 
 

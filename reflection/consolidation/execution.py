@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import F
 
 from memory.effects.models import UsageVerdict
-from memory.effects.usefulness import refresh_usefulness
+from memory.effects.uses import refresh_uses
 from memory.redaction import redact
 from reflection.consolidation import distillation
 from reflection.consolidation.adherence import (
@@ -150,7 +150,7 @@ def _judge(at: Pass) -> StageResult:
         episode = trajectory.as_episode()
         judgements = [judge_by_calls(revision, episode) for revision in given.get(trajectory.pk, [])]
         record_verdicts(trajectory, judgements, judge=JUDGE, version=VERSION)
-    refresh_usefulness(used_lessons(at.run.project))
+    refresh_uses(used_lessons(at.run.project))
     # Counted from rows, because what an earlier attempt judged belongs to the consolidation too.
     judged = UsageVerdict.objects.filter(project=at.run.project, created_at__gte=at.run.created_at)
     return StageResult(figures={"verdicts": judged.exclude(verdict=UsageVerdict.Verdict.UNCLEAR).count()})

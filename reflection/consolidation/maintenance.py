@@ -1,7 +1,7 @@
 """Suggest repairs of lessons that runs followed and failed (reference: ERL (b) 18, after Memp and ACE's harmful tag).
 
 Without a language model one pattern can be seen: the failures are of other task families than the successes. Then the
-lesson should be narrowed; where it has only failed, it should be retired.
+lesson should be narrowed. Where it has only failed, the tasks may be hard: that alone is no reason to retire it.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from math import log2
 from uuid import UUID
 
 from memory.effects.models import UsageVerdict
-from memory.effects.usefulness import Use, find_uses
+from memory.effects.uses import Use, find_uses
 from memory.heuristics.models import Heuristic
 from memory.runs.models import Trajectory
 from reflection.consolidation.drafts import Advice, Author, Support
@@ -69,19 +69,10 @@ def find_failed_uses(lessons: Sequence[Lesson]) -> list[FailedUse]:
 
 
 def suggest_repair(use: FailedUse) -> Advice | None:
-    """Suggest to narrow a lesson to where it did not fail, or to retire one that has only failed."""
+    """Suggest to narrow a lesson to where it did not fail."""
     lesson = use.lesson
     if not use.succeeded:
-        return Advice(
-            kind=Suggestion.Kind.RETIRE,
-            heuristic_id=lesson.id,
-            content_sha256=lesson.revision.content_sha256,
-            reason=f"All {len(use.failed)} runs that followed it failed.",
-            author=AUTHOR,
-            support=use.support,
-            tokens_saved=lesson.tokens,
-            occasion=use.occasion,
-        )
+        return None
     bad = Counter(run.task_id for run in use.failed if run.task_id)
     good = {run.task_id for run in use.succeeded}
     families = [family for family, _ in sorted(bad.items(), key=lambda pair: (-pair[1], pair[0])) if family not in good]

@@ -1,6 +1,7 @@
-"""Suggest which lessons to retire: given often without use, harmful, or not given for long (reference: ERL c.1).
+"""Suggest which lessons to retire: harmful, given often without use, or not given for long (reference: ERL c.1).
 
-A suggestion says why and names the runs that show it; a person decides.
+A suggestion says why and names the runs that show it; a person decides. How often runs failed that followed a lesson is
+no reason: their tasks may be hard. Harm is what a comparison found in which chance decided (`memory.effects.harm`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,16 +12,17 @@ from uuid import UUID
 
 from django.utils import timezone
 
+from memory.effects.harm import describe_harm
 from memory.effects.models import HeuristicFeedback, UsageVerdict
 from memory.effects.outcomes import OutcomeCount, count_by_heuristic
-from memory.effects.usefulness import HARMFUL_RUNS, HARMFUL_USEFULNESS, Use, find_uses
+from memory.effects.uses import Use, find_uses
 from memory.heuristics.models import Heuristic
 from memory.projects.models import Project
 from reflection.consolidation.drafts import Advice, Author, Support
 from reflection.consolidation.models import Suggestion
 from reflection.consolidation.sources import Lesson
 
-MIN_USED_SHARE = 0.05  # of the runs that were given a lesson: followed it and succeeded
+MIN_USED_SHARE = 0.05  # of the runs that were given a lesson: followed it
 MIN_USES = 20  # before the use of a lesson is judged
 UNUSED_DAYS = 180  # without having been given to an agent
 AUTHOR = Author(method="rules", version="1")
@@ -50,21 +52,14 @@ def used_lessons(project: Project) -> list[UUID]:
 
 def _suggest(lesson: Lesson, given: OutcomeCount | None, uses: Iterable[Use]) -> Advice | None:
     uses = list(uses)
-    followed = [use for use in uses if use.verdict == UsageVerdict.Verdict.FOLLOWED and use.outcome != "unknown"]
-    failed = [use for use in followed if use.outcome == "failure"]
-    succeeded = len(followed) - len(failed)
-    if len(followed) >= HARMFUL_RUNS and lesson.usefulness < HARMFUL_USEFULNESS:
-        reason = (
-            f"{len(failed)} of the {len(followed)} runs that followed it failed; its usefulness is "
-            f"{lesson.usefulness:.2f}, where 0.50 is neutral."
-        )
-        return _retire(lesson, reason, failed, occasion=f"harmful/{int(log2(len(followed)))}")
     times, last_at = (given.answers, given.last_at) if given else (0, None)
-    known = len([use for use in uses if use.outcome != "unknown"])
-    if times >= MIN_USES and known >= MIN_USES:
-        share = succeeded / known
-        if share < MIN_USED_SHARE:
-            reason = f"It was given {times} times; {succeeded} of {known} runs followed it and succeeded."
+    if lesson.harm and not lesson.harm["together"]:
+        reason = f"By chance alone some runs were not given it, and they did better: {describe_harm(lesson.harm)}."
+        return _retire(lesson, reason, [], occasion=f"harmful/{lesson.harm['since']}")
+    if times >= MIN_USES and len(uses) >= MIN_USES:
+        followed = sum(use.verdict == UsageVerdict.Verdict.FOLLOWED for use in uses)
+        if followed / len(uses) < MIN_USED_SHARE:
+            reason = f"It was given {times} times; {followed} of {len(uses)} runs followed it."
             return _retire(lesson, reason, uses[:5], occasion=f"idle/{int(log2(times))}")
     approved_at = lesson.revision.approved_at or lesson.created_at
     idle = timezone.now() - max(last_at or approved_at, approved_at)

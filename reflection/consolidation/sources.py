@@ -36,6 +36,7 @@ class Lesson:
     support: int
     usefulness: float
     created_at: datetime
+    harm: dict[str, Any] | None = None
     vector: Any = None
 
     @property
@@ -100,6 +101,7 @@ def read_lessons(project: Project) -> list[Lesson]:
             support=heuristic.support,
             usefulness=heuristic.usefulness,
             created_at=heuristic.created_at,
+            harm=heuristic.harm,
             vector=vectors.get(heuristic.pk),
         )
         for heuristic in heuristics

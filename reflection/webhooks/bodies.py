@@ -12,6 +12,7 @@ from django.db.models import F
 from django.template.defaultfilters import pluralize
 from django.urls import reverse
 
+from memory.effects.harm import describe_harm
 from memory.events import EventKind
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.redaction.visible_text import show_hidden
@@ -81,8 +82,7 @@ def _say(delivery: WebhookDelivery) -> str:
                 return f"It is not known whether a call of {tool} by an agent happened. Say how it ended."
             return f"A call of {tool} by an agent is waiting for a decision."
         case EventKind.LESSON_HARMFUL:
-            failed, followed = details.get("failed"), details.get("followed")
-            return f"{lessons} may be harmful: {failed} of the {followed} runs that followed it failed."
+            return f"{lessons} may be harmful: runs given it succeed less often, by {describe_harm(details)}."
         case EventKind.RELEASE_CUT:
             return f"Release {details.get('release')} was cut: {details.get('lessons')} lessons."
         case EventKind.DEPLOYMENT_CHANGED:

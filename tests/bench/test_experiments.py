@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pytest_django.live_server_helper import LiveServer
 
-from tests.bench import experiments, releases, sequential_figures
+from tests.bench import experiments, lesson_effects, releases, sequential_figures
 
 
 @pytest.mark.django_db(transaction=True)
@@ -27,6 +27,11 @@ def test_sequential_figures_are_simulated() -> None:
     assert sequential_figures.simulate_small_arm(random, base=0.95, controls=19, looks=40) == float("inf")
     assert sequential_figures.simulate_ratio(random, planned=0.1, true=0.9, looks=60) < 60
     assert sequential_figures.simulate_exact(random, base=0.1, lift=0.8, looks=60) < 60
+
+
+@pytest.mark.parametrize("kind", lesson_effects.KINDS)
+def test_lessons_are_compared_in_projects_of_each_kind(kind: str) -> None:
+    assert lesson_effects.report(kind, 1, units=100).startswith(f"{kind}: of 1 projects")
 
 
 def test_assignment_is_measured() -> None:

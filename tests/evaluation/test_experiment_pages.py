@@ -16,7 +16,8 @@ from memory.projects.models import ProjectMembership
 from memory.releases.deployments import get_deployment
 from memory.retrieval.models import Retrieval
 from tests.evaluation.experiment_rows import PLAN, Traffic, make_deployed, make_experiment, make_held_out
-from tests.factories import make_heuristic, make_member, make_project
+from tests.factories import make_member, make_project
+from tests.memory.effect_rows import make_lesson, record_observed, record_units
 
 pytestmark = pytest.mark.django_db
 SEES = ("view_release", "view_deployment", "view_experiment", "view_heuristic")
@@ -239,16 +240,22 @@ def test_uplift_is_shown_along_the_line_and_as_a_whole() -> None:
     assert "Lessons help: +" in deployment
 
 
-def test_lesson_page_shows_what_is_observed_and_says_that_it_is_only_that() -> None:
-    experiment = make_held_out(units=100, base=0.5, lift=0.0)
-    lesson = make_heuristic(project=experiment.project, status="approved")
-    guided = [each.pk for each in Retrieval.objects.filter(arm="stable")[:40]]
-    Retrieval.objects.filter(pk__in=guided).update(injected_ids=[lesson.pk])
+def test_lesson_page_tells_an_effect_from_an_association() -> None:
+    lesson = make_lesson()
+    record_observed(lesson, "Show an order", given=(40, 10), without=(20, 30))
+    url = reverse("admin:memory_heuristic_change", args=[lesson.pk])
 
-    page = read(log_in(), reverse("admin:memory_heuristic_change", args=[lesson.pk]))
+    client = log_in()
 
-    assert "Observed, not proven" in page
-    assert "(40 runs, 90 days)" in page
+    observed = read(client, url)
+    record_units(lesson, arm="holdout", success=50, failure=50)
+    record_units(lesson, success=350, failure=150)
+    drawn = read(client, url)
+
+    assert "Association, not an effect" in observed
+    assert "50 runs with it, 50 without, 90 days" in observed
+    assert "<strong>+20 points (" in drawn
+    assert "Chance decided from which units it was withheld" in drawn
 
 
 def test_page_takes_a_fixed_number_of_queries() -> None:

@@ -441,26 +441,6 @@ def test_uplift_of_a_candidate_is_measured_against_the_holdout_of_its_time() -> 
     assert found[2].estimate == pytest.approx(0.6, abs=0.15)
 
 
-def test_lesson_effects_are_shrunk_towards_each_other() -> None:
-    experiment = make_held_out(units=200, base=0.5, lift=0.0)
-    lessons = [make_heuristic(project=experiment.project, status="approved") for _ in range(3)]
-    guided = Retrieval.objects.filter(arm="stable").order_by("created_at")
-    for number, lesson in enumerate(lessons):
-        ids = [each.pk for each in guided[number * 40 : number * 40 + 40]]
-        Retrieval.objects.filter(pk__in=ids).update(injected_ids=[lesson.pk])
-        ends = "success" if number == 0 else "failure"
-        Trajectory.objects.filter(retrieval__in=ids[:25]).update(outcome=ends)
-
-    effects = {
-        each.heuristic_id: each for each in measure_uplift(experiment.project, since=experiment.started_at).lessons
-    }
-
-    best = effects[lessons[0].pk]
-    assert best.runs == 40
-    assert best.estimate > effects[lessons[1].pk].estimate
-    assert best.interval.low < best.estimate < best.interval.high
-
-
 def test_holdout_that_ends_ends_the_experiment() -> None:
     experiment = make_held_out(units=10, base=0.5, lift=0.0)
     change_deployment(experiment.project, by=OPERATOR, change=DeploymentChange(holdout_share=0))

@@ -27,7 +27,6 @@ from evaluation.sequential import (
     remove_past,
     sample_figures,
     sample_shares,
-    shrink_effects,
     units_in_total,
     units_per_arm,
 )
@@ -233,36 +232,6 @@ def test_removing_past_leaves_unexplained_variance() -> None:
 
 def test_past_that_never_varied_removes_nothing() -> None:
     assert remove_past([0.0, 1.0], [0.5, 0.5]) == [0.0, 1.0]
-
-
-def test_shrunk_effects_are_nearer_to_truth_and_know_how_near() -> None:
-    """Eight projects with forty lessons each; the lessons' true effects are spread by 3 points."""
-    generator = np.random.default_rng(2)
-    truth = generator.normal(0.02, 0.03, (8, 40))
-    variances = generator.uniform(0.001, 0.01, (8, 40))
-    seen = generator.normal(truth, np.sqrt(variances))
-
-    shrunk = [
-        shrink_effects([Difference(estimate=e, variance=v) for e, v in zip(*project, strict=True)])
-        for project in zip(seen, variances, strict=True)
-    ]
-
-    estimates = np.array([[each.estimate for each in project] for project in shrunk])
-    errors = np.sqrt([[each.variance for each in project] for project in shrunk])
-    assert np.mean((estimates - truth) ** 2) < 0.4 * np.mean((seen - truth) ** 2)
-    assert 0.9 <= np.mean(np.abs(estimates - truth) <= 1.96 * errors) <= 0.99
-
-
-def test_equal_effects_shrink_to_their_mean() -> None:
-    shrunk = shrink_effects([Difference(estimate=0.1, variance=v) for v in (0.01, 0.02, 0.04)])
-
-    assert [each.estimate for each in shrunk] == pytest.approx([0.1, 0.1, 0.1])
-
-
-def test_two_effects_stay_as_they_are() -> None:
-    effects = [OBSERVED, Difference(estimate=-0.1, variance=0.01)]
-
-    assert shrink_effects(effects) == effects
 
 
 def _first_alarm(random: Random, *, base: float, lift: float, units: int) -> int:

@@ -22,6 +22,7 @@ from tests.factories import (
     make_retrieval,
     make_trajectory,
 )
+from tests.memory.effect_rows import make_lesson, record_units
 
 pytestmark = pytest.mark.django_db
 
@@ -38,6 +39,9 @@ def home(client: Client) -> str:
     response = client.get("/admin/")
     assert response.status_code == 200
     return response.content.decode()
+
+
+EFFECT = "Effect of lessons on success"
 
 
 def tiles(client: Client) -> dict[str, tuple[str, str]]:
@@ -109,18 +113,39 @@ def test_home_marks_a_proposal_that_waits_for_long(admin: Client) -> None:
     assert 'class="alarming">The oldest has waited 1 week, 2 days' in home(admin).replace("\xa0", " ")
 
 
-def test_tiles_tell_runs_with_lessons_from_those_without(admin: Client) -> None:
+def test_home_counts_runs(admin: Client) -> None:
+    make_trajectory(project=make_project(), outcome="failure")
+
+    assert tiles(admin)["Runs"][0] == "1"
+
+
+def test_effect_of_lessons_cannot_be_told_without_a_hold_out(admin: Client) -> None:
+    """Runs with and without lessons do different work: how often they succeed is not compared."""
     project = make_project()
     given = make_retrieval(project=project, heuristic_ids=[make_heuristic(project=project).pk])
     make_trajectory(project=project, retrieval=given, outcome="success", score=1)
-    make_trajectory(project=project, retrieval=given, outcome="failure")
     make_trajectory(project=project, outcome="failure")
 
-    shown = tiles(admin)
+    value, note = tiles(admin)[EFFECT]
 
-    assert shown["Runs"][0] == "3"
-    assert shown["Success with lessons"] == ("50%", "50% (9–91%, 2 runs)")
-    assert shown["Success without"] == ("0%", "0% (0–79%, 1 run)")
+    assert value == "Cannot tell yet"
+    assert "Set a hold-out" in note
+    assert [label for label in tiles(admin) if "Success" in label] == []
+
+
+@pytest.mark.parametrize(
+    ("successes", "value", "note"),
+    [(160, "+25.0 points", "95% interval +"), (110, "+0.0 points", "No effect found yet. 95% interval −")],
+)
+def test_effect_of_lessons_is_that_of_the_hold_out(admin: Client, successes: int, value: str, note: str) -> None:
+    lesson = make_lesson()
+    record_units(lesson, arm="holdout", success=110, failure=90)
+    record_units(lesson, success=successes, failure=200 - successes)
+
+    shown = tiles(admin)[EFFECT]
+
+    assert shown[0] == value
+    assert note in shown[1]
 
 
 def test_home_leads_to_work_and_lists_no_tables(admin: Client) -> None:
@@ -130,7 +155,7 @@ def test_home_leads_to_work_and_lists_no_tables(admin: Client) -> None:
 
     html = home(admin)
 
-    assert len(tiles(admin)) == 4
+    assert len(tiles(admin)) == 3
     assert html.count("<polyline") == 2
     assert [said for said in ("Start reviewing", "Your decisions", "All my projects") if said not in html] == []
     assert "app-memory" not in html
@@ -145,12 +170,6 @@ def test_state_is_that_of_the_chosen_project(admin: Client) -> None:
     figures = {figure.label: figure.value for figure in admin.get("/admin/").context["figures"]}
 
     assert figures["reflection failed"] == "1"
-
-
-def test_tiles_without_runs_show_no_division_by_nothing(admin: Client) -> None:
-    make_project()
-
-    assert tiles(admin)["Success with lessons"] == ("–", "no run has ended yet")
 
 
 def test_home_lists_own_decisions_and_no_others(admin: Client) -> None:

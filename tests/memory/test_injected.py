@@ -102,12 +102,6 @@ def test_run_page_of_a_lesson_only_listed_names_none(world: World, admin: Client
     assert "Its answer contained no lessons." in page
 
 
-def test_home_page_counts_runs_that_were_given_lessons(world: World, admin: Client) -> None:
-    page = read(admin, "index")
-
-    assert "<span>Success with lessons</span><strong>50%</strong><small>50% (9–91%, 2 runs)</small>" in page
-
-
 def test_list_of_runs_given_lessons_leaves_the_others_out(world: World, admin: Client) -> None:
     page = admin.get(reverse("admin:memory_trajectory_changelist"), {"given": "yes"})
 

@@ -22,6 +22,7 @@ from tests.factories import (
     make_retrieval,
     make_trajectory,
 )
+from tests.memory.effect_rows import record_observed
 
 pytestmark = pytest.mark.django_db
 
@@ -120,26 +121,19 @@ def test_families_that_fail_without_a_lesson_come_first(admin_client: Client) ->
 
 
 # ── Effect ────────────────────────────────────────────────────────────────────────────────────────────────────────
-def test_effect_compares_runs_of_the_same_families(admin_client: Client) -> None:
-    project = make_project()
-    good, bad = make_heuristic(project=project, trigger="good"), make_heuristic(project=project, trigger="bad")
-    for heuristic, outcome in ((good, "success"), (good, "success"), (bad, "failure")):
-        given = make_retrieval(project=project, heuristic_ids=[heuristic.pk])
-        make_trajectory(project=project, retrieval=given, task_id="bags", outcome=outcome)
-    make_trajectory(project=project, task_id="bags", outcome="failure")
-    make_trajectory(project=project, task_id="other", outcome="success", score=1)
+def test_effect_compares_runs_of_the_same_task(admin_client: Client) -> None:
+    lesson = make_heuristic(project=make_project(), trigger="good")
+    record_observed(lesson, "Show an order", given=(30, 10), without=(20, 20))
+    record_observed(lesson, "Refund an order", given=(0, 0), without=(0, 90))
 
-    rows = admin_client.get(reverse("admin:lessons")).context["rows"]
+    (row,) = admin_client.get(reverse("admin:lessons")).context["rows"]
 
-    assert [(row.heuristic.current_revision.trigger, row.difference) for row in rows] == [
-        ("good", "+100"),
-        ("bad", "-67"),
-    ]
-    assert str(rows[0].effect.given) == "100% (34–100%, 2 runs)"
-    assert str(rows[0].effect.without) == "0% (0–66%, 2 runs)"
+    assert row.difference.startswith("+25 points (")
+    assert row.basis == "Association: 40 against 40 runs of the same tasks"
+    assert not row.is_sure
 
 
-@pytest.mark.parametrize("sort", ["runs", "-runs", "with", "-without", "difference", "nonsense"])
+@pytest.mark.parametrize("sort", ["runs", "-runs", "with", "difference", "nonsense"])
 def test_effect_is_sorted_by_any_column(admin_client: Client, sort: str) -> None:
     project = make_project()
     one, two = make_heuristic(project=project), make_heuristic(project=project)

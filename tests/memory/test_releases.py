@@ -32,7 +32,7 @@ from memory.retrieval.models import Retrieval
 from memory.retrieval.replay import replay_block
 from memory.trust.invariants import find_violations
 from memory.trust.models import AuditEntry
-from tests.factories import approve_as_read, make_heuristic, make_project
+from tests.factories import approve_as_read, make_heuristic, make_project, make_rule
 from tests.releases import BY, ask, get_guidelines, make_lesson, serve_releases
 
 pytestmark = pytest.mark.django_db
@@ -182,6 +182,23 @@ def test_held_out_unit_gets_nothing_and_is_recorded(project: Project, lesson: He
     row = Retrieval.objects.get(pk=answer.retrieval_id)
     assert (row.arm, row.injected_ids, row.unit, row.deployment_version) == ("holdout", [], "session:s1", 1)
     assert row.bucket is not None
+
+
+def test_hold_out_names_the_lessons_that_it_withheld(project: Project, lesson: Heuristic) -> None:
+    """So each lesson is compared with the units that would have been given it."""
+    rule = make_rule(project=project, task_id="airline.cancel", guideline="Never refund in cash.")
+    asked = {"session": "s1", "task_id": "airline.cancel", "record": True}
+    serve_releases(project)
+    given = ask(project, **asked)  # kept, and known when the hold-out is asked
+    change_deployment(project, by=BY, change=DeploymentChange(holdout_share=1000))
+
+    answer = ask(project, **asked)
+
+    row = Retrieval.objects.get(pk=answer.retrieval_id)
+    assert (answer.arm, answer.context, answer.items, row.items, row.record_text) == ("holdout", "", [], [], "")
+    assert set(row.considered_ids) == {lesson.pk, rule.pk}
+    assert set(row.considered_ids) == set(Retrieval.objects.get(pk=given.retrieval_id).injected_ids)
+    assert len(row.considered_scores) == 2
 
 
 def test_hold_out_works_where_every_approval_is_live(project: Project, lesson: Heuristic) -> None:

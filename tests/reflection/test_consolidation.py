@@ -6,7 +6,7 @@ import pytest
 from django.core.management import call_command
 
 from memory.effects.models import UsageVerdict
-from memory.effects.usefulness import refresh_usefulness
+from memory.effects.uses import refresh_uses
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -53,7 +53,7 @@ def use(heuristic: Heuristic, *, outcome: str, task_id: str = "airline", verdict
         verdict=verdict,
         judge="rules",
     )
-    refresh_usefulness([heuristic.pk])
+    refresh_uses([heuristic.pk])
     return run
 
 
@@ -206,15 +206,27 @@ def test_nothing_served_and_no_review_is_touched() -> None:
     assert not Review.objects.exists()
 
 
-def test_lesson_that_was_followed_in_vain_everywhere_is_to_be_retired() -> None:
+def test_failed_runs_alone_retire_no_lesson() -> None:
+    """Their tasks may be hard: most of them may fail without the lesson too."""
     heuristic = make_heuristic(status=Heuristic.Status.APPROVED, **HELP)
-    failed = [use(heuristic, outcome="failure") for _ in range(2)]
+    for _ in range(25):
+        use(heuristic, outcome="failure")
 
     consolidate(heuristic.project)
 
-    suggestion = Suggestion.objects.get()
-    assert suggestion.kind == Kind.RETIRE
-    assert set(suggestion.evidence.values_list("trajectory_id", flat=True)) == {run.pk for run in failed}
+    assert list(Suggestion.objects.values_list("kind", flat=True)) == []
+
+
+@pytest.mark.parametrize(("together", "kinds"), [(0, [Kind.RETIRE]), (2, [])])
+def test_lesson_that_does_harm_by_itself_is_to_be_retired(together: int, kinds: list[str]) -> None:
+    heuristic = make_heuristic(status=Heuristic.Status.APPROVED, **HELP)
+    use(heuristic, outcome="success")
+    harm = {"since": "2026-01-01T00:00:00+00:00", "difference": -0.28, "low": -0.38, "high": -0.17}
+    Heuristic.objects.filter(pk=heuristic.pk).update(harm=harm | {"together": together})
+
+    consolidate(heuristic.project)
+
+    assert list(Suggestion.objects.values_list("kind", flat=True)) == kinds
 
 
 def test_lesson_that_fails_in_one_family_is_to_be_narrowed() -> None:
@@ -250,7 +262,7 @@ def test_use_is_judged_from_the_linked_run() -> None:
     verdict = UsageVerdict.objects.get()
     assert (verdict.verdict, verdict.step, run.verdicts) == ("followed", 1, 1)
     heuristic.refresh_from_db()
-    assert heuristic.usefulness > 0.5
+    assert heuristic.usefulness_basis["followed_success"] == 1
 
 
 def test_twenty_new_runs_ask_for_a_consolidation_once(settings: Any) -> None:

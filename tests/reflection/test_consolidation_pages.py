@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from memory.curation.reviewers import take_over_heuristic
-from memory.effects.usefulness import count_usefulness
+from memory.effects.uses import count_uses
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -156,13 +156,13 @@ def test_desk_shows_what_is_suggested_and_what_its_use_was(reviewer: Client) -> 
     heuristic = approved()
     suggest(heuristic, Kind.RETIRE, reason="All 3 runs that followed it failed.")
     Heuristic.objects.filter(pk=heuristic.pk).update(
-        usefulness=0.42, usefulness_basis=count_usefulness([])[1] | {"runs": 3, "clients": 2}
+        usefulness=0.42, usefulness_basis=count_uses([]) | {"runs": 3, "clients": 2}
     )
 
     page = reviewer.get(reverse("admin:memory_heuristic_change", args=[heuristic.pk])).content.decode()
 
     assert "All 3 runs that followed it failed." in page
-    assert "Usefulness 0.42" in page
+    assert "usefulness is 0.42" in page
 
 
 def test_run_shows_what_it_saved_and_cost(reviewer: Client) -> None:

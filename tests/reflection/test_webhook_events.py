@@ -11,19 +11,20 @@ from evaluation.models import EvaluationRun
 from evaluation.runner import end_run
 from memory.curation.decisions import edit_and_approve_heuristic, quarantine_heuristic, reject_heuristic
 from memory.curation.proposals import revise_heuristic
-from memory.effects.models import UsageVerdict
-from memory.effects.usefulness import HARMFUL_RUNS, refresh_usefulness
+from memory.effects.harm import measure_lessons
 from memory.heuristics.models import Heuristic
 from memory.heuristics.text import HeuristicText
 from memory.projects.models import Project
 from reflection.webhooks.bodies import find_link, write_body
 from reflection.webhooks.models import WebhookDelivery
 from tests.agents.running import Script, go_on, make_agent, make_run
-from tests.factories import approve_as_read, bearer, make_api_key, make_heuristic, make_project, make_trajectory
+from tests.factories import approve_as_read, bearer, make_api_key, make_heuristic, make_project
+from tests.memory.effect_rows import make_lesson, record_units
 from tests.reflection.webhooks import BY, TAKEN, deliver, make_hook, only_delivery, propose
 from tests.scripted_provider import ScriptedProvider
 
 pytestmark = pytest.mark.django_db
+HARM = {"difference": -0.28, "low": -0.38, "high": -0.17}
 
 
 @pytest.fixture
@@ -41,21 +42,6 @@ def project() -> Project:
 def told() -> list[tuple[str, Any]]:
     """Return what was queued, in order."""
     return list(WebhookDelivery.objects.order_by("created_at", "id").values_list("event_kind", "details"))
-
-
-def let_runs_fail(lesson: Heuristic, count: int) -> None:
-    for number in range(count):
-        run = make_trajectory(project=lesson.project, outcome="failure", client=f"c{number}")
-        UsageVerdict.objects.create(
-            project=lesson.project,
-            heuristic=lesson,
-            trajectory=run,
-            content_sha256=lesson.revisions.get().content_sha256,
-            verdict="followed",
-            judge="rules",
-            judge_version="1",
-        )
-    refresh_usefulness([lesson.pk])
 
 
 # ── When ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -125,18 +111,20 @@ def test_decision_is_told(receiver: ScriptedProvider, project: Project, decide: 
 
 
 def test_lesson_is_told_to_be_harmful_once(receiver: ScriptedProvider, project: Project) -> None:
-    lesson = make_heuristic(project=project, status="approved")
+    lesson = make_lesson(project=project)
     make_hook(receiver, project=project)
-
-    let_runs_fail(lesson, HARMFUL_RUNS - 1)
+    record_units(lesson, arm="holdout", success=60, failure=20)
+    measure_lessons()
     assert told() == []
-    let_runs_fail(lesson, 4)
-    let_runs_fail(lesson, 1)
 
-    ((kind, details),) = told()
+    record_units(lesson, success=80, failure=240)
+    measure_lessons()
+    measure_lessons()
+
+    ((kind, details),) = [event for event in told() if event[0] == "lesson.harmful"]
     assert kind == "lesson.harmful"
-    assert (details["followed"], details["failed"]) == (8, 8)
-    assert details["usefulness"] < 0.4
+    assert details["difference"] == -0.5
+    assert details["low"] < details["high"] < 0
 
 
 @pytest.mark.parametrize("status", ["finished", "failed"])
@@ -234,7 +222,11 @@ def test_slack_text_cannot_mention_or_link(receiver: ScriptedProvider, project: 
     ("kind", "details", "sentence"),
     [
         ("decision.made", {"decision": "quarantine"}, "2 lessons were quarantined."),
-        ("lesson.harmful", {"failed": 5, "followed": 6}, "2 lessons may be harmful: 5 of the 6 runs"),
+        (
+            "lesson.harmful",
+            HARM,
+            "2 lessons may be harmful: runs given it succeed less often, by −28 points (−38 to −17).",
+        ),
         ("evaluation.finished", {"status": "failed", "evaluation": str(uuid4())}, "An evaluation ended: failed."),
         ("approval.waiting", {"tool": "refund"}, "A call of refund by an agent is waiting for a decision."),
         (

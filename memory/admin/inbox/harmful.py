@@ -11,7 +11,7 @@ from django.utils import timezone
 from memory.admin.inbox.kinds import Action, Pane, Row, add_kind
 from memory.admin.inbox.lessons import LessonKind
 from memory.admin.queue import read_projects
-from memory.effects.harm import describe_harm, read_since
+from memory.effects.harm import describe_company, describe_harm, read_since
 from memory.heuristics.models import Heuristic
 from memory.projects.access import narrow_to_projects
 
@@ -56,8 +56,9 @@ class HarmfulKind(LessonKind):
         no = taken["t"].disabled
         elsewhere = "This lesson is in use. Keep it with a, or retire it with t."
         said = (
-            f"Runs that were given this lesson succeed less often than others of their task families: {harm['given']} "
-            f"against {harm['without']}. The difference is {describe_harm(harm)}. Keep the lesson or retire it."
+            f"Runs that were given this lesson succeed less often than runs from which chance withheld it, compared "
+            f"within task families: {describe_harm(harm)}, {harm['given']:,} runs against {harm['without']:,}. "
+            f"{describe_company(harm['together']) + ' ' if harm['together'] else ''}Keep the lesson or retire it."
         )
         return replace(
             pane,

@@ -1,13 +1,13 @@
-"""Count how useful a lesson has been from the runs that were given it, so that anyone can recount it.
+"""Count what runs did with the lessons they were given: followed them or not, and how those runs ended.
 
-The number is 0–1 and 0.5 where nothing is known (reference: ERL c.1, after MemRL and MemOS): over the runs that
-followed the lesson, in the order in which the runs were recorded, Q ← Q + 0.1 · trust · (reward − Q) from 0.5; then it
-is drawn towards 0.5 by five pseudo-counts. It is recounted from rows every time, so it does not matter in which order
-verdicts and outcomes arrive. One run counts once, and of one client only the newest runs count (reliability D4).
+This is a record for people, and the source of the tasks a lesson has helped with. It is not what a lesson is worth:
+runs that follow a lesson differ from others, and their tasks do too (`memory.effects.comparison`). It is recounted from
+rows every time, so it does not matter in which order verdicts and outcomes arrive. One run counts once, and of one
+client only the newest runs count (reliability D4).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,22 +19,13 @@ from django.db.models.functions import RowNumber
 
 from memory.effects.helped_tasks import Help, note_help
 from memory.effects.models import HeuristicFeedback, UsageVerdict
-from memory.events import Event, EventKind, announce
 from memory.heuristics.models import Heuristic
 from memory.runs.models import Trajectory
 
-VERSION = "1"
-NEUTRAL = 0.5
-RATE = 0.1
-PSEUDO_COUNTS = 5
+VERSION = "2"
 RUNS_OF_A_CLIENT = 20
-HARMFUL_USEFULNESS = 0.4
-HARMFUL_RUNS = 5
-# How far an outcome is believed, by who stated it (reference: ERL 1.7: a judge of its own run is right 7 times in 10)
-TRUST = {"environment": 1.0, "test": 1.0, "human": 1.0, "judge": 0.7, "agent": 0.5}
 
-_COUNTED = ["usefulness", "usefulness_basis", "usefulness_version"]
-_IN_USE = (Heuristic.Status.APPROVED, Heuristic.Status.PROPOSED)
+_COUNTED = ["usefulness_basis", "usefulness_version"]
 _Verdict = UsageVerdict.Verdict
 # A run that names its answer was given what the answer injected; of a run that names none, its word is taken.
 _GIVEN = Q(trajectory__retrieval__isnull=True) | Q(trajectory__retrieval__injected_ids__contains=[F("heuristic_id")])
@@ -50,114 +41,56 @@ class Use:
     client: str
     verdict: str
     outcome: str
-    score: float | None = None
-    outcome_source: str = "agent"
-    helpful: bool | None = None
-
-    @property
-    def reward(self) -> float | None:
-        """What the run says of the lesson, 0–1, or None where it says nothing.
-
-        A run that went another way and succeeded did not need the lesson; one that failed proves nothing.
-        """
-        ended = self.score if self.score is not None else {"success": 1.0, "failure": 0.0}.get(self.outcome)
-        if self.verdict == _Verdict.FOLLOWED:
-            return ended if ended is not None or self.helpful is None else float(self.helpful)
-        if self.verdict == _Verdict.CONTRADICTED and self.outcome == Trajectory.Outcome.SUCCESS:
-            return 0.0
-        return None
 
 
-def count_usefulness(uses: Iterable[Use]) -> tuple[float, dict[str, Any]]:
-    """Return how useful a lesson is, 0–1, and what that was counted from, independent of the order of its uses."""
+def count_uses(uses: Iterable[Use]) -> dict[str, int]:
+    """Return what runs did with a lesson, independent of the order of its uses."""
     ordered = sorted({use.trajectory_id: use for use in uses}.values(), key=lambda use: (use.at, use.trajectory_id))
     of_client: Counter[str] = Counter()
-    counted: list[Use] = []
+    tally: Counter[str] = Counter()
     for use in reversed(ordered):
         of_client[use.client] += 1
         if of_client[use.client] <= RUNS_OF_A_CLIENT:
-            counted.append(use)
-    quality, weight = NEUTRAL, 0.0
-    tally: Counter[str] = Counter()
-    for use in reversed(counted):
-        tally[use.verdict] += 1
-        if use.verdict == _Verdict.FOLLOWED:
-            tally[f"followed_{use.outcome}"] += 1
-        if use.reward is not None:
-            trust = TRUST.get(use.outcome_source, TRUST["agent"])
-            quality += RATE * trust * (use.reward - quality)
-            weight += trust
-    usefulness = (weight * quality + PSEUDO_COUNTS * NEUTRAL) / (weight + PSEUDO_COUNTS)
-    basis = {
-        "runs": len(counted),
+            tally.update(["runs", use.verdict, f"{use.verdict}_{use.outcome}"])
+    return {
+        "runs": tally["runs"],
         "clients": len(of_client),
-        "left_out": len(ordered) - len(counted),
-        "weight": round(weight, 3),
+        "left_out": len(ordered) - tally["runs"],
         "followed": tally[_Verdict.FOLLOWED],
         "followed_success": tally["followed_success"],
         "followed_failure": tally["followed_failure"],
         "contradicted": tally[_Verdict.CONTRADICTED],
         "not_applicable": tally[_Verdict.NOT_APPLICABLE],
     }
-    return round(usefulness, 6), basis
 
 
 @transaction.atomic
-def refresh_usefulness(heuristic_ids: Iterable[UUID]) -> int:
-    """Count the usefulness of these lessons again and keep it with them; return how many changed.
+def refresh_uses(heuristic_ids: Iterable[UUID]) -> int:
+    """Count the uses of these lessons again and keep the counts with them; return how many changed.
 
     Their rows are held while counting, so that of two who count at once the later one has seen everything.
     """
     # NO KEY: writing feedback takes a share lock on the row, and two such writers would otherwise deadlock here.
     rows = Heuristic.objects.select_for_update(no_key=True).filter(pk__in=list(heuristic_ids)).order_by("pk")
-    heuristics = list(rows.only("project_id", "status", *_COUNTED))
+    heuristics = list(rows.only("project_id", *_COUNTED))
     uses = find_uses([heuristic.pk for heuristic in heuristics])
-    changed, helped, harmed = [], {}, []
+    changed, helped = [], {}
     for heuristic in heuristics:
-        usefulness, basis = count_usefulness(uses.get(heuristic.pk, ()))
-        if (heuristic.usefulness, heuristic.usefulness_basis, heuristic.usefulness_version) != (
-            usefulness,
-            basis,
-            VERSION,
-        ):
+        basis = count_uses(uses.get(heuristic.pk, ()))
+        if (heuristic.usefulness_basis, heuristic.usefulness_version) != (basis, VERSION):
             if basis["followed_success"] or heuristic.usefulness_basis.get("followed_success"):
                 helped[heuristic.pk] = _sum_up(uses.get(heuristic.pk, []))
-            was_harmful = is_harmful(heuristic.usefulness, heuristic.usefulness_basis)
-            if heuristic.status in _IN_USE and is_harmful(usefulness, basis) and not was_harmful:
-                harmed.append(heuristic)
-            heuristic.usefulness, heuristic.usefulness_basis = usefulness, basis
-            heuristic.usefulness_version = VERSION
+            heuristic.usefulness_basis, heuristic.usefulness_version = basis, VERSION
             changed.append(heuristic)
-    for heuristic in harmed:
-        _announce_harm(heuristic)
     Heuristic.objects.bulk_update(changed, _COUNTED)
     if helped:
         note_help(helped)
     return len(changed)
 
 
-def is_harmful(usefulness: float, basis: Mapping[str, Any]) -> bool:
-    """Tell whether enough runs followed a lesson, and so many of them failed that it seems to do harm."""
-    followed = basis.get("followed_success", 0) + basis.get("followed_failure", 0)
-    return followed >= HARMFUL_RUNS and usefulness < HARMFUL_USEFULNESS
-
-
-def _announce_harm(heuristic: Heuristic) -> None:
-    basis = heuristic.usefulness_basis
-    details = {
-        "usefulness": round(heuristic.usefulness, 2),
-        "followed": basis["followed_success"] + basis["followed_failure"],
-        "failed": basis["followed_failure"],
-    }
-    event = Event(
-        kind=EventKind.LESSON_HARMFUL, project_id=heuristic.project_id, lesson_ids=(heuristic.pk,), details=details
-    )
-    announce(event)
-
-
-def refresh_usefulness_of_run(trajectory: Trajectory) -> int:
+def refresh_uses_of_run(trajectory: Trajectory) -> int:
     """Count again what a run says something about, after its outcome or its verdicts changed."""
-    return refresh_usefulness(find_lessons_of_run(trajectory))
+    return refresh_uses(find_lessons_of_run(trajectory))
 
 
 def find_lessons_of_run(trajectory: Trajectory) -> list[UUID]:
@@ -183,9 +116,9 @@ def find_uses(heuristic_ids: Sequence[UUID]) -> dict[UUID, list[Use]]:
         note(1, _as_use(verdict, verdict.trajectory))
     for said in _newest(HeuristicFeedback.objects.filter(trajectory__isnull=False), heuristic_ids):
         assert said.trajectory is not None  # filtered
-        note(0 if said.client == said.trajectory.client else 2, _as_use(said, said.trajectory, helpful=said.helpful))
+        note(0 if said.client == said.trajectory.client else 2, _as_use(said, said.trajectory))
     for said, trajectory in _feedback_on_answers(heuristic_ids):
-        note(0 if said.client == trajectory.client else 2, _as_use(said, trajectory, helpful=said.helpful))
+        note(0 if said.client == trajectory.client else 2, _as_use(said, trajectory))
     uses: dict[UUID, list[Use]] = {}
     for _, use in found.values():
         uses.setdefault(use.heuristic_id, []).append(use)
@@ -239,7 +172,7 @@ def _about(trajectory: Trajectory) -> Q:
     return about | Q(retrieval=trajectory.retrieval_id) if trajectory.retrieval_id else about
 
 
-def _as_use(row: Any, trajectory: Trajectory, *, helpful: bool | None = None) -> Use:
+def _as_use(row: Any, trajectory: Trajectory) -> Use:
     return Use(
         heuristic_id=row.heuristic_id,
         trajectory_id=trajectory.pk,
@@ -247,7 +180,4 @@ def _as_use(row: Any, trajectory: Trajectory, *, helpful: bool | None = None) ->
         client=trajectory.client,
         verdict=row.verdict,
         outcome=trajectory.outcome,
-        score=trajectory.score,
-        outcome_source=trajectory.outcome_source,
-        helpful=helpful,
     )
