@@ -21,6 +21,7 @@ from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
 from memory.runs.step_formats import read_steps
 from memory.runs.tools import read_tools
+from memory.transcripts.lesson_blocks import cut_lesson_blocks
 
 # Sent with sender=Trajectory and trajectory=…, reflect=bool, actor=Actor; receivers run inside the transaction.
 trajectory_recorded = Signal()
@@ -89,7 +90,10 @@ def record_trajectory(
         DuplicateExternalId: another run has this external id.
         UnknownRetrieval: `retrieval_id` is not an answer of this project.
     """
-    redacted = redact({name: data[name] for name in _TEXTS if name in data})
+    texts = {name: data[name] for name in _TEXTS if name in data}
+    if "task" in texts:
+        texts["task"] = cut_lesson_blocks(texts["task"]) or texts["task"]
+    redacted = redact(texts)
     steps, left_out = read_steps(redacted.value.get("steps", []))
     fields: dict[str, Any] = {
         **redacted.value,

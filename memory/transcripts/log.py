@@ -10,6 +10,8 @@ from datetime import datetime, timezone
 from hashlib import sha256
 from typing import Any
 
+from .lesson_blocks import cut_lesson_blocks
+
 Json = Any
 """A value as `json.loads` returns it."""
 
@@ -125,6 +127,10 @@ class Log:
     def hear(self, text: str) -> None:
         """Take what the user, or anyone but the agent and its tools, said."""
         self.end_turn()
+        said = cut_lesson_blocks(text)
+        if text and not said:
+            return  # a message of lessons only
+        text = said
         if not self.task and not self.steps:
             self.task = text
         last = self.steps[-1] if self.steps else None
