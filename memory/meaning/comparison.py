@@ -1,0 +1,330 @@
+"""Whether two texts say the same. Similarity finds what is worth comparing; it never decides alone."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from memory.meaning.reading import Reading, read, stem
+from memory.meaning.vocabulary import LIGHT, LIGHTER, OPPOSED, OPPOSITES, WHOLE
+
+_KIND = re.compile(
+    r"(?:when |if )?(?:the task is (?:of the kind|like this)|the same task comes|starting a task|any task"
+    r"|a task of the family)\b",
+    re.I,
+)
+_PREFIXES = ("un", "in", "im", "non", "dis", "ir")
+_PLAIN = re.compile(r"[\w\s.-]*")
+_Pairs = tuple[tuple[frozenset[str], frozenset[str]], ...]
+NEAR = 0.6  # the lowest cosine of two texts that may say the same in other words
+
+
+class Verdict(StrEnum):
+    SAME = "same"
+    DIFFERENT = "different"
+    DOUBTFUL = "doubtful"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What comparing two texts gave. `reason` completes "The two differ: …"; `is_opposite` where both cannot hold."""
+
+    verdict: Verdict
+    reason: str = ""
+    is_opposite: bool = False
+    is_sure: bool = False  # a word, name or number that differs, not just too little in common
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    reason: str
+    is_opposite: bool = False
+    is_sure: bool = True
+
+
+def has_same_words(one: str, other: str) -> bool:
+    """Tell whether two texts are the same but for case, spaces and the punctuation of sentences."""
+    return read(one).words == read(other).words
+
+
+def compare_texts(one: str, other: str, *, similarity: float | None = None) -> Comparison:
+    """Tell whether two texts say the same; `similarity` is the cosine of their vectors, None where there are none."""
+    first, second = read(one), read(other)
+    if first.words == second.words:
+        return Comparison(Verdict.SAME)
+    shared, left, right = _match(first, second)
+    overlap = 2 * len(shared) / max(1, len(first.stems) + len(second.stems))
+    found = list(_differences(first, second, shared, left, right))
+    sure = [each for each in found if each.is_sure]
+    is_near = overlap >= 0.5 or (similarity is not None and similarity >= NEAR)
+    if sure:
+        opposite = next((each for each in sure if each.is_opposite), None)
+        only_opposite = opposite is not None and overlap >= 0.5 and all(each.is_opposite for each in sure)
+        return Comparison(Verdict.DIFFERENT, (opposite or sure[0]).reason, is_opposite=only_opposite, is_sure=True)
+    if not is_near:
+        return Comparison(Verdict.DIFFERENT, "they speak of different things")
+    if found:
+        return Comparison(Verdict.DOUBTFUL, found[0].reason)
+    if overlap >= 0.75 or (similarity is not None and similarity >= 0.8 and overlap >= 0.4):
+        return Comparison(Verdict.SAME)
+    return Comparison(Verdict.DOUBTFUL, "they share few words")
+
+
+def compare_advice(
+    condition: str, advice: str, other_condition: str, other_advice: str, *, similarity: float | None = None
+) -> Comparison:
+    """Tell whether two pieces of advice say the same, each with the condition under which it holds.
+
+    A condition that is "" or names only a kind of task says nothing more. What one says in its condition, another may
+    say in its advice.
+    """
+    when, other_when = (_without_kind(each) for each in (condition, other_condition))
+    said = compare_texts(advice, other_advice, similarity=similarity)
+    if said.verdict is Verdict.DIFFERENT and not (when or other_when):
+        return said
+    held = compare_texts(when, other_when, similarity=similarity) if when and other_when else Comparison(Verdict.SAME)
+    if Verdict.SAME is said.verdict is held.verdict:
+        return said
+    whole = compare_texts(
+        f"{when}: {advice}" if when else advice,
+        f"{other_when}: {other_advice}" if other_when else other_advice,
+        similarity=similarity,
+    )
+    if whole.verdict is Verdict.SAME and not (said.is_sure or held.is_sure):
+        return whole
+    # Other advice under another condition is no contradiction
+    if said.is_sure and (not said.is_opposite or held.verdict is Verdict.SAME):
+        return said
+    if said.is_sure or held.is_sure or whole.is_sure:
+        reason = next(each.reason for each in (held, said, whole) if each.is_sure)
+        return Comparison(Verdict.DIFFERENT, reason, is_sure=True)
+    return Comparison(Verdict.DOUBTFUL, next(each.reason for each in (said, held, whole) if each.reason))
+
+
+def _without_kind(condition: str) -> str:
+    """Return a condition, "" where it names nothing but the kind of task."""
+    condition = condition.strip().rstrip(".:")
+    return "" if _KIND.match(condition) else condition
+
+
+def _match(one: Reading, other: Reading) -> tuple[dict[str, str], set[str], set[str]]:
+    """Return which words of one text are which of the other, and those left over on both sides."""
+    shared = {word: word for word in one.stems & other.stems}
+    left, right = set(one.stems - other.stems), set(other.stems - one.stems)
+    for word in sorted(left):
+        twin = next((each for each in sorted(right) if _is_form(word, each)), None)
+        if twin is not None:
+            shared[word] = twin
+            left.discard(word)
+            right.discard(twin)
+    return shared, left, right
+
+
+def _is_form(word: str, other: str) -> bool:
+    """Tell whether two words begin alike for so long that one is a form of the other."""
+    if "`" in word or "`" in other:
+        return False
+    most = max(len(word), len(other))
+    same = next(
+        (place for place, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other))
+    )
+    return same >= 5 and same >= 0.8 * most
+
+
+def _differences(
+    one: Reading, other: Reading, shared: dict[str, str], left: set[str], right: set[str]
+) -> Iterator[_Difference]:
+    if (one.language != other.language and (one.language or other.language) not in ("", "en")) or not (
+        one.language or other.language
+    ):
+        yield _Difference("they are in different languages, or in one that is not read", is_sure=False)
+    yield from _compare_names(one, other)
+    yield from _compare_numbers(one, other)
+    yield from _compare_orders(one, other)
+    yield from _cross(one.conditions, other.conditions, "the condition of one is what the other says to do")
+    yield from _compare_signs(one, other, shared)
+    yield from _compare_small(one, other)
+    if {(joint, b, a) for joint, a, b in one.joined if a != b} & other.joined:
+        yield _Difference("two words have changed places", is_sure=False)
+    yield from _compare_conditions(one, other, shared)
+    yield from _compare_rest(one, other, left, right, shared=len(shared))
+    is_bound = any(each.is_conditional or each.orders for each in (one, other))
+    if one.only and other.only and not one.only & other.only and not is_bound:
+        yield _Difference("“only” is about other words", is_sure=False)
+    if not is_bound and sorted(one.sequence) == sorted(other.sequence) and one.sequence != other.sequence:
+        yield _Difference("names or numbers stand in another order", is_sure=False)
+    if any(other.roles.get(shared.get(word, word), role) != role for word, role in one.roles.items()):
+        yield _Difference("what something goes to in one, it comes from in the other", is_sure=False)
+    if _is_reordered(one, other):
+        yield _Difference("the same words stand in another order", is_sure=False)
+
+
+def _compare_names(one: Reading, other: Reading) -> Iterator[_Difference]:
+    only = [_only_named(one, other), _only_named(other, one)]
+    if all(only):
+        yield _Difference(f"one names “{only[0][0]}”, the other “{only[1][0]}”")
+    elif any(only):
+        yield _Difference(f"only one names “{(only[0] or only[1])[0]}”", is_sure=False)
+
+
+def _only_named(one: Reading, other: Reading) -> list[str]:
+    said = " ".join(other.words)
+    return sorted(
+        name
+        for name, parts in one.names.items()
+        if name not in other.names
+        and f" {name} " not in f" {said} "
+        and not (parts and parts <= other.plain and _PLAIN.fullmatch(name))
+    )
+
+
+def _compare_numbers(one: Reading, other: Reading) -> Iterator[_Difference]:
+    left, right = one.numbers - other.numbers, other.numbers - one.numbers
+    if not left and not right:
+        return
+    values = [{(value, unit) for _, value, unit in numbers} for numbers in (one.numbers, other.numbers)]
+    if values[0] != values[1]:
+        sure = bool(values[0] - values[1]) and bool(values[1] - values[0])
+        yield _Difference("the numbers or their units are others", is_opposite=True, is_sure=sure)
+        return
+    signs = [{sign for sign, _, _ in numbers} for numbers in (left, right)]
+    loose = all("=" in each for each in signs) or any(each == {"="} for each in signs)
+    yield _Difference("the limits are others", is_opposite=True, is_sure=not loose)
+
+
+def _compare_orders(one: Reading, other: Reading) -> Iterator[_Difference]:
+    yield from _cross(one.orders, other.orders, "what comes first in one comes last in the other")
+    if bool(one.orders) != bool(other.orders) and not (_follows(one, other) or _follows(other, one)):
+        yield _Difference("only one says what comes first", is_sure=False)
+
+
+def _compare_conditions(one: Reading, other: Reading, shared: dict[str, str]) -> Iterator[_Difference]:
+    """Find a condition of which the other text has not even the words."""
+    if one.is_conditional == other.is_conditional or (one.orders and other.orders):
+        return
+    conditional, said = (one, set(shared)) if one.is_conditional else (other, set(shared.values()))
+    named = [words for words, _ in conditional.conditions]
+    if not named or any(words - said - _LIGHT for words in named):
+        yield _Difference("only one names a condition", is_sure=False)
+
+
+def _follows(one: Reading, other: Reading) -> bool:
+    """Tell whether a text says in turn, without "then", what another says first and then."""
+    places = [
+        [
+            next((place for place, clause in enumerate(one.clauses) if not words.isdisjoint(clause)), -1)
+            for words in pair
+        ]
+        for pair in other.orders
+    ]
+    if other.in_turn and places and all(0 <= first < then for first, then in places):
+        return True
+    # "As soon as it fails, retry" is "retry when it fails"
+    return bool(other.orders) and all(
+        any(first & condition and then & main for condition, main in one.conditions) for first, then in other.orders
+    )
+
+
+def _cross(pairs: _Pairs, others: _Pairs, reason: str) -> Iterator[_Difference]:
+    """Find pairs whose two sides have changed places."""
+    for first, then in pairs:
+        for other_first, other_then in others:
+            straight = len(first & other_first) + len(then & other_then)
+            back, forth = len(first & other_then), len(then & other_first)
+            if back and forth and back + forth >= straight:
+                crossed = back + forth > straight
+                yield _Difference(reason, is_opposite=crossed, is_sure=crossed)
+
+
+def _compare_rest(
+    one: Reading, other: Reading, left: set[str], right: set[str], *, shared: int
+) -> Iterator[_Difference]:
+    """Find what only one says. Words in place of others may be synonyms or not: that is left to people."""
+    telling = [{word for word in words if "`" not in word} - _LIGHT for words in (left, right)]
+    written = [
+        reading.said.get(min(words), min(words)) if words else ""
+        for reading, words in zip((one, other), telling, strict=True)
+    ]
+    if all(telling):
+        yield _Difference(f"one speaks of “{written[0]}”, the other of “{written[1]}”", is_sure=False)
+        return
+    rest = telling[0] | telling[1]
+    if rest and (rest - _LIGHTER or shared < 3):
+        yield _Difference(f"only one speaks of “{(written[0] or written[1])}”", is_sure=False)
+
+
+_LIGHT, _LIGHTER = frozenset(map(stem, LIGHT)), frozenset(map(stem, LIGHTER))
+
+
+def _compare_signs(one: Reading, other: Reading, shared: dict[str, str]) -> Iterator[_Difference]:
+    numbers = {each: each for each in one.signs.keys() & other.signs.keys() - one.stems}
+    for word, twin in sorted((shared | numbers).items()):
+        signs, others = one.signs[word], other.signs[twin]
+        # "Search by number, not by name" says and denies a search: only what has no sign in common differs.
+        sure = not signs & others and 0 not in signs | others
+        if sure or 0 in signs ^ others:
+            yield _Difference(
+                f"one says what the other denies of “{one.said.get(word, word).strip('`')}”",
+                is_opposite=sure,
+                is_sure=sure,
+            )
+
+
+def _compare_small(one: Reading, other: Reading) -> Iterator[_Difference]:
+    apart = one.small ^ other.small
+    for group in {OPPOSITES[place] for word in apart for place in OPPOSED.get(word, ())}:
+        said, others = group & one.small, group & other.small
+        if said - others and others - said:
+            pair = f"one says “{min(said - others)}”, the other “{min(others - said)}”"
+            yield _Difference(pair, is_opposite=True)
+    for word in apart:
+        bases = (word.removeprefix(each) for each in _PREFIXES if word.startswith(each))
+        if any(len(base) > 3 and base in one.small | other.small for base in bases):
+            yield _Difference(f"one says “{word}”, the other the opposite", is_opposite=True)
+    joins = [each.small & {"and", "or"} for each in (one, other)]
+    if all(joins) and not joins[0] & joins[1]:
+        yield _Difference("one says “and”, the other “or”", is_sure=False)
+    differ = (one.quantifiers ^ other.quantifiers) - WHOLE
+    if any(sign in "≤≥" for sign, _, _ in one.numbers | other.numbers):
+        differ -= {"may"}
+    if differ:
+        yield _Difference(f"only one says “{min(differ)}”", is_sure=False)
+
+
+def _is_reordered(one: Reading, other: Reading) -> bool:
+    """Tell whether words have changed places: "the client calls the server" and the reverse."""
+    if _is_regrouped(one, other):
+        return True
+    passive = [each.small & {"be", "been", "being", "is", "are", "was", "were"} for each in (one, other)]
+    for clause in one.clauses:
+        for twin in other.clauses:
+            if len(clause) != len(twin) or sorted(clause) != sorted(twin) or clause == twin:
+                continue
+            swapped = len(clause) >= 3 and sum(a != b for a, b in zip(clause, twin, strict=True)) == 2
+            repeats = len(clause) >= 6 and len(set(clause)) < len(clause)
+            if (swapped and bool(passive[0]) == bool(passive[1])) or repeats:
+                return True
+    return False
+
+
+def _is_regrouped(one: Reading, other: Reading) -> bool:
+    """Tell whether two parts have exchanged words: "true for odd, false for others" and the reverse."""
+    places = [
+        {word: {place for place, clause in enumerate(each.clauses) if word in clause} for word in each.stems}
+        for each in (one, other)
+    ]
+    moves = {
+        (first, second)
+        for word in one.stems & other.stems
+        for first in places[0][word]
+        for second in places[1][word]
+        if len(places[0][word]) == len(places[1][word]) == 1
+    }
+    rows, columns = Counter(first for first, _ in moves), Counter(second for _, second in moves)
+    return any(
+        rows[first] > 1 and columns[second] > 1 and {(first, other_second), (other_first, second)} <= moves
+        for first, second in moves
+        for other_first, other_second in moves
+        if first != other_first and second != other_second
+    )
