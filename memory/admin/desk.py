@@ -1,6 +1,5 @@
 """What is shown of one lesson: its words, evidence, similar lessons, effect and history."""
 
-import re
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,6 +19,8 @@ from memory.curation.proposal_groups import count_wordings, find_group_evidence,
 from memory.effects.outcomes import OutcomeCount, count_by_heuristic, describe_effect
 from memory.heuristics.extensions import can_reflect_again, find_tallies
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review, ReviewClaim
+from memory.heuristics.sameness import compare_heuristics
+from memory.meaning.comparison import Verdict, compare_texts
 from memory.projects.access import may_review
 from memory.retrieval.context import count_tokens, write_line
 from memory.retrieval.models import HeuristicEmbedding, Retrieval
@@ -32,8 +33,6 @@ _REVIEWS = 100
 _SIMILAR = 3
 _MIN_SIMILARITY = 0.5  # below it two lessons merely share a subject
 _OPPOSED = {HeuristicRevision.Polarity.WORKS, HeuristicRevision.Polarity.AVOID}
-_WORD = re.compile(r"\w{3,}")
-_MIN_WORDS, _SAME_WORDS = 3, 0.7
 _SOON = timedelta(minutes=2)  # within which workers rank a new proposal
 _IN_USE = (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED)
 _TITLES: dict[str, str] = {
@@ -365,15 +364,12 @@ def find_similar(revision: HeuristicRevision, *, leader_id: UUID | None = None) 
 
 def find_contradiction(one: HeuristicRevision, other: HeuristicRevision) -> str:
     """Say why two similar lessons may contradict each other; "" if nothing suggests it."""
-    if _shares_most_words(one.guideline, other.avoid) or _shares_most_words(other.guideline, one.avoid):
-        return "One says to do what the other says to avoid, in nearly the same words."
+    said = compare_heuristics(one.as_text(), other.as_text())
+    if said.is_opposite:
+        return f"Only one of them can hold: {said.reason}."
+    for forbidden, advised in ((one.avoid, other.guideline), (other.avoid, one.guideline)):
+        if forbidden and compare_texts(forbidden, advised).verdict is Verdict.SAME:
+            return "One says to do what the other says to avoid."
     if {one.polarity, other.polarity} == _OPPOSED:
         return "One says what works, the other what to avoid."
     return ""
-
-
-def _shares_most_words(text: str, other: str) -> bool:
-    """Tell whether the longer text contains most words of the shorter; very short texts are not compared."""
-    words, others = (set(_WORD.findall(each.lower())) for each in (text, other))
-    shorter = min(len(words), len(others))
-    return shorter >= _MIN_WORDS and len(words & others) >= _SAME_WORDS * shorter

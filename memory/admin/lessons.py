@@ -14,7 +14,7 @@ from memory.admin.insights import read_days
 from memory.admin.pages import admin_page, page_context
 from memory.admin.plots import draw_sparkline
 from memory.admin.trends import PERIODS_DAYS, Period
-from memory.effects.comparison import LessonEffect, compare_lessons, count_weeks
+from memory.effects.comparison import LessonEffect, compare_heuristics, count_weeks
 from memory.heuristics.models import Heuristic
 from memory.projects.access import visible_projects
 
@@ -70,7 +70,7 @@ def _find_page(request: HttpRequest, period: Period, *, column: str, is_falling:
     project = chosen_project(request)
     projects = [project.pk] if project else list(visible_projects(request.user).values_list("pk", flat=True))
     key = _COLUMNS[column]
-    effects = compare_lessons(projects, since=period.since)
+    effects = compare_heuristics(projects, since=period.since)
     known = sorted((each for each in effects if key(each) is not None), key=lambda each: (key(each), each.given.known))
     ordered = [*(reversed(known) if is_falling else known), *(each for each in effects if key(each) is None)]
     page: Page[Any] = Paginator(ordered, _PAGE_ROWS).get_page(request.GET.get("page"))

@@ -66,7 +66,7 @@ class LessonEffect:
         return difference - down, difference + up
 
 
-def compare_lessons(project_ids: Sequence[UUID], *, since: datetime) -> list[LessonEffect]:
+def compare_heuristics(project_ids: Sequence[UUID], *, since: datetime) -> list[LessonEffect]:
     """Compare every lesson that runs were given since a time. One query."""
     with connection.cursor() as cursor:
         cursor.execute(_COUNT, {"projects": list(project_ids), "since": since})

@@ -6,7 +6,7 @@ from typing import Any
 import structlog
 from django.utils import timezone
 
-from memory.effects.comparison import LessonEffect, compare_lessons
+from memory.effects.comparison import LessonEffect, compare_heuristics
 from memory.heuristics.models import Heuristic, Review
 from memory.projects.models import Project
 
@@ -25,7 +25,7 @@ def note_harmful_lessons() -> int:
     found = {
         effect.heuristic_id: effect
         for project_id in Project.objects.values_list("pk", flat=True)
-        for effect in compare_lessons([project_id], since=now - MEASURED)
+        for effect in compare_heuristics([project_id], since=now - MEASURED)
         if is_harmful(effect)
     }
     kept = Review.objects.filter(decision=Review.Decision.KEEP, created_at__gte=now - KEPT_FOR)

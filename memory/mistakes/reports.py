@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from memory.meaning.comparison import Comparison, Verdict, compare_texts
+
 WORDS = ("mistake_type", "task_id", "worker_id", "bad_decision", "correct_decision", "lesson")
 _SPACE = re.compile(r"\s+")
 
@@ -30,6 +32,25 @@ class MistakeText:
     def says_the_same_as(self, other: "MistakeText") -> bool:
         """Compare the words of two texts without case, repeated spaces and final punctuation."""
         return all(_fold(getattr(self, name)) == _fold(getattr(other, name)) for name in WORDS)
+
+
+def compare_mistakes(one: MistakeText, other: MistakeText, *, similarity: float | None = None) -> Comparison:
+    """Tell whether two texts report the same mistake: what was wrong and what is right, each where both say it.
+
+    `similarity` is the cosine of their vectors.
+    """
+    parts = [
+        compare_texts(getattr(one, name), getattr(other, name), similarity=similarity)
+        for name in ("bad_decision", "correct_decision", "lesson")
+        if getattr(one, name) and getattr(other, name)
+    ]
+    others = [part for part in parts if part.verdict is not Verdict.SAME]
+    if not parts:
+        return Comparison(Verdict.DOUBTFUL, "they say nothing about the same")
+    # Two parts that are the same settle a doubt about the third, but no difference
+    if not others or (len(parts) - len(others) >= 2 and others[0].verdict is Verdict.DOUBTFUL):
+        return Comparison(Verdict.SAME)
+    return next((part for part in others if part.is_sure), others[0])
 
 
 def read_mistake(raw: Mapping[str, Any], *, task_id: str = "", worker_id: str = "") -> MistakeText | None:

@@ -30,9 +30,10 @@ class Step:
 class Episode:
     """A finished run, free of the database: what a reflector may read.
 
-    `score` is 0–1 or None when not known. `injected` holds the texts of lessons this run was given, which may not
-    come back as lessons of its own. `tools` names those the run could have called, where it said so. `cut_off` is the
-    limit that ended the run, "" if none did. `family` holds other runs of the family for reflectors that read them.
+    `score` is 0–1 or None when not known. `injected` holds the lessons this run was given, which may not come back as
+    lessons of its own: the trigger and the guideline of each, in two lines. `tools` names those the run could have
+    called, where it said so. `cut_off` is the limit that ended the run, "" if none did. `family` holds other runs of
+    the family for reflectors that read them.
     """
 
     task: str

@@ -1,22 +1,27 @@
 """Find lessons that say the same, the same elsewhere, or the opposite: by similarity, without a language model."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
+
+from memory.embeddings.base import Vectors
 from memory.heuristics.models import HeuristicRevision
+from memory.heuristics.sameness import compare_heuristics
 from memory.heuristics.text import HeuristicText
+from memory.meaning.comparison import Comparison, Verdict, compare_texts
 from reflection.consolidation.drafts import Advice, Author
 from reflection.consolidation.models import Suggestion
-from reflection.consolidation.similarity import group_similar, stack
+from reflection.consolidation.similarity import TRIED, group_similar, stack
 from reflection.consolidation.sources import Lesson
 from reflection.reflectors.nearest import embed_texts
-from reflection.reflectors.proposals import MERGE_SIMILARITY, SAME_SIMILARITY
+from reflection.reflectors.proposals import SAME_SIMILARITY
 
 AUTHOR = Author(method="rules", version="1")
 OPPOSED_SIMILARITY = 0.85
+SAID_AGAIN_SIMILARITY = 0.75  # from which two lessons are compared
 _PROJECT = HeuristicRevision.Scope.PROJECT
-_NEGATION = re.compile(r"\b(?:do not|don't|never|avoid|refuse to|without)\b", re.I)
 
 
 def compare_lessons(lessons: Sequence[Lesson]) -> list[Advice]:
@@ -83,8 +88,8 @@ def _find_repetitions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
     groups = group_similar(
         lessons,
         stack(lesson.vector for lesson in lessons),
-        at_least=MERGE_SIMILARITY,
-        may_join=lambda leader, lesson: leader.revision.polarity == lesson.revision.polarity,
+        at_least=SAID_AGAIN_SIMILARITY,
+        may_join=lambda leader, lesson: compare(leader, lesson, anywhere=True).verdict is Verdict.SAME,
     )
     for group in groups:
         leader = lessons[group[0][0]]
@@ -100,35 +105,58 @@ def _find_repetitions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
 
 
 def _find_contradictions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
-    """Find pairs of lessons of one place where one says to do what the other says to avoid."""
-    forbidding = [lesson for lesson in lessons if lesson.revision.avoid]
-    if not forbidding:
-        return
+    """Find pairs of lessons of one place of which only one can hold, such as to do what the other says to avoid."""
+    vectors = stack(lesson.vector for lesson in lessons)
+    opposed: dict[tuple[int, int], str] = {}
+    for column, row in _find_near(vectors):
+        one, other = lessons[column], lessons[row]
+        if (not one.place or not other.place or one.place == other.place) and (
+            said := compare(one, other, anywhere=True)
+        ).is_opposite:
+            opposed[column, row] = f"The two lessons are nearly the same, but {said.reason}"
+    forbidding = [index for index, lesson in enumerate(lessons) if lesson.revision.avoid]
     embedded = embed_texts(
-        [(lesson.revision.guideline,) for lesson in lessons] + [(f.revision.avoid,) for f in forbidding]
+        [(lesson.revision.guideline,) for lesson in lessons]
+        + [(lessons[index].revision.avoid,) for index in forbidding]
     )
-    if embedded is None:
-        return
-    said, forbidden = embedded[1][: len(lessons)], embedded[1][len(lessons) :]
-    similarities = forbidden @ said.T
-    for row, one in enumerate(forbidding):
-        for column, other in enumerate(lessons):
-            similarity = float(similarities[row, column])
-            if other.id == one.id or similarity < OPPOSED_SIMILARITY or (one.place and other.place != one.place):
+    if forbidding and embedded is not None:
+        said_vectors, forbidden = embedded[1][: len(lessons)], embedded[1][len(lessons) :]
+        for row, column in np.argwhere(forbidden @ said_vectors.T >= OPPOSED_SIMILARITY).tolist():
+            one, other = lessons[forbidding[row]], lessons[column]
+            if other.id == one.id or (one.place and other.place != one.place):
                 continue
             # "Do not open it" under avoid is not what "do not open it" as advice forbids.
-            if bool(_NEGATION.search(other.revision.guideline)) != bool(_NEGATION.search(one.revision.avoid)):
-                continue
-            yield Advice(
-                kind=Suggestion.Kind.CONTRADICTION,
-                heuristic_id=one.id,
-                content_sha256=one.revision.content_sha256,
-                other_id=other.id,
-                other_sha256=other.revision.content_sha256,
-                reason="One lesson says to avoid what the other says to do. Decide which holds, or narrow one of them.",
-                similarity=round(min(similarity, 1.0), 4),
-                author=AUTHOR,
-            )
+            if compare_texts(one.revision.avoid, other.revision.guideline).verdict is Verdict.SAME:
+                opposed.setdefault((forbidding[row], column), "One lesson says to avoid what the other says to do")
+    for (index, other_index), reason in opposed.items():
+        one, other = lessons[index], lessons[other_index]
+        yield Advice(
+            kind=Suggestion.Kind.CONTRADICTION,
+            heuristic_id=one.id,
+            content_sha256=one.revision.content_sha256,
+            other_id=other.id,
+            other_sha256=other.revision.content_sha256,
+            reason=f"{reason}. Decide which holds, or narrow one of them.",
+            similarity=round(min(float(one.vector @ other.vector), 1.0), 4),
+            author=AUTHOR,
+        )
+
+
+def _find_near(vectors: Vectors) -> Iterator[tuple[int, int]]:
+    """Give each vector with those before it that are near enough, at most so many and the nearest first."""
+    for column in range(1, len(vectors)):
+        similarities = vectors[:column] @ vectors[column]
+        nearest = np.argsort(-similarities, kind="stable")[:TRIED]
+        yield from ((column, int(row)) for row in nearest if similarities[row] >= OPPOSED_SIMILARITY)
+
+
+def compare(one: Lesson, other: Lesson, *, anywhere: bool = False) -> Comparison:
+    """Tell whether two lessons give the same advice; `anywhere` leaves aside which families they are for."""
+    text, other_text = one.revision.as_text(), other.revision.as_text()
+    if anywhere:
+        text, other_text = (replace(each, scope="project", task_id="") for each in (text, other_text))
+    similarity = float(one.vector @ other.vector)
+    return compare_heuristics(text, other_text, similarity=similarity)
 
 
 def _runs(lesson: Lesson) -> str:

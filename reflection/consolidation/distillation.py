@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from memory.heuristics.text import RULE_TAG, Citation, HeuristicText
+from memory.meaning.comparison import NEAR, Verdict, compare_texts
 from memory.mistakes.models import MistakeCard
 from reflection.consolidation.drafts import Author, NewLesson, Support
 from reflection.consolidation.models import ConsolidationRun
@@ -16,7 +17,6 @@ from reflection.reflectors.rules.detectors.recorded_notes import advise, describ
 from reflection.reflectors.rules.note_advice import NoteAdvice, drop_numbers
 from reflection.reflectors.rules.wording import MAX_GUIDELINE_CHARS, MAX_TRIGGER_CHARS, as_sentence, cut, is_general
 
-SAME_NOTE_SIMILARITY = 0.8  # the cosine from which two notes say the same
 MIN_RUNS = 2  # that must have noted the same
 VERSION = "1"
 AUTHOR = Author(method="rules", version=VERSION)
@@ -40,8 +40,8 @@ def group_notes(notes: Sequence[Note]) -> list[list[tuple[Note, float]]]:
     grouped = group_similar(
         notes,
         vectors[[place[drop_numbers(note.text)] for note in notes]],
-        at_least=SAME_NOTE_SIMILARITY,
-        may_join=lambda leader, note: leader.kind == note.kind,
+        at_least=NEAR,
+        may_join=lambda leader, note: leader.kind == note.kind and _say_the_same(leader.text, note.text),
     )
     groups = [[(notes[index], similarity) for index, similarity in group] for group in grouped]
     return [
@@ -49,6 +49,10 @@ def group_notes(notes: Sequence[Note]) -> list[list[tuple[Note, float]]]:
         for group in groups
         if len({note.trajectory_id for note, _ in group}) >= MIN_RUNS and any(note.new for note, _ in group)
     ]
+
+
+def _say_the_same(one: str, other: str) -> bool:
+    return compare_texts(drop_numbers(one), drop_numbers(other)).verdict is Verdict.SAME
 
 
 def distil_notes(groups: Iterable[Sequence[tuple[Note, float]]]) -> list[NewLesson]:

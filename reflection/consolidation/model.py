@@ -12,8 +12,7 @@ from django.conf import settings
 from memory.heuristics.text import RULE_TAG, Citation, HeuristicText
 from memory.runs.episode import Episode, Step
 from reflection.consolidation.answers import ModelDecision, decisions_schema, parse_decisions
-from reflection.consolidation.comparison import suggest_generalisation, suggest_merge
-from reflection.consolidation.distillation import SAME_NOTE_SIMILARITY
+from reflection.consolidation.comparison import compare, suggest_generalisation, suggest_merge
 from reflection.consolidation.drafts import Advice, Author, Draft, NewLesson, Support
 from reflection.consolidation.excerpts import RUNS_SHOWN, show_lesson, show_note, show_run
 from reflection.consolidation.maintenance import FailedUse
@@ -31,6 +30,7 @@ MAX_QUESTIONS = 20  # to the language model in one consolidation
 GROUPS_AT_ONCE = 8
 NOTES_OF_A_GROUP = 6
 LESSONS_AT_ONCE = 12
+COMPARED_SIMILARITY = 0.8  # the cosine from which two lessons are shown to the model together
 MAX_SOURCE_TASK_CHARS = 500
 
 
@@ -69,8 +69,7 @@ class ModelConsolidator:
         compared = [lesson for lesson in lessons if lesson.vector is not None]
         if len(compared) < 2:
             return []
-        at_least = SAME_NOTE_SIMILARITY
-        groups = group_similar(compared, stack(lesson.vector for lesson in compared), at_least=at_least)
+        groups = group_similar(compared, stack(lesson.vector for lesson in compared), at_least=COMPARED_SIMILARITY)
         drafts: list[Draft] = []
         batch: list[list[Lesson]] = []
         for group in [[compared[index] for index, _ in group] for group in groups if len(group) > 1]:
@@ -182,6 +181,14 @@ class ModelConsolidator:
         for lesson in lessons:
             if lesson.id == into.id or lesson.revision.polarity != into.revision.polarity:
                 continue
+            said = compare(into, lesson, anywhere=True)
+            if said.is_opposite:
+                against = self._about(
+                    lesson, Suggestion.Kind.CONTRADICTION, f"{decision.reason.strip()} But {said.reason}."
+                )
+                drafts.append(replace(against, other_id=into.id, other_sha256=into.revision.content_sha256))
+                continue
+            doubt = ({"code": "may_differ", "message": f"Before you merge, look again: {said.reason}."},)
             merge = suggest_merge(
                 lesson,
                 into,
@@ -190,7 +197,7 @@ class ModelConsolidator:
                 reason=decision.reason.strip(),
                 text=text,
             )
-            drafts.append(replace(merge, findings=findings))
+            drafts.append(replace(merge, findings=findings + (doubt if said.is_sure else ())))
             text, findings = None, ()
         return drafts
 

@@ -11,13 +11,16 @@ from django.db.models import F
 
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.index.heuristic_vectors import embed_heuristics, find_heuristics_without_vectors, get_active_model
+from memory.meaning.comparison import Verdict
 from memory.projects.models import Project
 from memory.retrieval.context import count_tokens, write_line
 from memory.retrieval.models import HeuristicEmbedding
+from memory.retrieval.replay import find_injected_wordings
 from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE
 from memory.runs.models import Trajectory
 from reflection.consolidation.models import ConsolidationRun
 from reflection.consolidation.requests import new_trajectories
+from reflection.reflectors.repetition import find_given, write_given
 
 MAX_LESSONS = 3000
 MAX_EPISODES = 2000
@@ -112,11 +115,26 @@ def read_notes(run: ConsolidationRun) -> list[Note]:
         Trajectory.objects.for_project(run.project)
         .filter(created_at__lte=run.until)
         .exclude(summary="", mistakes=[], successes=[])
+        .select_related("retrieval")
         .defer("steps", "metadata", "redactions")
         .order_by("-created_at", "-id")[:MAX_EPISODES]
     )
-    notes = [note for trajectory in rows for note in _notes_of(trajectory, new=trajectory.pk in new)]
+    runs = list(rows)
+    wordings = find_injected_wordings(run.retrieval for run in runs if run.retrieval is not None)
+    given = {run.pk: [*map(write_given, wordings[run.retrieval.pk])] for run in runs if run.retrieval is not None}
+    notes = [
+        note
+        for trajectory in runs
+        for note in _notes_of(trajectory, new=trajectory.pk in new)
+        if not _is_given(note, given.get(trajectory.pk, []))
+    ]
     return sorted(notes, key=lambda note: (-note.score, note.at, note.trajectory_id))
+
+
+def _is_given(note: Note, injected: list[str]) -> bool:
+    """Tell whether a note only repeats a lesson that its run was given."""
+    said = find_given("", note.text, injected)
+    return said is not None and said.verdict is Verdict.SAME
 
 
 def _notes_of(trajectory: Trajectory, *, new: bool) -> Iterable[Note]:

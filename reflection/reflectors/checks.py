@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
 
+from memory.meaning.comparison import Verdict
 from memory.redaction import redact
 from memory.redaction.visible_text import is_hidden
 from memory.runs.episode import Episode
 from reflection.reflectors.base import ProposedLesson
+from reflection.reflectors.repetition import ALREADY_SERVED, find_given
 from reflection.reflectors.rules.wording import PROGRAMS_WITH_DIGITS
 
 MAX_TRIGGER_CHARACTERS = 300
@@ -21,7 +22,6 @@ MAX_GUIDELINE_CHARACTERS = 600
 MAX_OTHER_CHARACTERS = 4000
 MIN_KNOWN_TOOLS = 0.5
 MIN_QUOTED_WORDS = 3  # shorter quotations are labels and values
-MAX_INJECTED_OVERLAP = 0.8
 PERSONAL = frozenset({"email", "phone", "iban", "card", "national_id"})
 
 _TOOL_LIKE = re.compile(
@@ -87,7 +87,7 @@ def verify(lesson: ProposedLesson, episode: Episode) -> tuple[Finding, ...]:
         *_check_lengths(lesson),
         *_check_evidence(lesson, episode),
         *_check_tools(lesson, run),
-        *_check_overlap(lesson, episode),
+        *_check_repetition(lesson, episode),
         *_check_secrets(lesson),
         *_check_text(lesson),
         *_check_quotes(lesson, run),
@@ -193,30 +193,15 @@ def _check_tools(lesson: ProposedLesson, run: _Run) -> Iterator[Finding]:
         yield _flag("unknown_tools", message)
 
 
-def _check_overlap(lesson: ProposedLesson, episode: Episode) -> Iterator[Finding]:
-    text = f"{lesson.text.trigger} {lesson.text.guideline}"
-    if any(overlap(text, injected) > MAX_INJECTED_OVERLAP for injected in episode.injected):
-        yield _reject("repeats_injected", "The lesson repeats one that this run was given, which proves nothing new.")
-
-
-def overlap(text: str, other: str) -> float:
-    """Return the share, 0–1, of a text's word pairs that another text contains, or of its words if both are short."""
-    words, others = _words(text), _words(other)
-    if not words or not others:
-        return 0.0
-    share = _share(_pairs(words), _pairs(others))
-    if len(others) <= 2 * len(words):  # in a whole block of lessons, single words prove nothing
-        share = max(share, _share(words, others))
-    return share
-
-
-def _pairs(words: list[str]) -> list[str]:
-    return [f"{one} {two}" for one, two in pairwise(words)] or words
-
-
-def _share(parts: list[str], others: list[str]) -> float:
-    known = set(others)
-    return sum(part in known for part in parts) / len(parts)
+def _check_repetition(lesson: ProposedLesson, episode: Episode) -> Iterator[Finding]:
+    """Refuse what the run was given, and tell the reviewer of what may be a repetition of it."""
+    said = find_given(lesson.text.trigger, lesson.text.guideline, episode.injected)
+    if said is None:
+        return
+    if said.verdict is Verdict.SAME:
+        yield _reject("repeats_injected", ALREADY_SERVED)
+    else:
+        yield _flag("may_repeat_given", f"It may repeat a lesson that the run was given, but {said.reason}.")
 
 
 def _check_secrets(lesson: ProposedLesson) -> Iterator[Finding]:

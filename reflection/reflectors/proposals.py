@@ -1,7 +1,8 @@
 """Turn the lessons of one reflection into new proposals, support for what exists, or proposals to merge."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from django.db import connection
 from django.db.models import F, Q, QuerySet, TextField, Value
@@ -12,8 +13,10 @@ from memory.curation.proposal_groups import join_group
 from memory.curation.proposals import has_room, propose_heuristic
 from memory.embeddings.base import Vectors
 from memory.heuristics.models import Heuristic, HeuristicRevision, hash_said, hash_words
+from memory.heuristics.sameness import compare_heuristics
 from memory.heuristics.text import Citation, HeuristicText, Origin
 from memory.index.heuristic_vectors import store_lesson_vector
+from memory.meaning.comparison import NEAR, Comparison, Verdict
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
@@ -21,12 +24,12 @@ from memory.runs.models import Trajectory
 from reflection.reflectors.base import ProposedLesson
 from reflection.reflectors.models import Proposal, Reflection
 from reflection.reflectors.nearest import find_neighbours
-from reflection.reflectors.same_advice import SAME_MEANING_OF_SAME_GUIDELINE, is_same_advice
 
-# The cosines from which a lesson counts as a repetition, and from which it may be one
+# The cosines from which a lesson that says the same counts as a repetition, and from which one is worth comparing
 # (reference: ERL c.1; after Hindsight and ACE).
 SAME_SIMILARITY = 0.97
 MERGE_SIMILARITY = 0.90
+DOUBT_SIMILARITY = 0.75  # from which a lesson that may say the same is shown beside another
 
 _Effect = Proposal.Effect
 _Status = Heuristic.Status
@@ -46,11 +49,23 @@ class CheckedLesson:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Match:
-    """How a lesson relates to the existing ones: new, the same as one, another wording of one, or close to one."""
+    """How a lesson relates to the existing ones: new, the same as one, another wording of one, or close to one.
+
+    `doubt` is what keeps it apart from the one it is close to; `bridged` are rows of the queue that say the same too.
+    """
 
     effect: str
     heuristic: Heuristic | None = None
     similarity: float | None = None
+    doubt: str = ""
+    bridged: tuple[Heuristic, ...] = ()
+
+    @property
+    def findings(self) -> tuple[dict[str, str], ...]:
+        """What a reviewer is told of the doubt."""
+        if not self.doubt:
+            return ()
+        return ({"code": "may_repeat", "message": f"It may say what the similar lesson says, but {self.doubt}."},)
 
 
 def store_lessons(
@@ -97,8 +112,10 @@ def _store_lesson(
         )
         _store_vector(heuristic, checked)
         if match.effect == _Effect.GROUP and match.heuristic is not None:
-            joined = join_group(heuristic, leader=match.heuristic)
-            match = match if joined else replace(match, effect=_Effect.MERGE)
+            if join_group(heuristic, leader=match.heuristic):
+                _bridge(heuristic, match.bridged)
+            else:
+                match = replace(match, effect=_Effect.MERGE)
     add_evidence(heuristic, trajectory, citations=lesson.citations or (Citation(),))
     return Proposal.objects.create(
         project_id=reflection.project_id,
@@ -109,8 +126,15 @@ def _store_lesson(
         effect=match.effect,
         similarity=match.similarity,
         pattern=lesson.pattern,
-        findings=list(checked.findings),
+        findings=[*checked.findings, *match.findings],
     )
+
+
+def _bridge(heuristic: Heuristic, rows: Iterable[Heuristic]) -> None:
+    """Put rows of the queue that say what a new wording says behind the row that it joined."""
+    for row in rows:
+        joined = Heuristic.objects.select_related("leader").get(pk=heuristic.pk)
+        join_group(row, leader=joined.leader or joined)
 
 
 def _store_vector(heuristic: Heuristic, checked: CheckedLesson) -> None:
@@ -128,7 +152,8 @@ def find_match(project: Project, checked: CheckedLesson) -> Match:
     lesson = checked.lesson
     if lesson.covers_existing is not None:
         covered = Heuristic.objects.for_project(project).filter(pk=lesson.covers_existing, status__in=_LIVE).first()
-        if covered is not None:
+        # The model names what its lesson repeats; its word does not outweigh another number, tool or "not".
+        if covered is not None and not _compare(covered, lesson).is_sure:
             return Match(effect=_Effect.SUPPORT, heuristic=covered)
     said = _find_same_words(project, lesson.text)
     if said is not None:
@@ -136,24 +161,56 @@ def find_match(project: Project, checked: CheckedLesson) -> Match:
         return Match(effect=effect, heuristic=said.heuristic, similarity=1.0)
     if checked.vectors is None:
         return Match(effect=_Effect.NEW)
-    neighbours = find_neighbours(project, checked.vectors, at_least=SAME_MEANING_OF_SAME_GUIDELINE)
+    neighbours = find_neighbours(project, checked.vectors, at_least=NEAR)
     found = Heuristic.objects.with_text().in_bulk([neighbour.heuristic_id for neighbour in neighbours])
-    near = [(found[each.heuristic_id], min(each.similarity, 1.0)) for each in neighbours if each.heuristic_id in found]
-    same = [(heuristic, similarity) for heuristic, similarity in near if _is_same_advice(heuristic, lesson, similarity)]
+    near = [
+        (heuristic, min(each.similarity, 1.0), _compare(heuristic, lesson, similarity=min(each.similarity, 1.0)))
+        for each in neighbours
+        if (heuristic := found.get(each.heuristic_id)) is not None
+    ]
+    same = [(heuristic, similarity) for heuristic, similarity, compared in near if compared.verdict is Verdict.SAME]
     for heuristic, similarity in same:
         if similarity >= SAME_SIMILARITY:
             return Match(effect=_Effect.SUPPORT, heuristic=heuristic, similarity=similarity)
+    leaders: dict[UUID, tuple[Heuristic, float]] = {}
     for heuristic, similarity in same:
-        if heuristic.status == _Status.PROPOSED and heuristic.leader_id is None:
-            return Match(effect=_Effect.GROUP, heuristic=heuristic, similarity=similarity)
-    for heuristic, similarity in [*same, *(each for each in near if each[1] >= MERGE_SIMILARITY)][:1]:
+        if (leader := _find_leader(heuristic, lesson)) is not None:
+            leaders.setdefault(leader.pk, (leader, similarity))
+    if leaders:
+        (first, similarity), *others = leaders.values()
+        bridged = tuple(other for other, _ in others if not _compare_rows(first, other).is_sure)
+        return Match(effect=_Effect.GROUP, heuristic=first, similarity=similarity, bridged=bridged)
+    for heuristic, similarity in same:
         return Match(effect=_Effect.MERGE, heuristic=heuristic, similarity=similarity)
+    for heuristic, similarity, compared in near:
+        if compared.is_opposite or (compared.verdict is Verdict.DOUBTFUL and similarity >= DOUBT_SIMILARITY):
+            return Match(effect=_Effect.MERGE, heuristic=heuristic, similarity=similarity, doubt=compared.reason)
     return Match(effect=_Effect.NEW)
 
 
-def _is_same_advice(heuristic: Heuristic, lesson: ProposedLesson, similarity: float) -> bool:
+def _compare(heuristic: Heuristic, lesson: ProposedLesson, *, similarity: float | None = None) -> Comparison:
     revision = heuristic.current_revision
-    return revision is not None and is_same_advice(revision.as_text(), lesson.text, similarity=similarity)
+    if revision is None:
+        return Comparison(Verdict.DIFFERENT)
+    return compare_heuristics(revision.as_text(), lesson.text, similarity=similarity)
+
+
+def _compare_rows(one: Heuristic, other: Heuristic) -> Comparison:
+    texts = [each.current_revision for each in (one, other) if each.current_revision is not None]
+    if len(texts) < 2:
+        return Comparison(Verdict.DIFFERENT, is_sure=True)
+    return compare_heuristics(texts[0].as_text(), texts[1].as_text())
+
+
+def _find_leader(heuristic: Heuristic, lesson: ProposedLesson) -> Heuristic | None:
+    """Return the proposal that a lesson may stand behind because one of its wordings says the same.
+
+    A chain of wordings may lead to other advice: nothing joins a group whose first wording says something else.
+    """
+    leader = heuristic.leader or heuristic
+    if leader.status != _Status.PROPOSED or (leader is not heuristic and _compare(leader, lesson).is_sure):
+        return None
+    return leader
 
 
 def _find_same_words(project: Project, text: HeuristicText) -> HeuristicRevision | None:
@@ -171,7 +228,10 @@ def _find_same_words(project: Project, text: HeuristicText) -> HeuristicRevision
         .select_related("heuristic")
         .order_by("created_at", "pk")
     )
-    found = list(same)
+    # The hash leaves out signs: `>` and `>=` have the same words.
+    found = [
+        revision for revision in same if compare_heuristics(revision.as_text(), text).verdict is not Verdict.DIFFERENT
+    ]
     in_place = [revision for revision in found if _is_same_place(revision, text)]
     live = [revision for revision in found if revision.heuristic.status in _LIVE]
     ranked = [*(each for each in in_place if each in live), *in_place, *live]

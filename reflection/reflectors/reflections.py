@@ -25,6 +25,7 @@ from reflection.reflectors.llm import LlmReflector
 from reflection.reflectors.models import KIND, Proposal, Reflection
 from reflection.reflectors.nearest import embed_lesson, find_family_runs, find_near_heuristics
 from reflection.reflectors.proposals import CheckedLesson, store_lessons
+from reflection.reflectors.repetition import write_given
 from reflection.reflectors.rules import RulesReflector
 from reflection.reflectors.tallies import record_patterns
 
@@ -145,7 +146,7 @@ def _find_injected_texts(trajectory: Trajectory) -> tuple[str, ...]:
     if trajectory.retrieval is None:
         return ()
     given = find_injected_wordings([trajectory.retrieval])[trajectory.retrieval.pk]
-    return tuple(f"{revision.trigger} {revision.guideline}" for revision in given)
+    return tuple(map(write_given, given))
 
 
 def _name_author(reflection: Reflection, reflector: Reflector, episode: Episode) -> None:
@@ -172,6 +173,5 @@ def _check(result: ReflectionResult, episode: Episode) -> tuple[list[CheckedLess
         noted = tuple({"code": finding.code, "message": finding.message} for finding in findings)
         vectors = embed_lesson(lesson.text) if lesson.covers_existing is None else None
         kept.append(CheckedLesson(lesson=lesson, findings=noted, vectors=vectors))
-    codes = sorted({finding.code for finding in dropped if is_rejected([finding])})
-    reason = f"What the reflector proposed did not pass the checks: {', '.join(codes)}." if codes else ""
-    return kept, reason
+    reasons = dict.fromkeys(finding.message for finding in dropped if is_rejected([finding]))
+    return kept, " ".join(reasons)

@@ -1,4 +1,4 @@
-"""How well likeness tells the same mistake from another: precision and recall by threshold, on labelled pairs.
+"""How well likeness alone, and the product, tell the same mistake from another, on labelled pairs.
 
     uv run python -m tests.bench.mistake_merging [--svg docs/images/mistake-merging.svg]
 
@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import django
 
@@ -32,6 +32,7 @@ class Pair(NamedTuple):
     suite: str
     similarity: float
     same: bool
+    merged: bool = False
 
 
 class Rate(NamedTuple):
@@ -60,8 +61,12 @@ def split_mistake(text: str) -> tuple[str, ...]:
 
 def compare() -> list[Pair]:
     """Return the likeness of every labelled pair."""
+    from django.conf import settings
+
     from memory.embeddings.base import embed_composites
     from memory.embeddings.registry import get_embedder
+    from memory.meaning.comparison import Verdict
+    from memory.mistakes.reports import compare_mistakes
 
     texts, pairs = read_pairs()
     ids = sorted(texts)
@@ -69,10 +74,26 @@ def compare() -> list[Pair]:
     assert embedder is not None
     made = embed_composites(embedder, [split_mistake(texts[each]["text"]) for each in ids])
     vectors = dict(zip(ids, made, strict=True))
-    return [
-        Pair(suite=texts[first]["suite"], similarity=float(vectors[first] @ vectors[second]), same=same)
-        for first, second, same in pairs
-    ]
+    read = {each: _as_report(split_mistake(texts[each]["text"])) for each in ids}
+    compared = []
+    for first, second, same in pairs:
+        similarity = float(vectors[first] @ vectors[second])
+        said = compare_mistakes(read[first], read[second], similarity=similarity)
+        merged = similarity >= settings.ERL_MISTAKE_MERGE_SIMILARITY and said.verdict is Verdict.SAME
+        compared.append(Pair(suite=texts[first]["suite"], similarity=similarity, same=same, merged=merged))
+    return compared
+
+
+def _as_report(parts: tuple[str, ...]) -> Any:
+    from memory.mistakes.reports import MistakeText
+
+    return MistakeText(mistake_type="mistake", bad_decision=parts[0], correct_decision="".join(parts[1:]))
+
+
+def count_merged(pairs: Sequence[Pair]) -> tuple[int, int]:
+    """Return how many pairs the product merges, whose words decide, and how many of those are the same mistake."""
+    merged = [pair.same for pair in pairs if pair.merged]
+    return len(merged), sum(merged)
 
 
 def rate(pairs: Sequence[Pair], threshold: float) -> Rate:
@@ -144,6 +165,8 @@ def main() -> None:
                 f"{name:<10} {len(chosen_pairs):>5} {sum(p.same for p in chosen_pairs):>5}   {at.threshold:>9.2f}  "
                 f"{at.precision:>9.2f}  {at.recall:>6.2f}  {at.merged:>6}{mark}"
             )
+        merged, right = count_merged(chosen_pairs)
+        print(f"{name:<10} merged by the product, whose words decide: {merged}, of which {right} are the same mistake")
     if options.svg:
         curves = {name: [rate(chosen_pairs, each) for each in thresholds] for name, chosen_pairs in sets.items()}
         options.svg.write_text(draw(curves, chosen), encoding="utf-8")

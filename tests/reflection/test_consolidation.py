@@ -151,6 +151,46 @@ def test_opposed_lessons_are_shown_as_a_contradiction_and_not_merged() -> None:
     assert list(Suggestion.objects.values_list("kind", flat=True)) == [Kind.CONTRADICTION]
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Merge only if the build is green.", "Merge even if the build is not green."),
+        ("Retry a 429 after the time that `Retry-After` names.", "Do not retry a 429 after the time it names."),
+        ("Refund within 24 hours of the booking.", "Refund within 48 hours of the booking."),
+        ("Check the fare class before you cancel.", "Check the fare class after you cancel."),
+        ("Keep rows with a score above 5.", "Keep rows with a score of at least 5."),
+        ("Include the return flight in the price.", "Exclude the return flight from the price."),
+        ("Offer the first flight of the day.", "Offer the last flight of the day."),
+    ],
+)
+def test_lessons_of_which_only_one_can_hold_are_a_contradiction(one: str, other: str) -> None:
+    project = make_project()
+    make_heuristic(project=project, status=Heuristic.Status.APPROVED, guideline=one, **HELP)
+    make_heuristic(project=project, status=Heuristic.Status.APPROVED, guideline=other, **HELP)
+
+    consolidate(project)
+
+    assert list(Suggestion.objects.values_list("kind", flat=True)) == [Kind.CONTRADICTION]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "Read the price with `get_order` first.",
+        "Read the fare with `get_flight` first.",
+        "Ask Omar for the fare first.",
+    ],
+)
+def test_lessons_about_other_things_in_the_same_sentence_are_left_alone(other: str) -> None:
+    project = make_project()
+    make_heuristic(project=project, guideline="Read the fare with `get_order` first.", **HELP)
+    make_heuristic(project=project, guideline=other, **HELP)
+
+    consolidate(project)
+
+    assert not Suggestion.objects.exists()
+
+
 def test_nothing_served_and_no_review_is_touched() -> None:
     project = make_project()
     for _ in range(2):

@@ -132,6 +132,28 @@ def test_merger_with_better_words_is_a_suggestion() -> None:
     assert kept.current_revision == Heuristic.objects.get(pk=kept.pk).revisions.get(served=True)
 
 
+@pytest.mark.parametrize(
+    ("other", "kind", "codes"),
+    [
+        ("Offer first, before you read the fare rules with `get_fare`.", "contradiction", []),
+        ("Never read the fare rules with `get_fare` before you offer.", "contradiction", []),
+        ("Read the fare rules with `get_bags` before you offer.", "merge", ["may_differ"]),
+    ],
+)
+def test_merger_of_what_differs_is_none_or_says_so(other: str, kind: str, codes: list[str]) -> None:
+    project = make_project()
+    guideline = "Read the fare rules with `get_fare` before you offer."
+    kept = make_heuristic(project=project, status="approved", guideline=guideline, **TEXT)
+    make_heuristic(project=project, guideline=other, **TEXT)
+    decision = {"decision": "merge", "labels": ["L1", "L2"], "keep": "L1", "reason": "The same.", "trigger": ""}
+
+    consolidate(project, ScriptedModel(compare=[decision]))
+
+    suggestion = Suggestion.objects.get()
+    assert (suggestion.kind, suggestion.other) == (kind, kept)
+    assert [finding["code"] for finding in suggestion.findings] == codes
+
+
 def test_words_that_fail_the_checks_are_not_proposed() -> None:
     project = make_project()
     note_twice(project)

@@ -163,6 +163,32 @@ def test_lesson_said_to_be_covered_by_another_projects_is_new() -> None:
     assert foreign.support == 0
 
 
+@pytest.mark.parametrize(
+    "guideline",
+    [
+        "Never read the fare class with get_reservation_details before cancel_reservation.",
+        "Read the fare class with get_user_details before cancel_reservation.",
+        "Read the fare class with get_reservation_details after cancel_reservation.",
+    ],
+)
+def test_model_that_names_what_its_lesson_contradicts_adds_no_support(guideline: str) -> None:
+    project = make_project()
+    [first] = reflect(project, make_lesson())
+
+    [second] = reflect(project, make_lesson(guideline=guideline, covers_existing=first.heuristic_id))
+
+    assert (second.effect == Effect.SUPPORT, Heuristic.objects.count()) == (False, 2)
+
+
+def test_signs_are_no_punctuation() -> None:
+    project = make_project()
+    reflect(project, make_lesson("A row is read", "Keep it if `a > 1`."))
+
+    [second] = reflect(project, make_lesson("A row is read", "Keep it if `a >= 1`."))
+
+    assert second.effect != Effect.SUPPORT
+
+
 def test_nearly_the_same_lesson_adds_support() -> None:
     project = make_project()
     [first] = reflect(project, make_lesson())

@@ -10,6 +10,7 @@ from memory.intake.files import as_episode, as_trajectory
 from memory.runs.episode import Episode
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
 from reflection.reflectors.checks import is_rejected, verify
+from reflection.reflectors.repetition import ALREADY_SERVED
 from reflection.reflectors.rules import RulesReflector
 from tests.real_runs import load_all_runs
 from tests.reflection.rules_runs import call, make_run, say
@@ -170,11 +171,20 @@ def test_similar_lesson_on_another_tool_is_not_the_same() -> None:
     assert reflect(STUCK, other).lessons[0].covers_existing is None
 
 
+def test_opposite_lesson_is_not_the_same() -> None:
+    (lesson,) = reflect(STUCK).lessons
+    other = near(lesson, guideline=f"Never {lesson.text.guideline[0].lower()}{lesson.text.guideline[1:]}")
+
+    assert reflect(STUCK, other).lessons[0].covers_existing is None
+
+
 def test_lesson_the_run_was_given_is_not_proposed_again() -> None:
     (lesson,) = reflect(STUCK).lessons
-    given = make_run(FAILING, injected=(f"{lesson.text.trigger} {lesson.text.guideline}",))
+    given = make_run(FAILING, injected=(f"{lesson.text.trigger}\n{lesson.text.guideline}",))
 
-    assert reflect(given).lessons == ()
+    result = reflect(given)
+
+    assert (result.lessons, result.skip_reason) == ((), ALREADY_SERVED)
 
 
 def test_injected_text_is_no_evidence() -> None:

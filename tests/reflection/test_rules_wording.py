@@ -7,10 +7,8 @@ from reflection.reflectors.rules.wording import (
     cut,
     is_general,
     listed,
-    names_in,
     parameter_name,
     with_article,
-    word_overlap,
 )
 
 
@@ -63,15 +61,6 @@ def test_listed_joins_like_a_sentence() -> None:
 
 def test_cut_keeps_an_exact_beginning() -> None:
     assert cut("one two three", 9) == "one two"
-
-
-def test_names_in_are_what_backticks_and_quotes_hold() -> None:
-    assert names_in('Call `a` with "b".') == {"`a`", '"b"'}
-
-
-def test_word_overlap_is_a_share() -> None:
-    assert word_overlap("a b c", "a b d") == 0.5
-    assert word_overlap("", "a") == 0.0
 
 
 @pytest.mark.parametrize(

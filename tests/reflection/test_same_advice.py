@@ -1,29 +1,29 @@
 """Whether two lessons give the same advice; most pairs are from lessons that language models wrote after real runs."""
 
+from typing import Any
+
 import pytest
 
+from memory.heuristics.sameness import compare_heuristics
 from memory.heuristics.text import HeuristicText
-from reflection.reflectors.same_advice import is_same_advice
+from memory.meaning.comparison import Verdict
 
 
-def lesson(guideline: str, *, trigger: str = "About to change a booking", **words: str) -> HeuristicText:
-    return HeuristicText(trigger=trigger, guideline=guideline, **words)  # type: ignore[arg-type]
+def lesson(
+    guideline: str = "Ask for the code.", *, trigger: str = "About to change a booking", **words: Any
+) -> HeuristicText:
+    return HeuristicText(trigger=trigger, guideline=guideline, **words)
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
         ("Call `get_user` and read the fare class.", "Call `get_user`, then read the class of the fare."),
-        (
-            "The function fails to handle cases where there are empty quotes or nested quotes.",
-            "The function is unable to correctly handle empty quotes and nested quotes.",
-        ),
         ("Take the cup, heat it, then put it in the cabinet.", "Take the cup and heat it, then put it into a cabinet."),
     ],
 )
 def test_other_words_for_the_same(one: str, other: str) -> None:
-    assert is_same_advice(lesson(one), lesson(other), similarity=0.95)
-    assert not is_same_advice(lesson(one), lesson(other), similarity=0.89)
+    assert compare_heuristics(lesson(one), lesson(other), similarity=0.95).verdict is Verdict.SAME
 
 
 @pytest.mark.parametrize(
@@ -61,32 +61,34 @@ def test_other_words_for_the_same(one: str, other: str) -> None:
     ],
 )
 def test_nearly_the_same_words_for_other_advice(one: str, other: str) -> None:
-    assert not is_same_advice(lesson(one), lesson(other), similarity=0.999)
+    assert compare_heuristics(lesson(one), lesson(other), similarity=0.999).verdict is not Verdict.SAME
 
 
 def test_same_words_in_another_language_are_the_same_advice() -> None:
     one = lesson("Erstatte den Betrag nicht.", trigger="Ein Kunde will sein Geld zurück")
 
-    assert is_same_advice(one, lesson("erstatte den Betrag nicht", trigger=one.trigger), similarity=0.96)
+    assert compare_heuristics(one, lesson("erstatte den Betrag nicht", trigger=one.trigger)).verdict is Verdict.SAME
 
 
-def test_same_guideline_may_have_a_trigger_in_other_words() -> None:
-    one = lesson("Take the cup, then heat it.", trigger="The same task comes again")
+@pytest.mark.parametrize(
+    "other",
+    [
+        lesson(trigger='A request goes against this rule: "refunds are not possible"'),
+        lesson(trigger="The user does not know the name"),
+        lesson(polarity="avoid"),
+        lesson(scope="task_family", task_id="hotels"),
+        lesson(not_when="the user is a guest"),
+        lesson(avoid="Asking twice."),
+    ],
+)
+def test_same_guideline_with_another_condition_place_or_limit_is_other_advice(other: HeuristicText) -> None:
+    one = lesson(trigger="The user knows the name", scope="project", avoid="Asking a colleague.")
+
+    assert compare_heuristics(one, other, similarity=0.99).verdict is not Verdict.SAME
+
+
+def test_same_guideline_for_the_whole_kind_of_task_is_the_same() -> None:
+    one = lesson("Take the cup, then heat it.", trigger="When the same task comes again")
     other = lesson("Take the cup, then heat it.", trigger="The plan is to find a cup and heat it")
 
-    assert is_same_advice(one, other, similarity=0.86)
-
-
-def test_same_guideline_for_another_quoted_rule_is_other_advice() -> None:
-    said = "Say which rule it is, and keep to it."
-    one = lesson(said, trigger='A request goes against this rule: "basic economy flights cannot be modified"')
-    other = lesson(said, trigger='A request goes against this rule: "refunds are not possible for delays"')
-
-    assert not is_same_advice(one, other, similarity=0.96)
-
-
-def test_same_guideline_under_the_opposite_condition_is_other_advice() -> None:
-    one = lesson("Ask for the booking code.", trigger="The user knows the name")
-    other = lesson("Ask for the booking code.", trigger="The user does not know the name")
-
-    assert not is_same_advice(one, other, similarity=0.96)
+    assert compare_heuristics(one, other).verdict is Verdict.SAME

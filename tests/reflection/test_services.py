@@ -65,7 +65,7 @@ def test_lesson_that_fails_the_checks_is_dropped_and_named() -> None:
 
     assert not Heuristic.objects.exists()
     assert done.status == Status.DONE
-    assert "no_such_step" in done.skip_reason
+    assert done.skip_reason == "The lesson cites steps 7 to 9, but the run has 2 steps."
 
 
 def test_what_the_checks_flag_goes_to_the_reviewer() -> None:
@@ -97,7 +97,7 @@ def test_reflector_reads_the_run_and_the_lessons_it_was_given() -> None:
     run_reflection(make_reflection(trajectory=trajectory).pk, owner="test", make_reflector=reflector)
 
     assert reflector.episodes[0].task == trajectory.task
-    assert reflector.episodes[0].injected == ("A refund is asked for Refuse it.",)
+    assert reflector.episodes[0].injected == ("A refund is asked for\nRefuse it.",)
 
 
 def test_answer_of_the_model_is_kept_with_its_cost(settings: Any) -> None:

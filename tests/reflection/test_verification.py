@@ -5,7 +5,7 @@ import pytest
 from memory.heuristics.text import Citation
 from memory.runs.episode import Action, Episode, Step
 from reflection.reflectors.base import ProposedLesson
-from reflection.reflectors.checks import Severity, is_rejected, overlap, verify
+from reflection.reflectors.checks import Severity, is_rejected, verify
 from reflection.reflectors.rules import RulesReflector
 from tests.reflection.episodes import make_episode, make_lesson
 from tests.reflection.rules_runs import call, make_run, say
@@ -133,7 +133,7 @@ def test_tool_named_in_an_error_is_known() -> None:
 
 # ── Repetition of what the run was given ──────────────────────────────────────────────────────────────────────────
 INJECTED = (
-    "[H-12] When a customer asks to change a flight: do Call get_reservation_details and read the cabin before "
+    "When a customer asks to change a flight\nCall get_reservation_details and read the cabin before "
     "update_reservation_flights."
 )
 
@@ -142,38 +142,65 @@ def test_repeated_injected_lesson_is_rejected() -> None:
     assert codes(make_lesson(), make_episode(injected=(INJECTED,))) == {"repeats_injected": "reject"}
 
 
-def test_injected_lesson_in_another_order_is_rejected() -> None:
-    lesson = make_lesson(
-        trigger="When a flight is to change",
-        guideline="Before update_reservation_flights call get_reservation_details and read the cabin.",
-    )
+@pytest.mark.parametrize(
+    ("trigger", "guideline"),
+    [
+        (
+            "When a customer wants to change a flight",
+            "Before update_reservation_flights call get_reservation_details and read the cabin.",
+        ),
+        (
+            "When the task is of the kind airline",
+            "Never call update_reservation_flights before you have called get_reservation_details and read the cabin.",
+        ),
+    ],
+)
+def test_injected_lesson_in_other_words_is_rejected(trigger: str, guideline: str) -> None:
+    lesson = make_lesson(trigger=trigger, guideline=guideline)
 
     assert codes(lesson, make_episode(injected=(INJECTED,))) == {"repeats_injected": "reject"}
 
 
-def test_repetition_is_found_in_a_whole_block() -> None:
-    block = "\n".join(
-        [*(f"[H-{n}] When something else {n} happens : do another thing {n}." for n in range(30)), INJECTED]
-    )
+def test_repetition_is_found_among_many_lessons() -> None:
+    given = (*(f"When something else {n} happens\nDo another thing {n}." for n in range(30)), INJECTED)
 
-    assert codes(make_lesson(), make_episode(injected=(block,))) == {"repeats_injected": "reject"}
+    assert codes(make_lesson(), make_episode(injected=given)) == {"repeats_injected": "reject"}
 
 
-def test_new_lesson_on_the_same_subject_is_kept() -> None:
-    lesson = make_lesson(
-        trigger="When an error says that basic economy cannot be modified",
-        guideline="Stop calling update_reservation_flights and offer to cancel the reservation instead.",
-    )
+@pytest.mark.parametrize(
+    ("trigger", "guideline"),
+    [
+        (
+            "When an error says that basic economy cannot be modified",
+            "Stop calling update_reservation_flights and offer to cancel the reservation instead.",
+        ),
+        (
+            "When a customer asks to change a flight",
+            "Do not call get_reservation_details to read the cabin before update_reservation_flights.",
+        ),
+    ],
+)
+def test_other_advice_on_the_same_subject_is_kept(trigger: str, guideline: str) -> None:
+    lesson = make_lesson(trigger=trigger, guideline=guideline)
 
     assert codes(lesson, make_episode(injected=(INJECTED,))) == {}
 
 
-@pytest.mark.parametrize(
-    ("text", "other", "share"),
-    [("a b c d", "a b c d", 1.0), ("a b c d", "x y", 0.0), ("", "a", 0.0), ("a", "", 0.0), ("A-b c", "a-b C", 1.0)],
-)
-def test_overlap_is_a_share(text: str, other: str, share: float) -> None:
-    assert overlap(text, other) == share
+def test_lesson_about_another_tool_in_the_same_sentence_is_kept() -> None:
+    template = 'When about to call `{0}`, or when it answers "{1} not found"\nGive `id` with "#" in front.'
+    trigger, guideline = template.format("find_ticket", "ticket").split("\n")
+    episode = make_episode(injected=(template.format("get_order", "order"),))
+
+    assert "repeats_injected" not in codes(make_lesson(trigger=trigger, guideline=guideline), episode)
+
+
+def test_lesson_that_may_repeat_one_is_shown_with_the_doubt() -> None:
+    lesson = make_lesson(
+        trigger="When a customer asks to change a flight",
+        guideline="Call get_reservation_details and read the fare before update_reservation_flights.",
+    )
+
+    assert codes(lesson, make_episode(injected=(INJECTED,))) == {"may_repeat_given": "flag"}
 
 
 # ── Secrets and text that does not belong ─────────────────────────────────────────────────────────────────────────

@@ -5,8 +5,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from memory.heuristics.text import RULE_TAG, HeuristicText
+from memory.meaning.comparison import Verdict, has_same_words
 from memory.runs.episode import Episode
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
+from reflection.reflectors.repetition import ALREADY_SERVED, find_given
 from reflection.reflectors.rules.detectors import (
     RuleMatch,
     changed_argument,
@@ -37,12 +39,9 @@ from reflection.reflectors.rules.wording import (
     MAX_GUIDELINE_CHARS,
     MAX_TRIGGER_CHARS,
     is_general,
-    names_in,
-    word_overlap,
 )
 
 NOTES = "recorded_notes"
-SAME_LESSON = 0.8
 MAX_SOURCE_TASK_CHARS = 500
 
 DETECTORS: tuple[Callable[[RunView], list[RuleMatch]], ...] = (
@@ -132,15 +131,20 @@ def _find_patterns(run: RunView, found: list[RuleMatch]) -> tuple[str, ...]:
 
 def _is_fit(match: RuleMatch, run: RunView) -> bool:
     """Return whether a match applies beyond its run, fits the fields and is not a lesson the run was given."""
-    lesson = f"{match.trigger} {match.guideline}"
     return (
         len(match.trigger) <= MAX_TRIGGER_CHARS
         and len(match.guideline) <= MAX_GUIDELINE_CHARS
         and (is_general(match.trigger) or match.trigger == describe_tasks([run.episode.task_id], [run.episode.task]))
         and is_general(match.guideline)
         and is_general(match.avoid)
-        and not any(word_overlap(lesson, given) >= SAME_LESSON for given in run.injected)
+        and not _is_given(match, run)
     )
+
+
+def _is_given(match: RuleMatch, run: RunView) -> bool:
+    """Return whether a match says what a lesson says that the run was given."""
+    given = find_given(match.trigger, match.guideline, run.injected)
+    return given is not None and given.verdict is Verdict.SAME
 
 
 def _distinct(matches: list[RuleMatch]) -> list[RuleMatch]:
@@ -152,7 +156,7 @@ def _distinct(matches: list[RuleMatch]) -> list[RuleMatch]:
 
 
 def _propose(match: RuleMatch, episode: Episode, near: tuple[NearHeuristic, ...]) -> ProposedLesson:
-    covers = next((each.id for each in near if _is_same_lesson(match, each)), None)
+    covers = next((each.id for each in near if _says_the_same(match, each)), None)
     return ProposedLesson(
         text=HeuristicText(
             trigger=match.trigger,
@@ -174,16 +178,14 @@ def _propose(match: RuleMatch, episode: Episode, near: tuple[NearHeuristic, ...]
     )
 
 
-def _is_same_lesson(match: RuleMatch, near: NearHeuristic) -> bool:
-    """Return whether an existing heuristic names the same things and has nearly the same text."""
-    return (
-        names_in(f"{match.trigger} {match.guideline}") == names_in(f"{near.trigger} {near.guideline}")
-        and word_overlap(match.trigger, near.trigger) >= SAME_LESSON
-        and word_overlap(match.guideline, near.guideline) >= SAME_LESSON
-    )
+def _says_the_same(match: RuleMatch, near: NearHeuristic) -> bool:
+    """Return whether an existing heuristic has the same words, for whichever family; other words are compared later."""
+    return has_same_words(match.trigger, near.trigger) and has_same_words(match.guideline, near.guideline)
 
 
 def _why_none(run: RunView, found: list[RuleMatch]) -> str:
+    if any(_is_given(match, run) for match in found):
+        return ALREADY_SERVED
     if found:
         return (
             "What the rules found cannot be expressed without ids, names or values of this run, so nothing is proposed."

@@ -74,18 +74,3 @@ def cut(text: str, limit: int) -> str:
         return text
     head = text[:limit]
     return (head.rsplit(None, 1)[0] if " " in head[limit // 2 :] else head).rstrip()
-
-
-def names_in(text: str) -> frozenset[str]:
-    """Return the names in a text: everything in backticks or double quotes."""
-    return frozenset(_BACKTICKS.findall(text))
-
-
-def word_overlap(one: str, other: str) -> float:
-    """Return the share of words two texts have in common (Jaccard), 0–1."""
-    first, second = set(_words(one)), set(_words(other))
-    return len(first & second) / len(first | second) if first and second else 0.0
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"\w+", text.lower())

@@ -85,7 +85,7 @@ def test_lesson_that_was_not_mended_is_left_to_the_checks(second: Behaviour, ser
 
 
 def test_second_try_does_not_help_to_hide_a_repetition(server: ScriptedProvider) -> None:
-    repeated = f"{lesson()['trigger']} {lesson()['action']}"
+    repeated = f"{lesson()['trigger']}\n{lesson()['action']}"
     server.script(answer(lesson()), answer(lesson()))
 
     (proposed,) = reflect(make_episode(injected=(repeated,))).lessons

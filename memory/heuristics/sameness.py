@@ -1,0 +1,32 @@
+"""Whether two lessons give the same advice."""
+
+from memory.heuristics.text import HeuristicText
+from memory.meaning.comparison import Comparison, Verdict, compare_advice, compare_texts
+
+
+def compare_heuristics(one: HeuristicText, other: HeuristicText, *, similarity: float | None = None) -> Comparison:
+    """Tell whether two lessons give the same advice; `similarity` is the cosine of their vectors.
+
+    What holds for another family or in another sense is other advice, and so is what one of them limits further.
+    """
+    said = compare_advice(one.trigger, one.guideline, other.trigger, other.guideline, similarity=similarity)
+    if said.verdict is not Verdict.SAME:
+        return said
+    if one.polarity != other.polarity:
+        return Comparison(Verdict.DOUBTFUL, "one says what works, the other what to avoid")
+    if one.avoid and other.avoid:
+        avoided = compare_texts(one.avoid, other.avoid, similarity=similarity)
+        if avoided.verdict is not Verdict.SAME:
+            return Comparison(Verdict.DOUBTFUL, f"of what to avoid, {avoided.reason}")
+    if one.not_when or other.not_when:
+        limits = compare_texts(one.not_when, other.not_when, similarity=similarity)
+        if limits.verdict is not Verdict.SAME:
+            return Comparison(Verdict.DOUBTFUL, "their exceptions differ")
+    if get_place(one) != get_place(other):
+        return Comparison(Verdict.DOUBTFUL, "they are for different tasks")
+    return said
+
+
+def get_place(text: HeuristicText) -> str:
+    """Return the task family that a lesson is for, "" for every task of its project."""
+    return "" if text.scope == "project" else text.task_id
