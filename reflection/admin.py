@@ -111,7 +111,7 @@ class ReflectionAdmin(ReadOnlyAdmin[Reflection]):
     ]
     list_filter = ["status", "reflector", "project", "created_at"]
     list_select_related = ["trajectory", "project"]
-    search_fields = ["trajectory__task", "last_error", "request_id"]
+    search_fields = ["trajectory__task", "skip_reason", "last_error", "request_id"]
     date_hierarchy = "created_at"
     inlines = [ProposalInline, ModelCallInline]
     actions = ["reflect_again"]

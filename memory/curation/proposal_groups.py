@@ -59,11 +59,17 @@ def find_group_evidence(heuristic: Heuristic) -> QuerySet[Evidence]:
 
 @transaction.atomic
 def join_group(heuristic: Heuristic, *, leader: Heuristic) -> bool:
-    """Put a new proposal behind one that says the same; return False where that one no longer waits for itself."""
-    leader = lock_groups(leader)[leader.pk]
-    if leader.status != _PROPOSED or leader.leader_id is not None or leader.project_id != heuristic.project_id:
+    """Put a proposal and its group behind one that says the same.
+
+    Return False where one of the two no longer waits for itself, or a person is deciding on the first.
+    """
+    rows = lock_groups(leader, heuristic)
+    leader, joining = rows[leader.pk], rows[heuristic.pk]
+    if leader.pk == joining.pk or leader.project_id != joining.project_id or _is_being_decided(joining.pk):
         return False
-    _follow([heuristic.pk], leader.pk)
+    if any(each.status != _PROPOSED or each.leader_id is not None for each in (leader, joining)):
+        return False
+    _follow([joining.pk, *(row.pk for row in rows.values() if row.leader_id == joining.pk)], leader.pk)
     heuristic.leader = leader
     choose_leader(leader)
     return True

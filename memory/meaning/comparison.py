@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from memory.meaning.reading import Reading, read, stem
-from memory.meaning.vocabulary import LIGHT, LIGHTER, OPPOSITES, WHOLE
+from memory.meaning.reading import Reading, read
+from memory.meaning.vocabulary import LIGHT, LIGHTER, OPPOSED, OPPOSITES, WHOLE
+from memory.meaning.words import stem
 
 _KIND = re.compile(
     r"(?:when |if )?(?:the task is (?:of the kind|like this)|the same task comes|starting a task|any task"
     r"|a task of the family)\b",
     re.I,
 )
+_PREFIXES = ("un", "in", "im", "non", "dis", "ir")
 _PLAIN = re.compile(r"[\w\s.-]*")
 _Pairs = tuple[tuple[frozenset[str], frozenset[str]], ...]
 NEAR = 0.6  # the lowest cosine of two texts that may say the same in other words
@@ -146,9 +148,8 @@ def _differences(
     yield from _compare_small(one, other)
     if {(joint, b, a) for joint, a, b in one.joined if a != b} & other.joined:
         yield _Difference("two words have changed places", is_sure=False)
-    if one.is_conditional != other.is_conditional and (left or right) and not (one.orders and other.orders):
-        yield _Difference("only one names a condition", is_sure=False)
-    yield from _compare_rest(left, right, len(shared))
+    yield from _compare_conditions(one, other, shared)
+    yield from _compare_rest(one, other, left, right, shared=len(shared))
     is_bound = any(each.is_conditional or each.orders for each in (one, other))
     if one.only and other.only and not one.only & other.only and not is_bound:
         yield _Difference("“only” is about other words", is_sure=False)
@@ -199,6 +200,16 @@ def _compare_orders(one: Reading, other: Reading) -> Iterator[_Difference]:
         yield _Difference("only one says what comes first", is_sure=False)
 
 
+def _compare_conditions(one: Reading, other: Reading, shared: dict[str, str]) -> Iterator[_Difference]:
+    """Find a condition of which the other text has not even the words."""
+    if one.is_conditional == other.is_conditional or (one.orders and other.orders):
+        return
+    conditional, said = (one, set(shared)) if one.is_conditional else (other, set(shared.values()))
+    named = [words for words, _ in conditional.conditions]
+    if not named or any(words - said - _LIGHT for words in named):
+        yield _Difference("only one names a condition", is_sure=False)
+
+
 def _follows(one: Reading, other: Reading) -> bool:
     """Tell whether a text says in turn, without "then", what another says first and then."""
     places = [
@@ -208,7 +219,12 @@ def _follows(one: Reading, other: Reading) -> bool:
         ]
         for pair in other.orders
     ]
-    return other.in_turn and bool(places) and all(0 <= first < then for first, then in places)
+    if other.in_turn and places and all(0 <= first < then for first, then in places):
+        return True
+    # "As soon as it fails, retry" is "retry when it fails"
+    return bool(other.orders) and all(
+        any(first & condition and then & main for condition, main in one.conditions) for first, then in other.orders
+    )
 
 
 def _cross(pairs: _Pairs, others: _Pairs, reason: str) -> Iterator[_Difference]:
@@ -216,20 +232,27 @@ def _cross(pairs: _Pairs, others: _Pairs, reason: str) -> Iterator[_Difference]:
     for first, then in pairs:
         for other_first, other_then in others:
             straight = len(first & other_first) + len(then & other_then)
-            crossed = len(first & other_then) + len(then & other_first)
-            if crossed and crossed >= straight:
-                yield _Difference(reason, is_opposite=crossed > straight, is_sure=crossed > straight)
+            back, forth = len(first & other_then), len(then & other_first)
+            if back and forth and back + forth >= straight:
+                crossed = back + forth > straight
+                yield _Difference(reason, is_opposite=crossed, is_sure=crossed)
 
 
-def _compare_rest(left: set[str], right: set[str], shared: int) -> Iterator[_Difference]:
+def _compare_rest(
+    one: Reading, other: Reading, left: set[str], right: set[str], *, shared: int
+) -> Iterator[_Difference]:
     """Find what only one says. Words in place of others may be synonyms or not: that is left to people."""
     telling = [{word for word in words if "`" not in word} - _LIGHT for words in (left, right)]
+    written = [
+        reading.said.get(min(words), min(words)) if words else ""
+        for reading, words in zip((one, other), telling, strict=True)
+    ]
     if all(telling):
-        yield _Difference(f"one speaks of “{min(telling[0])}”, the other of “{min(telling[1])}”", is_sure=False)
+        yield _Difference(f"one speaks of “{written[0]}”, the other of “{written[1]}”", is_sure=False)
         return
     rest = telling[0] | telling[1]
     if rest and (rest - _LIGHTER or shared < 3):
-        yield _Difference(f"only one speaks of “{min(rest)}”", is_sure=False)
+        yield _Difference(f"only one speaks of “{(written[0] or written[1])}”", is_sure=False)
 
 
 _LIGHT, _LIGHTER = frozenset(map(stem, LIGHT)), frozenset(map(stem, LIGHTER))
@@ -239,17 +262,27 @@ def _compare_signs(one: Reading, other: Reading, shared: dict[str, str]) -> Iter
     numbers = {each: each for each in one.signs.keys() & other.signs.keys() - one.stems}
     for word, twin in sorted((shared | numbers).items()):
         signs, others = one.signs[word], other.signs[twin]
-        if signs != others:
-            sure = 0 not in signs | others and not signs & others
-            yield _Difference(f"one says what the other denies of “{word.strip('`')}”", is_opposite=sure, is_sure=sure)
+        # "Search by number, not by name" says and denies a search: only what has no sign in common differs.
+        sure = not signs & others and 0 not in signs | others
+        if sure or 0 in signs ^ others:
+            yield _Difference(
+                f"one says what the other denies of “{one.said.get(word, word).strip('`')}”",
+                is_opposite=sure,
+                is_sure=sure,
+            )
 
 
 def _compare_small(one: Reading, other: Reading) -> Iterator[_Difference]:
-    for group in OPPOSITES:
-        said, others = (group & (each.small | each.quantifiers) for each in (one, other))
+    apart = one.small ^ other.small
+    for group in {OPPOSITES[place] for word in apart for place in OPPOSED.get(word, ())}:
+        said, others = group & one.small, group & other.small
         if said - others and others - said:
             pair = f"one says “{min(said - others)}”, the other “{min(others - said)}”"
             yield _Difference(pair, is_opposite=True)
+    for word in apart:
+        bases = (word.removeprefix(each) for each in _PREFIXES if word.startswith(each))
+        if any(len(base) > 3 and base in one.small | other.small for base in bases):
+            yield _Difference(f"one says “{word}”, the other the opposite", is_opposite=True)
     joins = [each.small & {"and", "or"} for each in (one, other)]
     if all(joins) and not joins[0] & joins[1]:
         yield _Difference("one says “and”, the other “or”", is_sure=False)
@@ -258,14 +291,6 @@ def _compare_small(one: Reading, other: Reading) -> Iterator[_Difference]:
         differ -= {"may"}
     if differ:
         yield _Difference(f"only one says “{min(differ)}”", is_sure=False)
-    for prefix in ("un", "in", "im", "non", "dis", "ir"):
-        if any(
-            (prefix + word in other.small) != (prefix + word in one.small)
-            for word in one.small | other.small
-            if len(word) > 3
-        ):
-            yield _Difference("one says the opposite of a word of the other", is_opposite=True)
-            return
 
 
 def _is_reordered(one: Reading, other: Reading) -> bool:

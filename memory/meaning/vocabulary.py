@@ -7,39 +7,39 @@ from collections.abc import Iterator
 
 # What is said in several words, said in one. The longest is taken first.
 _PHRASES = """
-    keep this from happening again=always | in the next trial=always | in the next attempt=always
-    in the next run=always | on the next attempt=always
-    no longer=not | there is no need to=not | no need to=not | not need to=not | need not=not | not have to=not
-    not necessary to=not | unnecessary to=not | a mistake to=not | mistake was to=not | wrong to=not
-    not forget to=remember | never forget to=remember | not fail to=remember | never fail to=remember
-    make sure that=ensure | make sure to=ensure | make sure=ensure | be sure to=ensure | in order to=to | so as to=to
-    refrain from=avoid | fail to=not | fails to=not | failed to=not | unable to=not able to | forget to=not
-    forgot to=not | refuse to=not | decline to=not | stop short of=not | leave out=omit | left out=omit
-    instead of=instead | rather than=instead | in place of=instead | in lieu of=instead | as opposed to=instead
-    not only=also | no matter=evenif | regardless of=evenif | whatever=evenif | even if=evenif | even when=evenif
-    even though=evenif | only if=only if | only when=only if | only after=after | only once=once | prior to=before
-    ahead of=before | when about to=before | when you are about to=before | if you are about to=before
-    when i am about to=before | as soon as=once | right after=after | following that=then | after that=then
-    after this=then | and only then=then | and then=then | as long as=if | in case=if | provided that=if
-    each time=if | every time=if | any time=always | next time=always | in the future=always | in future=always
-    from now on=always | apart from=except | other than=except | aside from=except | except for=except
-    any day but=except | with the exception of=except | all but=except | at least=≥ | no less than=≥ | no fewer than=≥
-    not less than=≥ | not fewer than=≥ | or more=≥ | or higher=≥ | or later=≥ | or above=≥ | a minimum of=≥
-    or equal to=or-equal | or equal=or-equal | at most=≤ | no more than=≤ | not more than=≤ | up to=≤ | or less=≤
-    or fewer=≤ | or lower=≤ | or below=≤ | a maximum of=≤ | no later than=≤ | not later than=≤ | within=≤
-    in the first=≤ | in the last=≤ | more than=> | greater than=> | higher than=> | larger than=> | bigger than=>
-    longer than=> | older than=> | less than=< | fewer than=< | lower than=< | smaller than=< | shorter than=<
-    newer than=< | younger than=< | equal to=exactly | turn on=enable | turned on=enable | switch on=enable
-    turn off=disable | turned off=disable | switch off=disable | look at=check | look up=check | looked at=check
-    looked up=check | looking at=check | looking up=check | look into=check | find out=check | work out=compute
-    hand over=transfer | call off=cancel | called off=cancel | set up=install | back up=backup | backed up=backup
-    backing up=backup | roll back=rollback | log in=login | sign in=login | log out=logout | sign out=logout
-    try again=retry | tried again=retry | trying again=retry | money back=refund | pay back=refund | paid back=refund
-    at once=immediately | right away=immediately | straight away=immediately | in stock=stock | most recent=newest
-    by hand=manually | half a=0.5 | half an=0.5 | let the user know=tell user | let the customer know=tell customer
-    more expensive than=> | more expensive=costlier | most expensive=costliest | least expensive=cheapest
-    e mail=email | for sure=surely | one at a time=onebyone | one by one=onebyone | so that=because
-    otherwise=because | or else=because | as well=also | of course=surely | a couple of=2 | a dozen=12
+    keep this from happening again=always | pull request=pr | merge request=pr | in the next trial=always
+    in the next attempt=always | in the next run=always | on the next attempt=always | no longer=not
+    there is no need to=not | no need to=not | not need to=not | need not=not | not have to=not | not necessary to=not
+    unnecessary to=not | a mistake to=not | mistake was to=not | wrong to=not | not forget to=remember
+    never forget to=remember | not fail to=remember | never fail to=remember | make sure that=ensure
+    make sure to=ensure | make sure=ensure | be sure to=ensure | in order to=to | so as to=to | refrain from=avoid
+    fail to=not | fails to=not | failed to=not | unable to=not able to | forget to=not | forgot to=not | refuse to=not
+    decline to=not | stop short of=not | leave out=omit | left out=omit | instead of=instead | rather than=instead
+    in place of=instead | in lieu of=instead | as opposed to=instead | not only=also | no matter=evenif
+    regardless of=evenif | whatever=evenif | even if=evenif | even when=evenif | even though=evenif | only if=only if
+    only when=only if | only after=after | only once=once | prior to=before | ahead of=before | when about to=before
+    when you are about to=before | if you are about to=before | when i am about to=before | as soon as=once
+    right after=after | following that=then | after that=then | after this=then | and only then=then | and then=then
+    as long as=if | in case=if | provided that=if | each time=if | every time=if | any time=always | next time=always
+    in the future=always | in future=always | from now on=always | apart from=except | other than=except
+    aside from=except | except for=except | any day but=except | with the exception of=except | all but=except
+    at least=≥ | no less than=≥ | no fewer than=≥ | not less than=≥ | not fewer than=≥ | or more=≥ | or higher=≥
+    or later=≥ | or above=≥ | a minimum of=≥ | or equal to=or-equal | or equal=or-equal | at most=≤ | no more than=≤
+    not more than=≤ | up to=≤ | or less=≤ | or fewer=≤ | or lower=≤ | or below=≤ | a maximum of=≤ | no later than=≤
+    not later than=≤ | within=≤ | in the first=≤ | in the last=≤ | more than=> | greater than=> | higher than=>
+    larger than=> | bigger than=> | longer than=> | older than=> | less than=< | fewer than=< | lower than=<
+    smaller than=< | shorter than=< | newer than=< | younger than=< | equal to=exactly | turn on=enable
+    turned on=enable | switch on=enable | turn off=disable | turned off=disable | switch off=disable | look at=check
+    look up=check | looked at=check | looked up=check | looking at=check | looking up=check | look into=check
+    find out=check | work out=compute | hand over=transfer | call off=cancel | called off=cancel | set up=install
+    back up=backup | backed up=backup | backing up=backup | roll back=rollback | log in=login | sign in=login
+    log out=logout | sign out=logout | try again=retry | tried again=retry | trying again=retry | money back=refund
+    pay back=refund | paid back=refund | at once=immediately | right away=immediately | straight away=immediately
+    in stock=stock | most recent=newest | by hand=manually | half a=0.5 | half an=0.5 | let the user know=tell user
+    let the customer know=tell customer | more expensive than=> | more expensive=costlier | most expensive=costliest
+    least expensive=cheapest | e mail=email | for sure=surely | one at a time=onebyone | one by one=onebyone
+    so that=because | otherwise=because | or else=because | as well=also | of course=surely | a couple of=2
+    a dozen=12
 """
 
 # Function words of other languages, as English ones.
@@ -77,20 +77,19 @@ _FOREIGN = {
 _SYNONYMS = """
     check verify validate inspect examine consult review ensure see view read confirm | user customer caller guest
     reservation booking book | change modify update alter edit amend | cancel cancellation | delete remove erase drop
-    price cost | choose select pick | additional extra further | whole entire complete full | newest latest
-    tell inform notify say answer reply respond | ask request inquire | call use invoke run execute apply
-    begin start launch
-    error failure exception | fix repair correct | attempt try | retry resend | buy purchase | email mail
-    folder directory | install setup | stock inventory availability available | refund reimburse reimbursement
-    transfer pass | compute calculate | keep retain preserve | show display | human person
-    backup dump snapshot | migrate migration | deploy deployment release rollout | put place | gather collect
-    manually manual | each every | big large | small little | immediately instantly | ship shipment dispatch
-    deliver delivery | bill billing invoice | charge debit | colour color | sort order | honour honor
-    specific particular | expand widen | handle treat | alternative another | depart departure leave
-    include inclusive | escalate raise | close resolve | limit cap | identify identification identity
-    authenticate login | document documentation doc | message note | rename renaming | pay payment | insert add
-    luggage baggage bag | certificate voucher | traceback stacktrace | command cmd | parameter argument param
-    verdict result outcome
+    price cost | choose select pick | search look find | additional extra further | whole entire complete full
+    newest latest | tell inform notify say answer reply respond | ask request inquire
+    call use invoke run execute apply | begin start launch | error failure exception | fix repair correct
+    attempt try | retry resend | buy purchase | email mail | folder directory | install setup
+    stock inventory availability available | refund reimburse reimbursement | transfer pass escalate hand
+    compute calculate | keep retain preserve | show display | human person | backup dump snapshot | migrate migration
+    deploy deployment release rollout | put place | gather collect | manually manual | each every | big large
+    small little | immediately instantly | ship shipment dispatch | deliver delivery | bill billing invoice
+    charge debit | colour color | sort order | honour honor | specific particular | expand widen | handle treat
+    alternative another | depart departure leave | include inclusive | close resolve | limit cap
+    identify identification identity | authenticate login | document documentation doc | message note
+    rename renaming | pay payment | insert add | luggage baggage bag | certificate voucher | traceback stacktrace
+    command cmd | parameter argument param | verdict result outcome
 """
 
 # Groups of which a text has one or the other: two texts that differ in it say the opposite, or something else.
@@ -207,3 +206,6 @@ SYNONYMS = {
     word: group.split()[0] for line in _SYNONYMS.split("\n") for group in line.split("|") for word in group.split()
 }
 OPPOSITES = [frozenset(line.split()) for line in _OPPOSITES.replace("|", "\n").splitlines() if line.strip()]
+OPPOSED = {
+    word: [place for place, group in enumerate(OPPOSITES) if word in group] for word in frozenset().union(*OPPOSITES)
+}

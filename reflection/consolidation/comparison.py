@@ -1,18 +1,19 @@
 """Find lessons that say the same, the same elsewhere, or the opposite: by similarity, without a language model."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from memory.embeddings.base import Vectors
 from memory.heuristics.models import HeuristicRevision
 from memory.heuristics.sameness import compare_heuristics
 from memory.heuristics.text import HeuristicText
 from memory.meaning.comparison import Comparison, Verdict, compare_texts
 from reflection.consolidation.drafts import Advice, Author
 from reflection.consolidation.models import Suggestion
-from reflection.consolidation.similarity import group_similar, stack
+from reflection.consolidation.similarity import TRIED, group_similar, stack
 from reflection.consolidation.sources import Lesson
 from reflection.reflectors.nearest import embed_texts
 from reflection.reflectors.proposals import SAME_SIMILARITY
@@ -106,10 +107,9 @@ def _find_repetitions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
 def _find_contradictions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
     """Find pairs of lessons of one place of which only one can hold, such as to do what the other says to avoid."""
     vectors = stack(lesson.vector for lesson in lessons)
-    near = np.argwhere(np.triu(vectors @ vectors.T >= OPPOSED_SIMILARITY, k=1))
     opposed: dict[tuple[int, int], str] = {}
-    for row, column in near.tolist():
-        one, other = lessons[column], lessons[row]  # the first stays
+    for column, row in _find_near(vectors):
+        one, other = lessons[column], lessons[row]
         if (not one.place or not other.place or one.place == other.place) and (
             said := compare(one, other, anywhere=True)
         ).is_opposite:
@@ -140,6 +140,14 @@ def _find_contradictions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
             similarity=round(min(float(one.vector @ other.vector), 1.0), 4),
             author=AUTHOR,
         )
+
+
+def _find_near(vectors: Vectors) -> Iterator[tuple[int, int]]:
+    """Give each vector with those before it that are near enough, at most so many and the nearest first."""
+    for column in range(1, len(vectors)):
+        similarities = vectors[:column] @ vectors[column]
+        nearest = np.argsort(-similarities, kind="stable")[:TRIED]
+        yield from ((column, int(row)) for row in nearest if similarities[row] >= OPPOSED_SIMILARITY)
 
 
 def compare(one: Lesson, other: Lesson, *, anywhere: bool = False) -> Comparison:

@@ -9,6 +9,8 @@ from memory.embeddings.base import Vectors
 
 Item = TypeVar("Item")
 
+TRIED = 20  # leaders that are near enough, the nearest first
+
 
 def group_similar(
     items: Sequence[Item],
@@ -26,14 +28,10 @@ def group_similar(
     leaders: list[int] = []
     for index, item in enumerate(items):
         similarities = vectors[leaders] @ vectors[index] if leaders else []
-        best = max(
-            (
-                (float(similarity), -place)
-                for place, similarity in enumerate(similarities)
-                if similarity >= at_least and may_join(items[leaders[place]], item)
-            ),
-            default=None,
+        nearest = sorted(
+            ((float(each), -place) for place, each in enumerate(similarities) if each >= at_least), reverse=True
         )
+        best = next((pair for pair in nearest[:TRIED] if may_join(items[leaders[-pair[1]]], item)), None)
         if best is None:
             leaders.append(index)
             groups.append([(index, 1.0)])

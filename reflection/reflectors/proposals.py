@@ -1,7 +1,8 @@
 """Turn the lessons of one reflection into new proposals, support for what exists, or proposals to merge."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from django.db import connection
 from django.db.models import F, Q, QuerySet, TextField, Value
@@ -50,13 +51,14 @@ class CheckedLesson:
 class Match:
     """How a lesson relates to the existing ones: new, the same as one, another wording of one, or close to one.
 
-    `doubt` is what keeps it apart from the one it is close to.
+    `doubt` is what keeps it apart from the one it is close to; `bridged` are rows of the queue that say the same too.
     """
 
     effect: str
     heuristic: Heuristic | None = None
     similarity: float | None = None
     doubt: str = ""
+    bridged: tuple[Heuristic, ...] = ()
 
     @property
     def findings(self) -> tuple[dict[str, str], ...]:
@@ -110,8 +112,10 @@ def _store_lesson(
         )
         _store_vector(heuristic, checked)
         if match.effect == _Effect.GROUP and match.heuristic is not None:
-            joined = join_group(heuristic, leader=match.heuristic)
-            match = match if joined else replace(match, effect=_Effect.MERGE)
+            if join_group(heuristic, leader=match.heuristic):
+                _bridge(heuristic, match.bridged)
+            else:
+                match = replace(match, effect=_Effect.MERGE)
     add_evidence(heuristic, trajectory, citations=lesson.citations or (Citation(),))
     return Proposal.objects.create(
         project_id=reflection.project_id,
@@ -124,6 +128,13 @@ def _store_lesson(
         pattern=lesson.pattern,
         findings=[*checked.findings, *match.findings],
     )
+
+
+def _bridge(heuristic: Heuristic, rows: Iterable[Heuristic]) -> None:
+    """Put rows of the queue that say what a new wording says behind the row that it joined."""
+    for row in rows:
+        joined = Heuristic.objects.select_related("leader").get(pk=heuristic.pk)
+        join_group(row, leader=joined.leader or joined)
 
 
 def _store_vector(heuristic: Heuristic, checked: CheckedLesson) -> None:
@@ -161,10 +172,14 @@ def find_match(project: Project, checked: CheckedLesson) -> Match:
     for heuristic, similarity in same:
         if similarity >= SAME_SIMILARITY:
             return Match(effect=_Effect.SUPPORT, heuristic=heuristic, similarity=similarity)
+    leaders: dict[UUID, tuple[Heuristic, float]] = {}
     for heuristic, similarity in same:
-        leader = _find_leader(heuristic, lesson)
-        if leader is not None:
-            return Match(effect=_Effect.GROUP, heuristic=leader, similarity=similarity)
+        if (leader := _find_leader(heuristic, lesson)) is not None:
+            leaders.setdefault(leader.pk, (leader, similarity))
+    if leaders:
+        (first, similarity), *others = leaders.values()
+        bridged = tuple(other for other, _ in others if not _compare_rows(first, other).is_sure)
+        return Match(effect=_Effect.GROUP, heuristic=first, similarity=similarity, bridged=bridged)
     for heuristic, similarity in same:
         return Match(effect=_Effect.MERGE, heuristic=heuristic, similarity=similarity)
     for heuristic, similarity, compared in near:
@@ -178,6 +193,13 @@ def _compare(heuristic: Heuristic, lesson: ProposedLesson, *, similarity: float 
     if revision is None:
         return Comparison(Verdict.DIFFERENT)
     return compare_heuristics(revision.as_text(), lesson.text, similarity=similarity)
+
+
+def _compare_rows(one: Heuristic, other: Heuristic) -> Comparison:
+    texts = [each.current_revision for each in (one, other) if each.current_revision is not None]
+    if len(texts) < 2:
+        return Comparison(Verdict.DIFFERENT, is_sure=True)
+    return compare_heuristics(texts[0].as_text(), texts[1].as_text())
 
 
 def _find_leader(heuristic: Heuristic, lesson: ProposedLesson) -> Heuristic | None:

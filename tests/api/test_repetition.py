@@ -23,7 +23,7 @@ from reflection.jobs.execution import Outcome
 from reflection.reflectors.models import Proposal, Reflection
 from reflection.reflectors.reflections import run_reflection
 from reflection.reflectors.repetition import ALREADY_SERVED
-from tests.factories import make_heuristic
+from tests.factories import approve_as_read, make_heuristic
 
 pytestmark = pytest.mark.django_db
 BY = Actor(label="user:ana")
@@ -57,8 +57,8 @@ def record(client: Any, **run: Any) -> Trajectory:
     return Trajectory.objects.get(pk=answer.json()["id"])
 
 
-def retrieve(client: Any) -> dict[str, Any]:
-    answer = client.post("/api/v1/retrieve", {"task": "Cancel EHGLP3", "task_id": "airline"})
+def retrieve(client: Any, task: str = "Cancel EHGLP3") -> dict[str, Any]:
+    answer = client.post("/api/v1/retrieve", {"task": task, "task_id": "airline"})
     body: dict[str, Any] = answer.json()
     return body
 
@@ -128,23 +128,30 @@ def test_twenty_repetitions_of_a_served_lesson_are_one_line(api_client: Any, pro
     assert set(Reflection.objects.values_list("skip_reason", flat=True)) == {ALREADY_SERVED}
 
 
-def test_valid_lesson_about_another_tool_is_proposed(api_client: Any, project: Any) -> None:
-    serve(
-        project,
-        trigger='When about to call `get_order`, or when it answers "order not found"',
-        guideline='Give `id` with "#" in front.',
-    )
+def correct_itself(client: Any, tool: str, thing: str, **run: Any) -> None:
+    """Record a run that gave an id without its sign first, and reflect on it."""
     steps = [
-        {"action": {"name": "find_ticket", "arguments": {"id": "T7"}}, "error": "Error: ticket not found"},
-        {"action": {"name": "find_ticket", "arguments": {"id": "#T7"}}, "observation": "open"},
+        {
+            "action": {"name": tool, "arguments": {"id": "7"}},
+            "error": f"Error: {thing} not found. Its id starts with '#', for example '#4711'.",
+        },
+        {"action": {"name": tool, "arguments": {"id": "#7"}}, "observation": "{'status': 'open'}"},
     ]
-    answer = retrieve(api_client)
-    record(api_client, retrieval_id=answer["retrieval_id"], score=1, task="What about ticket T7?", steps=steps)
-
+    record(client, score=1, task=f"What is the status of {thing} 7?", steps=steps, **run)
     reflect_on_all()
 
-    proposal = Proposal.objects.select_related("heuristic__current_revision").get()
-    assert "find_ticket" in proposal.heuristic.current_revision.trigger  # type: ignore[union-attr]
+
+def test_valid_lesson_about_another_tool_is_proposed(api_client: Any, project: Any) -> None:
+    correct_itself(api_client, "get_order", "order")
+    first = Heuristic.objects.get()
+    approve_as_read(first, by=BY)
+
+    answer = retrieve(api_client, "What is the status of order 9? Call get_order.")
+    correct_itself(api_client, "find_ticket", "ticket", retrieval_id=answer["retrieval_id"])
+
+    assert Retrieval.objects.get().injected_ids == [first.pk]
+    second = Heuristic.objects.exclude(pk=first.pk).select_related("current_revision").get()
+    assert "find_ticket" in second.current_revision.trigger  # type: ignore[union-attr]
 
 
 # ── What supports a lesson ────────────────────────────────────────────────────────────────────────────────────────

@@ -121,3 +121,10 @@ def test_erasing_one_of_two_runs_recounts_and_drops_its_words(project: Project) 
     card = only_card()
     assert card.current_revision is not None
     assert (card.seen_count, card.last_seen, card.current_revision.lesson) == (1, first, CARD["lesson"])
+
+
+def test_opposite_mistake_is_another_card(project: Project) -> None:
+    record(project, CARD)
+    record(project, CARD | {"correct_decision": "Check the time of booking after cancelling."})
+
+    assert MistakeCard.objects.unmerged().count() == 2

@@ -285,3 +285,24 @@ def test_erasing_the_run_of_the_leader_leaves_the_other_wording_in_the_queue() -
     member.refresh_from_db()
     assert not Heuristic.objects.filter(pk=leader.pk).exists()
     assert (member.status, member.leader_id, member.support) == ("proposed", None, 1)
+
+
+def test_wording_that_says_what_two_rows_say_joins_them() -> None:
+    project = make_project()
+    trigger = "When a flight is to be cancelled"
+    first, second, both = (
+        make_lesson(trigger, guideline)
+        for guideline in (
+            "Check the time of booking before calling cancel_reservation.",
+            "The agent should always look up when the reservation was booked before it cancels the reservation.",
+            "Before cancel_reservation: check when the booking was made.",
+        )
+    )
+    reflect(project, first)
+    reflect(project, second)
+    assert Heuristic.objects.leading().count() == 2
+
+    reflect(project, both)
+
+    assert Heuristic.objects.leading().get().support == 3
+    assert Heuristic.objects.count() == 3
