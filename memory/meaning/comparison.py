@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from memory.meaning.reading import Reading, read, stem
+from memory.meaning.reading import Reading, read
 from memory.meaning.vocabulary import LIGHT, LIGHTER, OPPOSED, OPPOSITES, WHOLE
+from memory.meaning.words import stem
 
 _KIND = re.compile(
     r"(?:when |if )?(?:the task is (?:of the kind|like this)|the same task comes|starting a task|any task"

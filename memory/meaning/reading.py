@@ -10,23 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from memory.meaning.vocabulary import (
-    COUNTERS,
-    FOREIGN,
-    LINKS,
-    NEGATIONS,
-    NUMBERS,
-    OPPOSITES,
-    ORDERS,
-    PHRASES,
-    QUANTIFIERS,
-    STOP,
-    SYNONYMS,
-    UNITS,
-)
+from memory.meaning.vocabulary import COUNTERS, LINKS, NEGATIONS, ORDERS, QUANTIFIERS, STOP, UNITS
+from memory.meaning.words import COMPARISONS, find_unit, guess_language, say_in_few_words, stem
 
 MAX_CHARACTERS = 2000
-_COMPARISONS = {">": ">", "<": "<", ">=": "≥", "<=": "≤", "≥": "≥", "≤": "≤", "=": "=", "==": "=", "!=": "≠", "<>": "≠"}
 _FLIPPED = {">": "≤", "<": "≥", "≥": "<", "≤": ">"}
 _TOKEN = re.compile(
     r"`(?P<code>[^`\n]{1,200})`|\"(?P<quote>[^\"\n]{1,200})\"|“(?P<curly>[^”\n]{1,200})”|«(?P<guillemet>[^»\n]{1,200})»"
@@ -46,21 +33,12 @@ _IDENTIFIER = re.compile(r"\w*_\w*|\w*[a-z][A-Z]\w*|[A-Za-z]+\d\w*|[A-Z][A-Z0-9]
 _NAMED = frozenset(["code", "quote", "curly", "guillemet", "address", "flag"])
 _NEXT_WORD = re.compile(r"\s+(\w+)")
 _AFTER_A_LETTER = frozenset(["to", "from", "by", "with", "over", "and", "or", "is", "than", "before", "after"])
-_LONGEST_PHRASE = max(len(said.split()) for said in PHRASES)
 _CONTRACTED = {"won't": "will not", "can't": "can not", "cannot": "can not", "shan't": "shall not", "wont": "will not"}
 _CONTRACTED |= {
     f"{verb}nt": f"{verb} not"
     for verb in ["do", "does", "did", "should", "would", "could", "must", "is", "are", "was", "were", "has", "have"]
 }
 _CONTRACTED |= {"cant": "can not", "i'll": "will", "i'd": "would", "let's": "", "it's": "is", "that's": "is"}
-_IRREGULAR = """
-    ran=run written=write wrote=write took=take taken=take gave=give given=give sent=send made=make done=do went=go
-    gone=go saw=see seen=see kept=keep lost=lose found=find bought=buy sold=sell paid=pay chose=choose chosen=choose
-    broke=break broken=break forgot=forget forgotten=forget told=tell said=say held=hold left=leave built=build put=put
-    got=get began=begin begun=begin thought=think caught=catch shown=show indices=index indexes=index people=person
-    children=child criteria=criterion queries=query flew=fly flown=fly hid=hide used=use using=use hidden=hide grew=grow
-"""
-_FORMS = dict(pair.split("=") for pair in _IRREGULAR.split())
 
 
 @dataclass(slots=True)
@@ -130,39 +108,6 @@ def read(text: str) -> Reading:
     return _Reader(unicodedata.normalize("NFKC", shown).replace("’", "'")).read()
 
 
-@lru_cache(maxsize=16384)
-def stem(word: str) -> str:
-    """Return a word without its ending, and the word that stands for all those that say the same."""
-    word = _FORMS.get(word, word)
-    if word in SYNONYMS:
-        return SYNONYMS[word]
-    bare = _bare(word)
-    return _SYNONYM_STEMS.get(bare, bare)
-
-
-def _bare(word: str) -> str:
-    for ending, instead in _ENDINGS:
-        rest = word[: -len(ending)]
-        if word.endswith(ending) and len(rest) >= 3 and not _VOWELS.isdisjoint(rest):
-            word = rest + instead
-            break
-    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeious":
-        word = word[:-1]
-    if word.endswith("e") and len(word) > 3:
-        word = word[:-1]
-    return word[:-1] + "i" if word.endswith("y") and len(word) > 3 else word
-
-
-_VOWELS = frozenset("aeiouy")
-_ENDINGS = (
-    ("ications", "y"), ("ication", "y"), ("ations", "e"), ("ation", "e"), ("itions", ""), ("ition", ""), ("ions", ""),
-    ("ion", ""), ("ments", ""), ("ment", ""), ("ises", "ize"), ("ised", "ize"), ("ising", "ize"), ("ise", "ize"),
-    ("ies", "y"), ("ied", "y"), ("sses", "ss"), ("ches", "ch"), ("shes", "sh"), ("xes", "x"), ("ing", ""),
-    ("eed", "eed"), ("ed", ""), ("ss", "ss"), ("us", "us"), ("is", "is"), ("s", ""),
-)  # fmt: skip
-_SYNONYM_STEMS = {_bare(word): first for word, first in SYNONYMS.items()}
-
-
 def _is_variable(text: str, match: re.Match[str]) -> bool:
     """Tell whether a word is a single letter that names something, other than "I" and the article."""
     letter = match[0]
@@ -195,8 +140,8 @@ class _Reader:
 
     def read(self) -> Reading:
         tokens = list(self._tokens())
-        self.language = language = _guess_language([text for kind, text in tokens if kind == "word"])
-        sentences = self._sentences(_in_few_words(tokens, language))
+        self.language = language = guess_language([text for kind, text in tokens if kind == "word"])
+        sentences = self._sentences(say_in_few_words(tokens, language))
         clauses = [clause for sentence in sentences for clause in self._settle(sentence)]
         signs: dict[str, set[int]] = {}
         numbers: dict[str, set[int]] = {}
@@ -283,7 +228,7 @@ class _Reader:
             yield "word", part
         plain = stem(lower)
         is_named = _IDENTIFIER.fullmatch(text) is not None or (text[:1].isupper() and not starts)
-        if is_named and not {plain, lower} & STOP and len(text) > 1 and not _unit(lower):
+        if is_named and not {plain, lower} & STOP and len(text) > 1 and not find_unit(lower):
             self.names[plain] = frozenset((plain,))
 
     def _sentences(self, tokens: Sequence[tuple[str, str]]) -> list[list[_Clause]]:
@@ -306,7 +251,7 @@ class _Reader:
                 clauses.append(clause)
             elif kind == "operator":
                 self._is_of = False
-                comparison = _COMPARISONS.get(text, text)
+                comparison = COMPARISONS.get(text, text)
                 if before[0] == "number" and clause.numbers and clause.numbers[-1][0] == "=":
                     clause.numbers[-1] = (comparison, *clause.numbers[-1][1:])
                     comparison = ""
@@ -318,8 +263,8 @@ class _Reader:
                 if before[1] == "only" and not comparison:
                     comparison = "≤"
                     self.quantifiers.discard("only")
-                unit = next((each for each in (after[1], before[1]) if _unit(each)), "")
-                name, factor = _unit(unit) or ("", 1.0)
+                unit = next((each for each in (after[1], before[1]) if find_unit(each)), "")
+                name, factor = find_unit(unit) or ("", 1.0)
                 if text == "1" and not name and not comparison:
                     comparison = "≤"  # one is at most one
                 clause.numbers.append((comparison or "=", round(float(text) * factor, 6), name))
@@ -332,7 +277,7 @@ class _Reader:
                 clause.stems += [*sorted(self.names[text]), f"`{text}`"]
                 self._place(f"`{text}`", place, tokens)
             elif kind == "word":
-                clause = self._add_word(text, clauses, clause, before=before, after=after, compared=bool(comparison))
+                clause = self._add_word(text, clauses, clause, before=before, after=after)
         return [*sentences, clauses]
 
     def _place(self, said: str, place: int, tokens: Sequence[tuple[str, str]]) -> None:
@@ -350,19 +295,18 @@ class _Reader:
         *,
         before: tuple[str, str],
         after: tuple[str, str],
-        compared: bool,
     ) -> _Clause:
         plain = stem(word)
         self.small.add(word)
         self.small.add(plain)
-        if before[0] == "number" and _unit(word):
+        if before[0] == "number" and find_unit(word):
             return clause
         if word == "to" and clause.link == "instead" and clause.stems and after[0] == "word":
             clause = _Clause()  # "instead of a name to search": what it is for is not denied
             clauses.append(clause)
         elif word in _JOINTS and clause.stems:
             self._joint, self._joint_word = clause.stems[-2:], _JOINTS[word]
-        if word in ("before", "after") and (_unit(before[1]) or before[0] == "number"):
+        if word in ("before", "after") and (find_unit(before[1]) or before[0] == "number"):
             if word == "before":
                 self.quantifiers.add("before")  # "24 hours before" is a time; "within 24 hours after" is within them
         elif word in LINKS or word in ("and", "evenif", "nor"):
@@ -497,83 +441,3 @@ def _carry(one: _Clause | None, other: _Clause) -> None:
     if one is None or one.denied % 2 == other.denied % 2 or (other.denied % 2 and other.begins_denied):
         return
     (other if one.denied % 2 else one).unclear = True
-
-
-def _unit(word: str) -> tuple[str, float] | None:
-    return UNITS.get(word) or UNITS.get(word.removesuffix("s"))
-
-
-def _guess_language(words: Sequence[str]) -> str:
-    """Return the language most of whose small words occur, English where as many of its words do, or ""."""
-    counted = {"en": sum(word in _ENGLISH or stem(word) in SYNONYMS for word in words)}
-    counted |= {language: sum(word in known for word in words) for language, known in FOREIGN.items()}
-    best = max(counted, key=lambda language: counted[language])
-    return best if counted[best] else ""
-
-
-_ENGLISH = STOP | frozenset(SYNONYMS) | frozenset(word for group in OPPOSITES for word in group)
-
-
-def _in_few_words(tokens: Sequence[tuple[str, str]], language: str) -> list[tuple[str, str]]:
-    """Say in one word what takes several, and the small words of other languages in English."""
-    foreign = FOREIGN.get(language, {})
-    translated = ((kind, foreign.get(text, text) if kind == "word" else text) for kind, text in tokens)
-    read = [(kind, text) for kind, text in translated if text]
-    short: list[tuple[str, str]] = []
-    place = 0
-    while place < len(read):
-        length, phrase = _find_phrase(read, place)
-        if phrase == "or-equal" and short and short[-1][1] in ("<", ">"):
-            phrase = {"<": "≤", ">": "≥"}[short.pop()[1]]
-        short += [_as_token(word) for word in phrase.split()] if length else [_read_alone(read, place)]
-        place += length or 1
-    return short
-
-
-def _find_phrase(read: Sequence[tuple[str, str]], place: int) -> tuple[int, str]:
-    """Return the length of the longest phrase that begins at a place, 0 where none does, and what it stands for."""
-    for length in range(min(_LONGEST_PHRASE, len(read) - place), 0, -1):
-        span = read[place : place + length]
-        phrase = " ".join(text for _, text in span)
-        if phrase in PHRASES and all(kind == "word" for kind, _ in span):
-            return length, PHRASES[phrase]
-    return 0, ""
-
-
-def _as_token(word: str) -> tuple[str, str]:
-    if word in _COMPARISONS:
-        return "operator", word
-    return ("number", word) if word[0].isdigit() else ("word", word)
-
-
-def _read_alone(read: Sequence[tuple[str, str]], place: int) -> tuple[str, str]:
-    kind, text = read[place]
-    after = read[place + 1] if place + 1 < len(read) else ("break", ".")
-    is_amount = after[0] in ("number", "money") or after[1] in NUMBERS
-    if kind != "word":
-        return kind, text
-    if text in _BOUNDS and is_amount:
-        return "operator", _BOUNDS[text]
-    if text in ("exceed", "exceeds", "exceeding"):
-        return "operator", ">"
-    before = read[place - 1][1] if place else ""
-    counts = text != "one" or (
-        after[0] == "word"
-        and after[1] not in STOP
-        and before not in ("the", "this", "that", "each", "every", "another")
-    )
-    if text in NUMBERS and counts:
-        return "number", NUMBERS[text]
-    return kind, text
-
-
-_BOUNDS = {
-    "over": ">",
-    "above": ">",
-    "under": "<",
-    "below": "<",
-    "maximum": "≤",
-    "max": "≤",
-    "minimum": "≥",
-    "min": "≥",
-}
