@@ -63,7 +63,7 @@ def _find_what_people_read(change: Change) -> list[str]:
     """Return what a change takes away of what a person gave the agent: rules, and tools by their content."""
     objections = []
     if looser := find_looser(change.base.rules, change.target.rules):
-        objections.append(f"It makes rules looser, or others that cannot be compared: {', '.join(looser)}.")
+        objections.append(f"It loosens rules, or changes them in a way that cannot be compared: {', '.join(looser)}.")
     before, after = [{each["name"]: each for each in revision.tools} for revision in (change.base, change.target)]
     if replaced := [name for name, named in before.items() if name in after and after[name] != named]:
         objections.append(f"It replaces tools that the agent has: {', '.join(replaced)}.")
@@ -87,7 +87,7 @@ def _compare_shadow(rows: Sequence[ShadowRun]) -> list[str]:
         called = f"{_count(sum(missing.values()), 'call')} that the recorded runs made"
         objections.append(f"In shadow it left out {called}: {_list(missing)}.")
     if late := {line.tool: line.late for line in table if line.late}:
-        called = f"{_count(sum(late.values()), 'call')} later than the recorded runs, after one that acts"
+        called = f"{_count(sum(late.values()), 'call')} only after an action that came later in the recorded runs"
         objections.append(f"In shadow it made {called}: {_list(late)}.")
     if sum(row.steps_after for row in rows) > sum(row.steps_before for row in rows):
         objections.append("In shadow it took more steps than the recorded runs.")

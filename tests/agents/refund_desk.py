@@ -1,7 +1,7 @@
 """An agent whose tools are Python in the sandbox: list → find → policy → identity → confirmation → refund.
 
 Its tools record nothing in the set-up `bare`: what they do is what they return. In the set-up `recording` the
-confirmation writes to the customer, and the refund keeps a note.
+confirmation writes to the customer, and the refund keeps a note; in `cpython` these two are tools in CPython.
 """
 
 from collections.abc import Callable
@@ -58,15 +58,23 @@ def make_tool(name: str, body: str, *uses: str, **members: Any) -> ToolDefinitio
     )
 
 
-def make_desk(setup: str = "bare", *, project: Project | None = None, rules: tuple[dict[str, Any], ...] = ()) -> Agent:
+def make_desk(
+    setup: str = "bare",
+    *,
+    project: Project | None = None,
+    rules: tuple[dict[str, Any], ...] = (),
+    orders: tuple[str, ...] = ORDERS,
+) -> Agent:
     """Make the agent, with a recorded run for each order."""
     project = project or make_project()
-    recording = RECORDING if setup == "recording" else {}
+    recording = {} if setup == "bare" else RECORDING
+    runtime = "python" if setup == "cpython" else "monty"
     for name, body in SOURCES.items():
-        save_tool(project, make_tool(name, *recording.get(name, (body,))), by=BY, approve=True)
+        saved = make_tool(name, *recording.get(name, (body,)))
+        save_tool(project, replace(saved, runtime=runtime if saved.uses else "monty"), by=BY, approve=True)
     named = tuple(pin_tools(project, [*WORK, "send_message", "archival_insert"]))
     agent = create_agent(project, name="desk", spec=AgentSpec(system="You refund.", tools=named, rules=rules), by=BY)
-    for order in ORDERS:
+    for order in orders:
         let_refund(agent, order)
     return agent
 

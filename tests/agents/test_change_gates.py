@@ -16,6 +16,7 @@ from agents.models.tools import ToolRevision, ToolStatus
 from agents.revisions import revise_agent, spec_of
 from memory.releases.deployments import cut_release, start_canary
 from tests.agents.changing import carry_out_shadow
+from tests.agents.cpython import needs_sandlock
 from tests.agents.refund_desk import (
     WORK,
     calls,
@@ -31,7 +32,7 @@ from tests.agents.test_pages import log_in
 from tests.releases import make_lesson, serve_releases
 
 pytestmark = pytest.mark.django_db
-SETUPS = pytest.mark.parametrize("setup", ["bare", "recording"])
+SETUPS = pytest.mark.parametrize("setup", ["bare", "recording", pytest.param("cpython", marks=needs_sandlock)])
 LIMIT = {"type": "max_count_per_run", "tool": "refund", "count": 1}
 IDENTITY = {"type": "required_before_exit", "tool": "check_identity"}
 
@@ -77,7 +78,7 @@ def test_doing_nothing_is_an_objection_where_the_agent_itself_no_longer_works() 
 def test_confirmation_that_is_left_out_is_noticed(setup: str) -> None:
     change = rehearse_change(make_desk(setup), instructions("Ask nobody."), left("ask_confirmation"))
 
-    assert {"bare": "shadowed", "recording": "failed"}[setup] == change.rung
+    assert change.rung == ("shadowed" if setup == "bare" else "failed")
     assert any("ask_confirmation (3)" in said for said in _compared(change))
 
 
@@ -87,7 +88,7 @@ def test_check_after_the_refund_is_an_objection(setup: str) -> None:
     change = rehearse_change(make_desk(setup), instructions("Refund first."), late)
 
     assert find_objections(change) == [
-        "In shadow it made 3 calls later than the recorded runs, after one that acts: check_identity (3)."
+        "In shadow it made 3 calls only after an action that came later in the recorded runs: check_identity (3)."
     ]
 
 
@@ -213,7 +214,9 @@ def test_rule_that_gets_looser_is_an_objection(
 ) -> None:
     change = _change_rules(before, after)
 
-    assert find_objections(change)[0] == f"It makes rules looser, or others that cannot be compared: {looser}."
+    assert (
+        find_objections(change)[0] == f"It loosens rules, or changes them in a way that cannot be compared: {looser}."
+    )
 
 
 @pytest.mark.parametrize(
@@ -245,7 +248,7 @@ def test_rule_that_gets_stricter_is_none(before: dict[str, Any] | None, after: d
 
 def test_one_more_first_tool_is_looser() -> None:
     first = {"type": "run_first", "tool": "list_orders"}
-    agent = make_desk(rules=(first,))
+    agent = make_desk(rules=(first,), orders=())
 
     change = propose_change(agent, Proposal(reason="r", rules=(first, {**first, "tool": "refund"})), by=BY)
 
@@ -265,14 +268,14 @@ ALLOW = {"type": "always_allow", "tool": "refund"}
 
 
 def test_always_allow_is_refused_when_it_is_proposed() -> None:
-    agent = make_desk(rules=(LIMIT,))
+    agent = make_desk(rules=(LIMIT,), orders=())
 
     with pytest.raises(NeverEvolves, match="approval_policy"):
         propose_change(agent, Proposal(reason="Quicker.", rules=(LIMIT, ALLOW)), by=BY)
 
 
 def test_always_allow_of_a_person_is_not_taken_away_by_a_change() -> None:
-    agent = make_desk()
+    agent = make_desk(orders=())
     assert agent.current is not None
     spec = replace(spec_of(agent.current), rules=(ALLOW,))
     agent = revise_agent(agent, spec=spec, by=BY, may_allow=True)
@@ -295,7 +298,7 @@ def test_policy_rejects_what_it_objects_to_and_says_why() -> None:
     change.refresh_from_db()
     assert (change.rung, change.decision) == (
         "rejected",
-        "It makes rules looser, or others that cannot be compared: max_count_per_run of refund.",
+        "It loosens rules, or changes them in a way that cannot be compared: max_count_per_run of refund.",
     )
 
 
@@ -404,5 +407,5 @@ def _compared(change: Change) -> list[str]:
 
 
 def _change_rules(before: dict[str, Any] | None, after: dict[str, Any] | None) -> Change:
-    agent = make_desk(rules=() if before is None else (before,))
+    agent = make_desk(rules=() if before is None else (before,), orders=())
     return propose_change(agent, Proposal(reason="r", rules=() if after is None else (after,)), by=BY)
