@@ -18,7 +18,7 @@ from agents.changes.ladder import (
     roll_back_change,
     start_trial,
 )
-from agents.changes.policy import find_objections, last_checks, last_shadow
+from agents.changes.policy import explain, last_checks, last_shadow
 from agents.changes.proposals import new_tools
 from agents.changes.served import read_wordings
 from agents.changes.shadow import tabulate
@@ -135,7 +135,7 @@ def change_context(change: Change) -> dict[str, Any]:
         "sums": sums,
         "divergences": tabulate(rows),
         "worth": find_worth([change]).get(change.pk, ""),
-        "objections": find_objections(change) if change.can_climb else [],
+        "objections": explain(change),
         "title": "Change",
     }
 

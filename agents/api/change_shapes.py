@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from agents.api.tool_shapes import ToolInput, ToolName
 from agents.changes.kinds import NEVER, ChangeKind
-from agents.changes.policy import find_objections, last_shadow
+from agents.changes.policy import explain, last_shadow
 from agents.changes.proposals import Proposal, new_tools
 from agents.changes.served import read_wordings
 from agents.changes.shadow import tabulate
@@ -149,10 +149,14 @@ class ShadowRunAnswer(BaseModel):
 
 
 class DivergenceAnswer(BaseModel):
-    """Calls of one tool: those of both, those of the recorded runs only, and those that were refused."""
+    """Calls of one tool: those of both, those of the recorded runs only, and those of the candidate only.
+
+    Of the same calls, `late` are those that were made after a call which acts and which they came before.
+    """
 
     tool: str
     same: int
+    late: int
     missing: int
     new_reads: int
     new_writes: int
@@ -193,7 +197,9 @@ class BroughtLesson(BaseModel):
 
 
 class ChangeDetail(ChangeAnswer):
-    """A change with its evidence. `objections` say why the policy would not try it."""
+    """A change with its evidence. `objections` say what stands in its way: why the policy would not try it,
+    why it cannot be tried at this moment, or why it was stopped.
+    """
 
     evidence: dict[str, Any]
     tools: list[str]
@@ -239,7 +245,7 @@ def describe_change_fully(change: Change) -> dict[str, Any]:
         "divergences": [
             {name: getattr(each, name) for name in DivergenceAnswer.model_fields} for each in tabulate(rows)
         ],
-        "objections": find_objections(change) if change.can_climb else [],
+        "objections": explain(change),
     }
 
 

@@ -36,12 +36,19 @@ def request_shadow(change: Change, *, by: Actor) -> Job:
         raise NotOnRung(
             f"The {change} is {change.get_rung_display().lower()}. Check it first: shadow comes after that."
         )
-    if not choose_runs(change.agent_id, most=1):
-        raise NotOnRung(
-            f"The agent {change.agent.name} has no recorded run that went well, so there is nothing to rehearse. Let "
-            "it work first."
-        )
+    if obstacle := find_nothing_to_rehearse(change):
+        raise NotOnRung(obstacle)
     return enqueue(Job(kind=KIND, project_id=change.project_id, subject=str(change.pk), requested_by=by.label))
+
+
+def find_nothing_to_rehearse(change: Change) -> str:
+    """Return why a change cannot be rehearsed at this moment, or nothing."""
+    if choose_runs(change.agent_id, most=1):
+        return ""
+    return (
+        f"The agent {change.agent.name} has no recorded run that went well, so there is nothing to rehearse. Let it "
+        "work first."
+    )
 
 
 def run_shadow(job_id: UUID | None = None, *, owner: str, find: Callable[[str], Provider] = find_provider) -> Outcome:

@@ -9,7 +9,7 @@ from agents.changes.trials import Refused
 from agents.loop.journal import hash_arguments
 from agents.models.effects import Effect
 from agents.models.runs import Run
-from agents.models.tools import ToolKind, ToolRevision
+from agents.models.tools import ToolKind, ToolRevision, ToolRuntime
 from agents.tools.catalogue import core_tools
 
 _LEAVES_OUT = (Effect.Status.SUPERSEDED, Effect.Status.CANCELLED)
@@ -17,7 +17,11 @@ _LEAVES_OUT = (Effect.Status.SUPERSEDED, Effect.Status.CANCELLED)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recorded:
-    """A call of a recorded run, and what came of it."""
+    """A call of a recorded run, and what came of it.
+
+    `kind` says what the call itself could do: one of a tool in the sandbox does nothing but what the tool called, which
+    is recorded too, with the tool's as `parent`. `acts` says what its author made of it: that it is more than a look.
+    """
 
     id: str
     tool: str
@@ -25,16 +29,24 @@ class Recorded:
     kind: str
     value: Any = None
     error: str = ""
-    composed: bool = False  # a tool in the sandbox, whose own calls are recorded too
+    composed: bool = False
+    acts: bool = True
+    parent: str = ""
 
 
 @dataclass(kw_only=True)
 class JournalHost:
-    """Serves each recorded call as often as it was made; one that changes nothing, again and again. It keeps count."""
+    """Serves each recorded call as often as it was made; one that changes nothing, again and again. It keeps count.
+
+    `served` are the recorded calls that were made again, in the order in which they were, `covered` those that tools
+    made then whose answers were served whole. `refused` has the calls of which there is no record; of them, those of
+    tools in the sandbox are carried out, for they do nothing by themselves.
+    """
 
     recorded: list[Recorded]
     kinds: dict[str, str]
     served: list[Recorded] = field(default_factory=list)
+    covered: list[Recorded] = field(default_factory=list)
     refused: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -47,6 +59,7 @@ class JournalHost:
         key = tool, hash_arguments(arguments)
         if waiting := self._waiting.get(key):
             found = self._last[key] = waiting.pop(0)
+            self._cover(found)
             self.served.append(found)
         elif key in self._last and self._last[key].kind == ToolKind.PURE:
             found = self._last[key]
@@ -61,10 +74,40 @@ class JournalHost:
             raise Refused(found.error)
         return found.value
 
+    def note(self, tool: str, arguments: dict[str, Any], *, has_failed: bool) -> None:
+        """Keep count of a call that was carried out in the sandbox, whose own calls were answered one by one."""
+        waiting = self._waiting.get((tool, hash_arguments(arguments)), [])
+        found = next((each for each in waiting if bool(each.error) == has_failed), None)
+        if found is not None:
+            waiting.remove(found)
+            self.served.append(found)
+        else:
+            self.refused.append((tool, arguments, ToolKind.PURE))
+
     @property
     def missing(self) -> list[Recorded]:
-        """The recorded calls that were not made. What a tool in the sandbox made counts, and not the tool."""
-        return [each for waiting in self._waiting.values() for each in waiting if not each.composed]
+        """The recorded calls that were not made."""
+        return [each for waiting in self._waiting.values() for each in waiting]
+
+    @property
+    def late(self) -> list[Recorded]:
+        """The recorded calls that were made after one which acts and which they came before."""
+        place = {each.id: number for number, each in enumerate(self.recorded)}
+        late, after = [], -1
+        for each in self.served:
+            if place[each.id] < after:
+                late.append(each)
+            if each.acts:
+                after = max(after, place[each.id])
+        return late
+
+    def _cover(self, parent: Recorded) -> None:
+        """Count what a tool called as made where its answer is served and the tool does not run."""
+        for waiting in self._waiting.values():
+            for each in [each for each in waiting if each.parent == parent.id]:
+                waiting.remove(each)
+                self.covered.append(each)
+                self._cover(each)
 
 
 def read_journal(run: Run) -> list[Recorded]:
@@ -75,7 +118,7 @@ def read_journal(run: Run) -> list[Recorded]:
 
 def read_effect(effect: Effect) -> Recorded:
     """Return a call as it was recorded."""
-    succeeded = effect.status == Effect.Status.SUCCEEDED
+    succeeded, revision = effect.status == Effect.Status.SUCCEEDED, effect.tool_revision
     return Recorded(
         id=str(effect.pk),
         tool=effect.tool,
@@ -83,7 +126,9 @@ def read_effect(effect: Effect) -> Recorded:
         kind=effect.kind,
         value=_read(effect.result) if succeeded else None,
         error="" if succeeded else effect.error or "It failed.",
-        composed=effect.tool_revision is not None and effect.tool_revision.runtime == "monty",
+        composed=revision is not None and revision.runtime == ToolRuntime.MONTY,
+        acts=(effect.kind if revision is None else revision.kind) != ToolKind.PURE,
+        parent=str(effect.parent_id or ""),
     )
 
 

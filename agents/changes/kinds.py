@@ -1,14 +1,13 @@
 """What a change changes, and what no change may touch."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from django.db.models import TextChoices
 
 from agents.definitions.values import ToolDefinition
 from agents.errors import NeverEvolves
 from agents.models.tools import ToolRevision, ToolRuntime
-from agents.revisions import AgentSpec
+from agents.revisions import ALWAYS_ALLOW, AgentSpec
 from agents.tools.catalogue import core_tools
 
 
@@ -84,9 +83,10 @@ def check_untouched(
             raise refuse("approval_policy")
 
 
-def _approvals(spec: AgentSpec) -> list[tuple[str, Any]]:
+def _approvals(spec: AgentSpec) -> list[tuple[str, ...]]:
+    """Return the rules by which people are asked about calls, or are not."""
     return sorted(
-        (str(each.get("tool")), str(each.get("when") or ""))
+        tuple(str(each.get(name) or "") for name in ("type", "tool", "when", "revision"))
         for each in spec.rules
-        if each.get("type") == "requires_approval"
+        if each.get("type") in ("requires_approval", ALWAYS_ALLOW)
     )

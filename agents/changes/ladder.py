@@ -4,7 +4,7 @@ What is on trial and what is stable is the deployment's to say (memory/releases)
 differs from the stable one in this change alone, and its rung follows the deployment, no matter who moves it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +12,7 @@ import structlog
 from django.db import transaction
 from django.db.models.functions import Now
 
-from agents.changes.checks import run_checks, write_rows
+from agents.changes.checks import Found, failed, run_checks, write_rows
 from agents.changes.proposals import new_tools
 from agents.changes.regression import Rehearsed
 from agents.changes.served import approve_lessons, withdraw_lessons
@@ -21,12 +21,13 @@ from agents.errors import NotOnRung
 from agents.models.agents import Agent, AgentRevision
 from agents.models.changes import Change, Check, CheckVerdict, ShadowRun
 from agents.revisions import check_spec, point_at, spec_of
-from memory.errors import ChangedMeanwhile, NotDeployable
+from memory.errors import ChangedMeanwhile, MemoryAppError, NotDeployable
 from memory.events import Event, EventKind
 from memory.projects.access import Right, check_right
 from memory.projects.actors import Actor, name_actor
 from memory.projects.models import ApiKey, Project, ProjectMembership
 from memory.releases.deployments import (
+    SERVES_ALL,
     cut_variant,
     get_deployment,
     lock_deployment,
@@ -75,12 +76,29 @@ def record_shadow(change: Change, rehearsed: Rehearsed, *, by: Actor) -> None:
     """
     _lock(change, _Rung.CHECKED, _Rung.SHADOWED)
     ShadowRun.objects.bulk_create(rehearsed.rows, ignore_conflicts=True)
+    has_failed = _add_checks(change, rehearsed.found, by=by)
+    _move(change, _Rung.FAILED if has_failed else _Rung.SHADOWED, by=by)
+
+
+@transaction.atomic
+def record_refusal(change: Change, refusal: MemoryAppError, *, by: Actor) -> None:
+    """Write down why a change cannot be tried, which time will not mend. It has `failed`.
+
+    Raises:
+        NotOnRung: it was decided meanwhile.
+    """
+    _lock(change, _Rung.SHADOWED)
+    _add_checks(change, [("trial", failed(str(refusal)))], by=by)
+    _move(change, _Rung.FAILED, by=by)
+
+
+def _add_checks(change: Change, found: Sequence[tuple[str, Found]], *, by: Actor) -> bool:
+    """Write rows behind those of the last attempt, and tell whether one has failed."""
     last = change.checks.order_by("-attempt", "-index").first()
     attempt, index = (last.attempt, last.index + 1) if last is not None else (1, 0)
-    rows = write_rows(change, rehearsed.found, attempt=attempt, first=index, by=by.label)
+    rows = write_rows(change, found, attempt=attempt, first=index, by=by.label)
     Check.objects.bulk_create(rows)
-    has_failed = any(row.verdict == CheckVerdict.FAILED for row in rows)
-    _move(change, _Rung.FAILED if has_failed else _Rung.SHADOWED, by=by)
+    return any(row.verdict == CheckVerdict.FAILED for row in rows)
 
 
 @transaction.atomic
@@ -109,12 +127,8 @@ def start_trial(change: Change, *, sha256: str, by: Actor, share: int = FIRST_SH
             f"The agent {agent.name} was changed since this was proposed. Propose it again, for what the agent is now."
         )
     project = agent.project
-    deployment = get_deployment(project)
-    if deployment.candidate_id is not None and deployment.candidate_id != change.release_id:
-        raise NotDeployable(
-            f"{deployment.candidate} is on trial in this project, and two at once would disturb each other. Promote it "
-            "or roll it back first."
-        )
+    if obstacle := find_obstacle(change):
+        raise NotDeployable(obstacle)
     for revision in new_tools(change):
         let_run(revision, by=by)
     check_spec(project, spec_of(change.target), before=agent.current)
@@ -128,6 +142,20 @@ def start_trial(change: Change, *, sha256: str, by: Actor, share: int = FIRST_SH
     for watch in _watchers:
         watch(change, by)
     return deployment
+
+
+def find_obstacle(change: Change) -> str:
+    """Return why no trial can begin in the project at this moment, or nothing."""
+    project = change.agent.project
+    deployment = get_deployment(project)
+    if deployment.mode != Deployment.Mode.RELEASES:
+        return SERVES_ALL.format(project=project)
+    if deployment.candidate_id is not None and deployment.candidate_id != change.release_id:
+        return (
+            f"{deployment.candidate} is on trial in this project, and two at once would disturb each other. Promote it "
+            "or roll it back first."
+        )
+    return ""
 
 
 def watch_trials(watch: Callable[[Change, Actor], None]) -> None:

@@ -50,8 +50,13 @@ def rehearse_runs(change: Change, runs: Sequence[Run], ask_for: AskFor, *, attem
 
 
 def still_works(rehearsal: Rehearsal) -> bool:
-    """Tell whether an agent came to its end and changed everything that the recorded run changed."""
-    return rehearsal.trial.ended and all(each.kind == ToolKind.PURE for each in rehearsal.host.missing)
+    """Tell whether an agent came to its end, called any tool that the recorded run called, and changed all it changed.
+
+    To call none and to say that all is well is not to work, even where no recorded call changed anything.
+    """
+    host = rehearsal.host
+    has_called = bool(host.served or not host.recorded)
+    return rehearsal.trial.ended and has_called and all(each.kind == ToolKind.PURE for each in host.missing)
 
 
 def _unless(base_works: bool) -> bool | None:

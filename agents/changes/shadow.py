@@ -24,10 +24,14 @@ MOST_RUNS = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Divergence:
-    """One line of the table: how often a tool was called in the recorded runs and by the candidate."""
+    """One line of the table: how often a tool was called in the recorded runs and by the candidate.
+
+    Of the same calls, `late` are those that were made after a call which acts and which they came before.
+    """
 
     tool: str
     same: int = 0
+    late: int = 0
     missing: int = 0
     new_reads: int = 0
     new_writes: int = 0
@@ -80,19 +84,22 @@ def read_task(run: Run) -> list[ChatMessage]:
 
 def tabulate(rows: Sequence[ShadowRun]) -> list[Divergence]:
     """Return the table of divergences of some shadow runs, by tool."""
-    names = {"same": "same", "missing": "missing", "read": "new_reads", "write": "new_writes"}
+    names = {"same": "same", "late": "same", "missing": "missing", "read": "new_reads", "write": "new_writes"}
     counts: dict[str, dict[str, int]] = {}
     for row in rows:
         for call in row.calls:
-            line = counts.setdefault(call["tool"], dict.fromkeys(names.values(), 0))
+            line = counts.setdefault(call["tool"], dict.fromkeys([*names.values(), "late"], 0))
             line[names[call["what"]]] += 1
+            line["late"] += call["what"] == "late"
     return [Divergence(tool=tool, **line) for tool, line in sorted(counts.items())]
 
 
 def describe(change: Change, run: Run, rehearsal: Rehearsal, *, attempt: int, by: str) -> ShadowRun:
     """Return the row of a rehearsal, which is not stored yet."""
     host, trial = rehearsal.host, rehearsal.trial
-    calls: list[dict[str, Any]] = [_line(each.tool, each.arguments, "same") for each in host.served]
+    late = [each.id for each in host.late]
+    made = [*host.served, *host.covered]
+    calls = [_line(each.tool, each.arguments, "late" if each.id in late else "same") for each in made]
     calls += [_line(each.tool, each.arguments, "missing") for each in host.missing]
     refused = [
         _line(tool, arguments, "read" if kind == ToolKind.PURE else "write") for tool, arguments, kind in host.refused
@@ -104,7 +111,7 @@ def describe(change: Change, run: Run, rehearsal: Rehearsal, *, attempt: int, by
         attempt=attempt,
         family=run.task_id,
         ended=trial.ended,
-        same=len(host.served),
+        same=len(made),
         missing=len(host.missing),
         new_reads=sum(each["what"] == "read" for each in refused),
         new_writes=sum(each["what"] == "write" for each in refused),

@@ -30,11 +30,19 @@ class Refused(Exception):
     """The host does not answer a call; the agent reads why, as of a tool that failed."""
 
 
-class Host(Protocol):
-    """The world of a trial."""
+class Answers(Protocol):
+    """What answers the calls of a tool in the sandbox."""
 
     def answer(self, tool: str, arguments: dict[str, Any], *, by_tool: bool) -> Any:
         """Return what a call returns, or raise Refused."""
+        ...
+
+
+class Host(Answers, Protocol):
+    """The world of a trial."""
+
+    def note(self, tool: str, arguments: dict[str, Any], *, has_failed: bool) -> None:
+        """Take note of a call of the agent that was carried out in the sandbox."""
         ...
 
 
@@ -86,7 +94,7 @@ def hold_trial(subject: Subject, said: Sequence[ChatMessage], ask: Ask, host: Ho
 def run_source(
     definition: ToolDefinition,
     arguments: dict[str, Any],
-    host: Host,
+    host: Answers,
     schemas: dict[str, Any],
     *,
     seconds: SharedSeconds | None = None,
@@ -204,9 +212,17 @@ class _Running:
         definition = self._subject.sources.get(tool)
         if definition is None or definition.runtime != ToolRuntime.MONTY:
             return self._host.answer(tool, arguments, by_tool=False)
-        if needs_approval(self._rules, tool=tool, arguments=arguments):
-            raise Refused("A person would be asked first.")
-        return run_source(definition, arguments, _Noting(self._host, self._trial), self._subject.schemas)
+        by_itself = definition.requires_approval
+        if needs_approval(self._rules, tool=tool, arguments=arguments, by_itself=by_itself):
+            # The answer is what the recorded run got when a person was asked.
+            return self._host.answer(tool, arguments, by_tool=False)
+        try:
+            value = run_source(definition, arguments, _Noting(self._host, self._trial), self._subject.schemas)
+        except Refused:
+            self._host.note(tool, arguments, has_failed=True)
+            raise
+        self._host.note(tool, arguments, has_failed=False)
+        return value
 
 
 class _Noting:

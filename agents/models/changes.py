@@ -164,8 +164,9 @@ class Check(models.Model):
 class ShadowRun(models.Model):
     """What a change would have done with the task of a recorded run. Nothing left ERL for it. Never changed.
 
-    `calls` lists the calls of both in order: `[{"tool", "arguments", "what"}]`, where `what` is one of `same`,
-    `missing` (the recorded run made it), `read` or `write` (only the candidate wanted it, and it was refused).
+    `calls` lists the calls of both: `[{"tool", "arguments", "what"}]`, where `what` is one of `same`, `late` (the same,
+    but after a call which acts and which it came before), `missing` (the recorded run made it), `read` or `write` (only
+    the candidate wanted it; it was refused, unless it ran in the sandbox).
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -198,4 +199,5 @@ class ShadowRun(models.Model):
 
     @property
     def diverges(self) -> bool:
-        return bool(self.missing or self.new_reads or self.new_writes or not self.ended)
+        is_late = any(call["what"] == "late" for call in self.calls)
+        return bool(self.missing or self.new_reads or self.new_writes or is_late or not self.ended)

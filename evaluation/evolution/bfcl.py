@@ -88,6 +88,9 @@ class _Work:
         self._segment.append(ObservedCall(tool=tool, arguments=arguments, value=value))
         return value
 
+    def note(self, tool: str, arguments: dict[str, Any], *, has_failed: bool) -> None:
+        """What a tool in the sandbox called was answered here already."""
+
     def do(self, *, seed: str) -> Outcome:
         checker = importlib.import_module("bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker")
         said: list[ChatMessage] = []

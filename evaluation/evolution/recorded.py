@@ -134,4 +134,6 @@ def _find_fault(done: Rehearsal) -> str:
     if not done.trial.ended:
         return "it came to no end"
     left_out = sorted({each.tool for each in done.host.missing if each.kind != "pure"})
+    if not left_out and not still_works(done):
+        return "it called none of the tools that the recorded run called"
     return f"it left out {', '.join(left_out)}" if left_out else ""

@@ -37,6 +37,7 @@ log = structlog.get_logger(__name__)
 _Kind, _Mode = DeploymentEvent.Kind, Deployment.Mode
 _SHADOW = ("shadow_share", "shadow_per_minute")
 _STATE = ("mode", "stable_id", "candidate_id", "previous_id", "canary_share", "holdout_share", "unit", *_SHADOW)
+SERVES_ALL = "The project {project} serves every approval at once. Set the mode of its deployment to releases first."
 _SALTS_AND_POLICY = ("canary_salt", "holdout_salt", "cut_policy")
 
 
@@ -258,9 +259,7 @@ def lock_deployment(project: Project, *, serves_releases: bool = False) -> Deplo
     Deployment.objects.get_or_create(project=project, defaults={"holdout_salt": _new_salt()})
     deployment = Deployment.objects.select_for_update().get(project=project)
     if serves_releases and deployment.mode != _Mode.RELEASES:
-        raise NotDeployable(
-            f"The project {project} serves every approval at once. Set the mode of its deployment to releases first."
-        )
+        raise NotDeployable(SERVES_ALL.format(project=project))
     return deployment
 
 

@@ -86,7 +86,7 @@ def test_shadow_sends_nothing(shop: Service) -> None:
     row = change.shadow_runs.get()
     assert len(shop.requests) == sent
     assert (row.same, row.missing, row.new_writes, row.steps_before, row.steps_after) == (2, 0, 1, 3, 3)
-    assert find_objections(change) == ["In shadow it wanted 1 writes that the recorded runs did not make."]
+    assert find_objections(change) == ["In shadow it wanted 1 write that the recorded runs did not make."]
 
 
 def careful_or_brief(request: ChatRequest) -> Any:
