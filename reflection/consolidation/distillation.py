@@ -13,9 +13,9 @@ from reflection.consolidation.similarity import group_similar
 from reflection.consolidation.sources import Note
 from reflection.reflectors.nearest import embed_texts
 from reflection.reflectors.proposals import MERGE_SIMILARITY
-from reflection.reflectors.rules.detectors.recorded_notes import advise, describe_tasks
-from reflection.reflectors.rules.note_advice import NoteAdvice, drop_numbers
-from reflection.reflectors.rules.wording import MAX_GUIDELINE_CHARS, MAX_TRIGGER_CHARS, as_sentence, cut, is_general
+from reflection.reflectors.rules.detectors.recorded_notes import describe_tasks
+from reflection.reflectors.rules.note_advice import NoteAdvice, advise, drop_numbers, say_right, say_wrong
+from reflection.reflectors.rules.wording import MAX_GUIDELINE_CHARS, MAX_TRIGGER_CHARS, cut, is_general
 
 MIN_RUNS = 2  # that must have noted the same
 VERSION = "1"
@@ -136,8 +136,8 @@ def _read_summary(note: Note) -> NoteAdvice | None:
 
 def _distil_card(card: MistakeCard) -> NewLesson | None:
     words = card.current_revision
-    guideline = words and (words.correct_decision or words.lesson)
-    if words is None or not guideline or not is_general(drop_numbers(guideline)):
+    guideline = say_right(words.correct_decision, words.lesson) if words else ""
+    if words is None or not guideline:
         return None
     sightings = [
         *card.sightings.all(),
@@ -154,13 +154,12 @@ def _distil_card(card: MistakeCard) -> NewLesson | None:
         trigger = describe_tasks(families, [next(iter(runs.values())).trajectory.task])
     if not trigger:
         return None
-    wrong = drop_numbers(words.bad_decision)
     reason = f"{len(runs)} runs made this mistake: {kind}."
     return NewLesson(
         text=HeuristicText(
             trigger=trigger,
-            guideline=as_sentence(drop_numbers(guideline)),
-            avoid=as_sentence(wrong) if wrong and is_general(wrong) else "",
+            guideline=guideline,
+            avoid=say_wrong(words.bad_decision),
             rationale=reason,
             polarity="avoid",
             scope="project" if across else "task_family",

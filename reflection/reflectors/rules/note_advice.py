@@ -1,14 +1,18 @@
 """Turn the notes of an agent about its own run into advice for the next run.
 
-Agents write notes in the first person about specific things: "In the next trial, I will go to sinkbasin 1 …". This
-module keeps the part that says what to do, addresses it to the reader, and drops the numbers of things. A note without
-such a part, or one that makes sense only in its run, gives no advice; a person or a language model may see more in it.
+A note that is an instruction stays one, in its own words. A note about what happened ("I cancelled before checking the
+fare class") becomes advice only if a rule can say it in a correct sentence ("Do not cancel before checking the fare
+class."). All others give no advice: a person or a language model may see more in them.
+
+Agents also write in the first person about specific things: "In the next trial, I will go to sinkbasin 1 …". Of such a
+note the part stays that says what to do, addressed to the reader, without the numbers of things.
 """
 
 import re
 from dataclasses import dataclass
 
-from reflection.reflectors.rules.wording import is_general
+from reflection.reflectors.rules.note_events import is_command, is_fact, is_instruction, read_event, spell_out
+from reflection.reflectors.rules.wording import as_sentence, is_general
 
 MIN_ADVICE_CHARACTERS = 15
 MAX_ADVICE_CHARACTERS = 400
@@ -31,12 +35,8 @@ _RESOLUTION = re.compile(
     r"(?:(?:in|on|for|at) (?:the|my|a|this) (?:next|new|future|following) (?:trial|attempt|try|run|time|episode)s?,? "
     r"|next time,? )?"
     r"(?:i|we) (?:will|shall|should|need to|must|would|'ll|plan to|am going to)"
-    r"(?: (?:also|now|instead|always|then))? (?!have\b|be\b)(?P<what>.+)$",
-    re.I,
-)
-_DIRECTION = re.compile(
-    r"^(?:(?!that\b|which\b|because\b)[\w`()'-]+,? ){0,7}?(?:should(?! have)|must|needs? to|ought to)\b"
-    r"|^(?:please )?(?:make sure|always|never|do not|don't)\b",
+    r"(?: (?:also|now|instead|then))? (?P<what>"
+    r"(?!(?:(?:not|never|always) )?(?:have|be|admit|say|rather|like|love|prefer|probably|likely)\b).+)$",
     re.I,
 )
 _BLAME = re.compile(
@@ -45,6 +45,14 @@ _BLAME = re.compile(
     r"implementation is correct|seems?|error messages?|test cases?|(?:this|the) issue|as expected)\b",
     re.I,
 )
+_POINTS_BACK = re.compile(r"\b(?:it|its|them|they|their|this|these|those|he|she|him|her)\b", re.I)
+_FIRST_PERSON = re.compile(r"\b(?:I|my|me|mine|myself|we|us|our|ours)\b|\bimplementation\b")
+_LABEL = re.compile(
+    r"^[-*•\s]*(?:(?:lessons?(?: learn(?:ed|t))?|mistakes?|success(?:es)?|note(?: to self)?|todo|tip|takeaway|learning)"
+    r" ?[:–-]|(?:for|in) (?:the )?(?:future|next time|next run),? |next time[,:]?(?= (?!i |we )))\s*",
+    re.I,
+)
+_QUOTES = str.maketrans({"’": "'", "‘": "'"})
 _PLAN = re.compile(r"\bmy plan was to (?P<what>[^.;]+)", re.I)
 _STUCK = re.compile(r"\bI (?:was|got) stuck in a loop(?: (?:in which|where) I (?P<what>[^.;]+))?", re.I)
 _TRAILING_IF = re.compile(
@@ -70,18 +78,55 @@ class NoteAdvice:
     condition: str = ""
 
 
+def advise(note: str, *, kind: str) -> NoteAdvice | None:
+    """Return what a note says to do, or None if it says nothing or only something about its own run.
+
+    Args:
+        note: what the agent wrote.
+        kind: "success" if that is how it is done right, "mistake" if something went wrong.
+    """
+    note = _LABEL.sub("", drop_numbers(_SPACE.sub(" ", note).strip())).translate(_QUOTES)
+    sentences = [sentence for part in _SENTENCE.split(note) if (sentence := part.strip())]
+    stays = all(is_instruction(each) or (kind == "success" and is_fact(each)) for each in sentences)
+    if stays and not _FIRST_PERSON.search(note) and _is_usable(own := as_sentence(note)):
+        return NoteAdvice(what=own[:1].upper() + own[1:])
+    advice = read_advice(note)
+    if advice is None and len(sentences) == 1:
+        said = read_event(sentences[0], went_well=kind == "success")
+        advice = NoteAdvice(what=said) if said and _is_usable(said) else None
+    return advice
+
+
+def say_right(*notes: str) -> str:
+    """Return the first of the right decisions or lessons of a mistake card that says what to do, as a sentence."""
+    for note in notes:
+        own = as_sentence(drop_numbers(note))
+        if is_instruction(own) and is_general(own):
+            return own
+        if (advice := advise(note, kind="success")) is not None:
+            return advice.what
+    return ""
+
+
+def say_wrong(note: str) -> str:
+    """Return the wrong decision of a card as a sentence; "" if it is worded as an order, which "avoid" would reverse."""
+    own = as_sentence(drop_numbers(note))
+    return "" if is_command(own) or not is_general(own) else own
+
+
 def read_advice(note: str) -> NoteAdvice | None:
-    """Return what a note says to do, or None if it says nothing or only something about its own run."""
+    """Return what a note resolves or says to do in one of its sentences, addressed to the reader."""
     note = drop_numbers(_SPACE.sub(" ", note).strip())
     sentences = [sentence for part in _SENTENCE.split(note) if (sentence := part.strip())]
     condition = _condition_of(note)
-    resolved = [match["what"] for sentence in sentences if (match := _RESOLUTION.match(sentence))]
+    resolved = [match["what"] for sentence in sentences if (match := _RESOLUTION.match(spell_out(sentence)))]
     for what in sorted(resolved, key=_is_reservation):
         advice = _advise(what, condition)
         if advice is not None:
             return advice
-    for sentence in sentences:
-        if _DIRECTION.search(sentence) and not _BLAME.search(sentence):
+    for place, sentence in enumerate(sentences):
+        points_back = place and _POINTS_BACK.search(sentence)  # to a sentence that would be left out
+        if is_instruction(sentence) and not points_back and not _BLAME.search(sentence):
             advice = _advise(sentence, condition)
             if advice is not None:
                 return advice
@@ -105,11 +150,16 @@ def _advise(what: str, condition: str) -> NoteAdvice | None:
             what, condition = match["what"].strip(), _readdress(match["condition"])
             what = re.sub(r"^(?:then )?(?:I|we) (?:will|should|must|need to) ", "", what, flags=re.I)
             break
-    advice = _sentence(_readdress(what))
-    if not MIN_ADVICE_CHARACTERS <= len(advice) <= MAX_ADVICE_CHARACTERS or not is_general(advice):
+    what = re.sub(r"^not\b", "do not", _readdress(what), flags=re.I)
+    advice = _sentence(re.sub(r"^(always|never) not\b", "do not", what, flags=re.I))
+    if not _is_usable(advice):
         return None
     fits = is_general(condition) and len(condition) <= MAX_CONDITION_CHARACTERS
     return NoteAdvice(what=advice, condition=condition if fits else "")
+
+
+def _is_usable(advice: str) -> bool:
+    return MIN_ADVICE_CHARACTERS <= len(advice) <= MAX_ADVICE_CHARACTERS and is_general(advice)
 
 
 def _condition_of(note: str) -> str:

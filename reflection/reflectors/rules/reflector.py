@@ -38,6 +38,7 @@ from reflection.reflectors.rules.run_view import RunView
 from reflection.reflectors.rules.wording import (
     MAX_GUIDELINE_CHARS,
     MAX_TRIGGER_CHARS,
+    cut,
     is_general,
 )
 
@@ -77,7 +78,7 @@ class RulesReflector:
     """
 
     name = "rules"
-    version = "7"
+    version = "8"
     reads_near = True
     reads_family = True
 
@@ -202,7 +203,8 @@ def _why_none(run: RunView, found: list[RuleMatch]) -> str:
     episode = run.episode
     has_notes = bool(episode.mistakes or episode.successes or episode.mistake_cards)
     noted = "no recorded note fits how the run ended and says what to do" if has_notes else "no note was recorded"
+    quoted = "; ".join(f"“{cut(' '.join(note.split()), 160)}”" for note in (*episode.mistakes, *episode.successes)[:3])
     return (
         f"No failed call was corrected, none was repeated in vain, {noted}, and no step shows in a way the rules know "
-        f"{end}. A person or a language model may see more."
+        f"{end}. A person or a language model may see more." + (f" The run noted: {quoted}." if quoted else "")
     )

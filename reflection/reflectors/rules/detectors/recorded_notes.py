@@ -7,13 +7,11 @@ from typing import Any
 from memory.heuristics.text import Citation
 from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, Step
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.note_advice import NoteAdvice, drop_numbers, read_advice
+from reflection.reflectors.rules.note_advice import advise, say_right, say_wrong
 from reflection.reflectors.rules.run_view import RunView
 from reflection.reflectors.rules.tools import words_of
 from reflection.reflectors.rules.wording import as_sentence, cut, is_general, listed
 
-MIN_NOTE_CHARS = 15
-MAX_NOTE_CHARS = 400
 MIN_SHARED_WORDS = 2
 MAX_FAMILIES = 3
 MIN_FAMILY_CHARS = 5  # shorter ones say nothing: "env"
@@ -21,8 +19,6 @@ MIN_FAMILY_CHARS = 5  # shorter ones say nothing: "env"
 _WORD = re.compile(r"[a-z]{4,}")
 _FAMILY_WORD = re.compile(r"[a-z]{2,}|\d+")
 _NUMBER = re.compile(r"\d+")
-_FIRST_PERSON = re.compile(r"\b(?:I|my|me|we|our)\b|\bimplementation\b")
-_SHOULD = re.compile(r"\b(?:should have|should|instead|must|need(?:ed)? to|ought to|before|first|always|never)\b", re.I)
 
 
 def find(run: RunView) -> list[RuleMatch]:
@@ -57,8 +53,8 @@ def _from_card(run: RunView, card: dict[str, Any]) -> RuleMatch | None:
     """Use the wrong and the right decision that a card names."""
     wrong, right = _text(card, "bad_decision"), _text(card, "correct_decision")
     kind, lesson = _text(card, "mistake_type").replace("_", " "), _text(card, "lesson")
-    guideline = right or lesson
-    if not guideline or not is_general(guideline):
+    guideline = say_right(right, lesson)
+    if not guideline:
         return None
     trigger = _about(run) or (f"When there is a risk of this mistake: {cut(kind, 200)}" if is_general(kind) else "")
     if not trigger:
@@ -66,13 +62,13 @@ def _from_card(run: RunView, card: dict[str, Any]) -> RuleMatch | None:
     return RuleMatch(
         rule="recorded_notes",
         trigger=trigger,
-        guideline=as_sentence(guideline),
-        avoid=as_sentence(wrong) if is_general(wrong) else "",
+        guideline=guideline,
+        avoid=say_wrong(wrong),
         rationale=" ".join(
             part
             for part in (
                 "A mistake card recorded with the run says so.",
-                as_sentence(lesson) if lesson != guideline and is_general(lesson) else "",
+                as_sentence(lesson) if as_sentence(lesson) != guideline and is_general(lesson) else "",
                 run.ending,
             )
             if part
@@ -103,18 +99,6 @@ def _from_note(run: RunView, note: str, *, kind: str) -> RuleMatch | None:
         tools=_tools_in(run, advice.what),
         family_only=True,
     )
-
-
-def advise(note: str, *, kind: str) -> NoteAdvice | None:
-    """Return what a note says to do: in its own words if they are general, otherwise what it resolves to do."""
-    own = drop_numbers(note)
-    if len(own) >= MIN_NOTE_CHARS and is_general(own) and not _FIRST_PERSON.search(own) and len(own) <= MAX_NOTE_CHARS:
-        said = as_sentence(own)
-        if kind == "success":
-            return NoteAdvice(what=said)
-        if _SHOULD.search(own):
-            return NoteAdvice(what=f"Keep this from happening again: {said[0].lower()}{said[1:]}")
-    return read_advice(note)  # a note without any instruction is left to people
 
 
 def _about(run: RunView) -> str:
