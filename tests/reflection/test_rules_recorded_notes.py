@@ -36,7 +36,7 @@ def test_mistake_card_without_a_right_decision_is_no_lesson() -> None:
 def test_mistake_that_says_what_to_do_is_a_lesson() -> None:
     (finding,) = find(view(*STEPS, task="Drain the tank.", mistakes=("The gauge should be read before the valve",)))
 
-    assert finding.guideline == "Keep this from happening again: the gauge should be read before the valve."
+    assert finding.guideline == "The gauge should be read before the valve."
     assert finding.family_only
 
 

@@ -109,7 +109,7 @@ def say_right(*notes: str) -> str:
 
 
 def say_wrong(note: str) -> str:
-    """Return the wrong decision of a card as a sentence; "" if it is worded as an order, which "avoid" would reverse."""
+    """Return the wrong decision of a card as a sentence; "" if it is an order, which "avoid" would reverse."""
     own = as_sentence(drop_numbers(note))
     return "" if is_command(own) or not is_general(own) else own
 
@@ -144,10 +144,10 @@ def _is_reservation(what: str) -> bool:
 
 
 def _advise(what: str, condition: str) -> NoteAdvice | None:
-    what = what.strip()
+    what, own = what.strip(), False
     for pattern in (_LEADING_IF, _TRAILING_IF):
         if match := pattern.match(what):
-            what, condition = match["what"].strip(), _readdress(match["condition"])
+            what, condition, own = match["what"].strip(), _readdress(match["condition"]), True
             what = re.sub(r"^(?:then )?(?:I|we) (?:will|should|must|need to) ", "", what, flags=re.I)
             break
     what = re.sub(r"^not\b", "do not", _readdress(what), flags=re.I)
@@ -155,6 +155,8 @@ def _advise(what: str, condition: str) -> NoteAdvice | None:
     if not _is_usable(advice):
         return None
     fits = is_general(condition) and len(condition) <= MAX_CONDITION_CHARACTERS
+    if own and not fits:
+        return None  # without its condition it would say more than was meant
     return NoteAdvice(what=advice, condition=condition if fits else "")
 
 

@@ -43,7 +43,8 @@ _DETERMINERS = "a an the it this that same wrong late too got was were had did m
 _NO_VERBS = frozenset(_DETERMINERS.split())
 _FINITE = (
     "is are has have can cannot must should may might will would could was were had does did do works worked helps "
-    "helped fails failed causes caused leads led resulted returned saves saved breaks broke prevents prevented ensured allows "
+    "helped fails failed causes caused leads led resulted returned saves saved breaks broke prevents prevented "
+    "ensured allows "
     "allowed means meant triggers triggered produces produced solved turned came went became seemed proved makes needs"
 )
 _PAST = re.compile(
@@ -129,7 +130,7 @@ def is_fact(sentence: str) -> bool:
     if sentence.endswith("?") or _PAST.search(sentence) or _FIRST.search(sentence):
         return False
     words = [word.lower() for word in _WORD.findall(sentence)]
-    if words and (words[0] in PASTS or words[0] in ("not", "without", "instead")):
+    if words and (words[0] in PASTS or words[0] in ("not", "without", "instead", "should", "must", "ought")):
         return False
     present = {
         "is",
