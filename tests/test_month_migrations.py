@@ -150,7 +150,7 @@ def test_application_writes_the_table_and_not_its_partitions(application: psycop
 
     application.execute(f"SELECT FROM {part}".encode())  # as a backup does
     with pytest.raises(errors.InsufficientPrivilege):
-        application.execute(f"DELETE FROM {part}".encode())
+        application.execute(f"DELETE FROM {part}".encode())  # noqa: S608
     with pytest.raises(errors.InsufficientPrivilege):
         application.execute(f"DROP TABLE {part}".encode())
     with pytest.raises(errors.InsufficientPrivilege):
