@@ -62,7 +62,7 @@ def test_keys_decide_in_place_and_save_behind(desk: Page, live_server: Any, thre
     expect(desk.locator(".group .count")).to_have_text("1")
 
 
-ADVICE = {"trigger": "When a payment is declined", "guideline": "Offer the customer another card."}
+ADVICE: dict[str, Any] = {"trigger": "When a payment is declined", "guideline": "Offer the customer another card."}
 
 
 def see_beside(desk: Page, live_server: Any, project: Project, *, guideline: str) -> tuple[Heuristic, Heuristic]:
