@@ -16,24 +16,11 @@ from memory.projects.actors import Actor
 FEWEST_CHARACTERS = 12  # of a line that is not said twice by chance
 _KEYED = re.compile(r"\s*(?:[-*•]\s*)?(?P<key>[^\W\d_][\w ./'-]{0,59}?)\s*[:=]\s+(?P<value>\S.*)")
 _BULLET = re.compile(r"^\s*[-*•]\s*")
-# The last words of keys of which a person or a thing has one at a time. All others may have several values that hold
-# together, as of allergies, meetings, orders and notes.
-_SINGLE = re.compile(
-    r"address|age|airport|balance|birthday|branch|budget|city|company|country|currency|database|"
-    r"deadline|department|editor|e-?mail|employer|gate|gender|goal|height|host(?:name)?|job|language|"
-    r"locale|location|manager|model|mood|(?:nick|user)?name|occupation|os|owner|phase|phone|plan|port|"
-    r"price|priority|progress|rank|residence|role|room|salary|score|seat|shell|size|stage|state|"
-    r"status|tier|timezone|title|total|url|version|weight|zip|zone"
+# Words that begin several lines which do not contradict each other.
+_COMMON = frozenset(
+    {"also", "attention", "caution", "e.g", "example", "fact", "hint", "important", "lesson", "note", "reminder"}
+    | {"rule", "see", "step", "then", "tip", "todo", "warning"}
 )
-# What says of whom or when a value holds: "(Ana)", "with Ana", "Mon 9:00". Values that differ in it may both hold.
-_QUALIFIED = re.compile(
-    r"[(\[{;]|,(?!\d)|\s[|/]\s|\b(?:and|or|with|for|of|if|when|while|until|till|since|before|after|from|only|also|except|backup|work"
-    r"|home|personal|private|old|new|alternative|(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?s?"
-    r"|today|tomorrow|weekends?|summer|winter|morning|evening|night)\b|\d:\d\d",
-    re.IGNORECASE,
-)
-_NAMED = re.compile(r"\s(?:[A-Z][a-z]|[^\x00-\x7f])")  # a name after the first word, as of another person
-_SHOWN = 80  # characters of a line in a reason
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,14 +29,16 @@ class Tidied:
 
     value: str
     repeated: tuple[str, ...]
-    replaced: tuple[tuple[str, str], ...]  # each with the line that replaces it
+    replaced: tuple[str, ...]
 
     @property
     def reason(self) -> str:
-        """Say what is left out and why, for the person who decides."""
-        said = [f"“{_short(line)}” is said twice." for line in self.repeated]
-        said += [f"“{_short(old)}” is replaced by “{_short(new)}”." for old, new in self.replaced]
-        return " ".join(said)
+        """Say what is left out, for the person who decides."""
+        counted = (
+            (len(self.repeated), "line repeats another one", "lines repeat others"),
+            (len(self.replaced), "line is replaced by a newer one", "lines are replaced by newer ones"),
+        )
+        return " ".join(f"{count} {one if count == 1 else more}." for count, one, more in counted if count)
 
 
 def tidy(value: str) -> Tidied:
@@ -57,11 +46,11 @@ def tidy(value: str) -> Tidied:
     lines = value.splitlines()
     repeated = _find_repeated(lines)
     replaced = _find_replaced(lines, without=repeated)
-    kept = [line for index, line in enumerate(lines) if index not in repeated | replaced.keys()]
+    kept = [line for index, line in enumerate(lines) if index not in repeated | replaced]
     return Tidied(
         value="\n".join(kept) + ("\n" if value.endswith("\n") else ""),
         repeated=tuple(lines[index] for index in sorted(repeated)),
-        replaced=tuple((lines[old], lines[new]) for old, new in sorted(replaced.items())),
+        replaced=tuple(lines[index] for index in sorted(replaced)),
     )
 
 
@@ -98,30 +87,14 @@ def _find_repeated(lines: list[str]) -> set[int]:
     return repeated
 
 
-def _find_replaced(lines: list[str], *, without: set[int]) -> dict[int, int]:
-    """Return the lines that a later one replaces, with that one: the two values of a key that has one at a time.
-
-    A key with more values is the name of a list.
-    """
-    keyed: dict[tuple[int, str], list[tuple[int, str]]] = {}
+def _find_replaced(lines: list[str], *, without: set[int]) -> set[int]:
+    """Return the lines whose key a later line has. A key with more than two values is the name of a list."""
+    keyed: dict[tuple[int, str], list[int]] = {}
     for index, (section, line) in enumerate(_by_section(lines)):
         found = _KEYED.fullmatch(line)
-        if found is not None and index not in without:
-            keyed.setdefault((section, found["key"].strip().lower()), []).append((index, found["value"]))
-    pairs = ((key, places) for (_, key), places in keyed.items() if len(places) == 2)
-    return {old: new for key, ((old, before), (new, after)) in pairs if _replaces(key, before, after)}
-
-
-def _replaces(key: str, before: str, after: str) -> bool:
-    """Tell whether only one of two values of a key can hold. In doubt both may."""
-    if not _SINGLE.fullmatch(key.split()[-1]):
-        return False
-    return not any(_QUALIFIED.search(value) or _NAMED.search(value) for value in (before, after))
-
-
-def _short(line: str) -> str:
-    said = _BULLET.sub("", line).strip()
-    return said if len(said) <= _SHOWN else f"{said[: _SHOWN - 1]}…"
+        if found is not None and index not in without and (key := found["key"].strip().lower()) not in _COMMON:
+            keyed.setdefault((section, key), []).append(index)
+    return {places[0] for places in keyed.values() if len(places) == 2}
 
 
 def _by_section(lines: list[str]) -> Iterator[tuple[int, str]]:
