@@ -1,5 +1,7 @@
 """What reviewers are shown is in the order that agents read, and what is not what it looks like is marked."""
 
+from typing import Any
+
 import pytest
 from django.template import Context, Template
 from django.test import Client
@@ -66,7 +68,8 @@ def test_code_points_are_offered_and_markup_is_escaped() -> None:
 @pytest.mark.django_db
 @pytest.mark.parametrize("field", ["trigger", "guideline", "avoid", "not_when"])
 def test_desk_isolates_and_warns_in_each_field(field: str, client: Client, project: Project) -> None:
-    heuristic = make_heuristic(project=project, **{field: "over א 5 < 1000 ב EUR by раypal"})
+    words: dict[str, Any] = {field: "over א 5 < 1000 ב EUR by раypal"}
+    heuristic = make_heuristic(project=project, **words)
     client.force_login(make_member("ana", project=project, permissions=["view_heuristic", "review_heuristic"]))
 
     page = client.get(reverse("admin:memory_heuristic_change", args=[heuristic.pk])).content.decode()
