@@ -15,7 +15,7 @@ from memory.heuristics.extensions import add_flags, add_reflection_request, add_
 from memory.projects.access import has_role
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import show_text
 from reflection.consolidation import admin as pages
 from reflection.desk_panel import count_reflections, draw_checks, find_flags, reflect_on_run_again
 from reflection.errors import StillQueued
@@ -118,7 +118,7 @@ class ReflectionAdmin(ReadOnlyAdmin[Reflection]):
 
     @admin.display(description="run", ordering="trajectory__task")
     def task_line(self, reflection: Reflection) -> str:
-        return show_hidden(Truncator(reflection.trajectory.task).chars(80))
+        return show_text(Truncator(reflection.trajectory.task).chars(80))
 
     @admin.action(description="Reflect again on the selected runs", permissions=["requeue"])
     def reflect_again(self, request: HttpRequest, queryset: QuerySet[Reflection]) -> None:

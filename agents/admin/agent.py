@@ -24,7 +24,7 @@ from memory.admin.read_only import ReadOnlyAdmin
 from memory.blocks.models import Block
 from memory.errors import MemoryAppError
 from memory.projects.actors import Actor
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import show_text
 
 SHOWN_REVISIONS = 20
 SHOWN_RUNS = 15
@@ -103,10 +103,10 @@ class AgentAdmin(ReadOnlyAdmin[Agent]):
         try:
             if request.POST.get("do") == "ask":
                 ask_again(agent, name, by=by)
-                messages.success(request, f"From its next run on, people are asked about {show_hidden(name)} again.")
+                messages.success(request, f"From its next run on, people are asked about {show_text(name)} again.")
             else:
                 allow_tool(agent, name, by=by, sha256=request.POST.get("sha256", ""))
-                messages.success(request, f"From its next run on, calls of {show_hidden(name)} wait for nobody.")
+                messages.success(request, f"From its next run on, calls of {show_text(name)} wait for nobody.")
         except MemoryAppError as refusal:
             messages.error(request, str(refusal))
         return HttpResponseRedirect(request.path)

@@ -15,7 +15,7 @@ from memory.admin.inbox.kinds import Done
 from memory.admin.inbox.views import draw_own_page
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.errors import MemoryAppError
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import show_text
 
 
 @admin.register(Approval)
@@ -38,7 +38,7 @@ class ApprovalAdmin(ReadOnlyAdmin[Approval]):
     @admin.display(description="call")
     def call(self, approval: Approval) -> str:
         effect = approval.effect
-        return show_hidden(Truncator(f"{effect.tool}: {write_briefly(effect.arguments)}").chars(140))
+        return show_text(Truncator(f"{effect.tool}: {write_briefly(effect.arguments)}").chars(140))
 
     @admin.display(description="agent", ordering="run__agent__name")
     def agent(self, approval: Approval) -> str:

@@ -27,7 +27,7 @@ from agents.sandbox.calls import SandboxError
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.errors import MemoryAppError
 from memory.projects.actors import Actor
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import show_text
 
 LADDER = (ChangeRung.PROPOSED, ChangeRung.CHECKED, ChangeRung.SHADOWED, ChangeRung.CANARY, ChangeRung.STABLE)
 RETRIEVAL = {"top_k": "Lessons per run, at most", "context_budget_tokens": "Tokens for lessons, at most"}
@@ -57,7 +57,7 @@ class ChangeAdmin(ReadOnlyAdmin[Change]):
 
     @admin.display(description="why")
     def why(self, change: Change) -> str:
-        return show_hidden(change.reason[:120])
+        return show_text(change.reason[:120])
 
     @admin.display(description="changes")
     def kinds_shown(self, change: Change) -> str:

@@ -22,7 +22,7 @@ from memory.admin.read_only import ReadOnlyAdmin
 from memory.errors import MemoryAppError
 from memory.heuristics.models import Heuristic
 from memory.projects.actors import Actor
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import show_text
 
 SHOWN_STEPS = 50
 SHOWN_RUNS = 10
@@ -50,7 +50,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="message", ordering="task")
     def task_line(self, run: Run) -> str:
-        return show_hidden(Truncator(run.task).chars(100))
+        return show_text(Truncator(run.task).chars(100))
 
     @admin.display(description="status", ordering="status")
     def status_shown(self, run: Run) -> str:

@@ -16,7 +16,7 @@ from memory.admin.columns import column, count
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.heuristics.models import Heuristic
 from memory.projects.access import visible_projects
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import show_text
 from memory.releases.models import Deployment
 
 MOST_PROJECTS = 10  # shown above the list unless one is chosen
@@ -120,5 +120,5 @@ def find_reports(request: HttpRequest, project: str = "") -> list[tuple[str, Sha
 def link_lessons(ids: list[UUID]) -> SafeString | str:
     """Link each lesson to its page. One query."""
     words = Heuristic.objects.filter(pk__in=ids).select_related("current_revision").in_bulk()
-    links = ((reverse("admin:memory_heuristic_change", args=[id]), show_hidden(str(words.get(id, id)))) for id in ids)
+    links = ((reverse("admin:memory_heuristic_change", args=[id]), show_text(str(words.get(id, id)))) for id in ids)
     return format_html_join(SafeString("<br>"), '<a href="{}">{}</a>', links) if ids else "–"

@@ -20,7 +20,7 @@ from memory.errors import MemoryAppError
 from memory.projects.access import has_role
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import show_text
 
 SHOWN_REVISIONS = 30
 SHOWN_WAITING = 20
@@ -73,7 +73,7 @@ class BlockAdmin(ReadOnlyAdmin[Block]):
 
     @admin.display(description="what it says")
     def says(self, block: Block) -> str:
-        return show_hidden(Truncator(block.current.value if block.current else "").chars(120))
+        return show_text(Truncator(block.current.value if block.current else "").chars(120))
 
     @admin.display(description="waiting", ordering="waiting")
     def edits_waiting(self, block: Any) -> int:

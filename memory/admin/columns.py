@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from memory.projects.actors import describe_actor
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import show_text
 
 
 def column(field: str, label: str, show: Callable[[Any], Any] = lambda value: value) -> Callable[[Any], Any]:
@@ -26,9 +26,7 @@ def column(field: str, label: str, show: Callable[[Any], Any] = lambda value: va
     return shown
 
 
-def link(
-    field: str, label: str, show: Callable[[Any], Any] = lambda row: show_hidden(str(row))
-) -> Callable[[Any], Any]:
+def link(field: str, label: str, show: Callable[[Any], Any] = lambda row: show_text(str(row))) -> Callable[[Any], Any]:
     """Return the column of another row, with a link to its page."""
 
     def draw(row: Any) -> Any:
@@ -40,7 +38,7 @@ def link(
 
 def who(field: str, label: str) -> Callable[[Any], Any]:
     """Return the column of who did something, from the label that is recorded."""
-    return column(field, label, lambda label: show_hidden(describe_actor(label)))
+    return column(field, label, lambda label: show_text(describe_actor(label)))
 
 
 def count(field: str, label: str) -> Callable[[Any], Any]:
@@ -49,7 +47,7 @@ def count(field: str, label: str) -> Callable[[Any], Any]:
 
 def words(field: str, label: str) -> Callable[[Any], Any]:
     """Return the column of a code such as key_insert, in words."""
-    return column(field, label, lambda code: show_hidden(code).replace("_", " "))
+    return column(field, label, lambda code: show_text(code).replace("_", " "))
 
 
 def structure(field: str, label: str) -> Callable[[Any], Any]:
@@ -63,4 +61,4 @@ def money(field: str = "cost_usd", label: str = "cost") -> Callable[[Any], Any]:
 
 
 def _indent(value: Any) -> str:
-    return show_hidden(json.dumps(value, ensure_ascii=False, indent=1))
+    return show_text(json.dumps(value, ensure_ascii=False, indent=1))

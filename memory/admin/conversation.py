@@ -12,7 +12,7 @@ from memory.admin.markdown import indent_json, looks_marked, render_markdown
 from memory.effects.models import HeuristicFeedback
 from memory.effects.outcomes import OutcomeCount, count_by_heuristic
 from memory.heuristics.models import Evidence, Heuristic
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import show_text
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
 
@@ -115,7 +115,7 @@ def _read_step(raw: dict[str, Any], quotes: dict[int, list[str]], query: str) ->
         _passage("error", "Error", raw.get("error", ""), query),
         _passage("observation", "Answer", raw.get("observation", ""), query),
     )
-    index, tool = raw["index"], show_hidden(name)
+    index, tool = raw["index"], show_text(name)
     found = any(passage.found for passage in (*agent, *answer) if passage)
     first = next((passage for passage in (*agent, *answer) if passage), None)
     gist = tool if tool and not speech else "".join(part.text for part in first.parts) if first else ""
@@ -158,7 +158,7 @@ def _count_tokens(metadata: dict[str, Any]) -> int:
 def _passage(kind: str, label: str, text: str, query: str) -> Passage | None:
     if not text:
         return None
-    shown = show_hidden(indent_json(text) or text)
+    shown = show_text(indent_json(text) or text)
     parts = _split(shown, query)
     found = len(parts) > 1 or parts[0].found
     peek = shown[:_PEEK_CHARS] if len(shown) > FOLD_CHARS else ""

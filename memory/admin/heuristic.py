@@ -28,7 +28,7 @@ from memory.errors import MemoryAppError
 from memory.heuristics.models import Heuristic, Review
 from memory.projects.access import may_review, narrow_to_projects, visible_projects
 from memory.projects.actors import Actor
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import show_text
 
 
 @admin.register(Heuristic)
@@ -83,7 +83,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
         trigger = heuristic.current_revision.trigger if heuristic.current_revision else ""
         others: int = getattr(heuristic, "other_wordings", 0)
         more = f" (and {others} more wording{pluralize(others)})" if others else ""
-        return write_inline_code(f"{show_hidden(Truncator(trigger).chars(160))}{more}")
+        return write_inline_code(f"{show_text(Truncator(trigger).chars(160))}{more}")
 
     @admin.display(description="priority", ordering="-review_priority")
     def why_here(self, heuristic: Heuristic) -> str:
@@ -95,7 +95,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
         parts = [revision.get_polarity_display(), revision.task_id or "no task family"] if revision else []
         if claim is not None and claim.expires_at > timezone.now():
             parts.append(f"{claim.user.get_username()} has claimed it until {claim.expires_at:%H:%M}")
-        return show_hidden(", ".join([*parts, f"waiting {timesince(heuristic.created_at, depth=1)}"]))
+        return show_text(", ".join([*parts, f"waiting {timesince(heuristic.created_at, depth=1)}"]))
 
     @admin.display(description="given")
     def given(self, heuristic: Heuristic) -> str:

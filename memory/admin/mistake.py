@@ -23,7 +23,7 @@ from memory.mistakes.models import MistakeCard
 from memory.projects.access import has_role
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import show_text
 
 
 class MergedFilter(admin.SimpleListFilter):
@@ -83,11 +83,11 @@ class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
     def decision_line(self, card: MistakeCard) -> str:
         revision = card.current_revision
         words = (revision.bad_decision or revision.lesson or revision.correct_decision) if revision else ""
-        return show_hidden(Truncator(words).chars(140))
+        return show_text(Truncator(words).chars(140))
 
     @admin.display(description="where", ordering="task_id")
     def about(self, card: MistakeCard) -> str:
-        return show_hidden(f"{card.task_id or 'no task family'}, {card.project.slug}")
+        return show_text(f"{card.task_id or 'no task family'}, {card.project.slug}")
 
     @admin.display(description="last seen", ordering="last_seen_at")
     def seen_last(self, card: MistakeCard) -> str:
@@ -157,7 +157,7 @@ class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
             else:
                 refusal = self._decide(request, card, decision, data)
             if refusal:
-                messages.error(request, f"{show_hidden(str(card))}: {refusal}")
+                messages.error(request, f"{show_text(str(card))}: {refusal}")
             done += not refusal
         if done:
             messages.success(request, f"{done} decided. {DONE[decision]}")

@@ -13,7 +13,7 @@ from memory.limits import MAX_TASK_CHARS
 from memory.passages.models import Passage
 from memory.passages.search import PassageQuery, search_passages
 from memory.projects.models import Project
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import show_text
 
 MOST_FOUND = 100
 MOST_PROJECTS = 10  # that one search looks into; the filter chooses among more
@@ -73,12 +73,12 @@ class PassageAdmin(ReadOnlyAdmin[Passage]):
 
     @admin.display(description="text")
     def says(self, passage: Passage) -> str:
-        return show_hidden(Truncator(passage.text).chars(160))
+        return show_text(Truncator(passage.text).chars(160))
 
     @admin.display(description="text")
     def whole_text(self, passage: Passage) -> str:
-        return show_hidden(passage.text)
+        return show_text(passage.text)
 
     @admin.display(description="tags")
     def shown_tags(self, passage: Passage) -> str:
-        return show_hidden(", ".join(passage.tags))
+        return show_text(", ".join(passage.tags))

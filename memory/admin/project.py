@@ -20,7 +20,7 @@ from memory.projects.actors import Actor, name_actor
 from memory.projects.api_keys import find_deciding_keys
 from memory.projects.models import RECORD_SIZES, Project, ProjectMembership
 from memory.projects.rule_changes import RULE_SETTINGS, add_reviewer, change_settings, may_change, requires_two
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import show_text
 from memory.retrieval.models import PolarityQuota
 
 
@@ -216,7 +216,7 @@ class PolarityQuotaAdmin(MemberRows[PolarityQuota]):
 
     @admin.display(description="task family", ordering="task_id")
     def family(self, quota: PolarityQuota) -> str:
-        return show_hidden(str(quota))
+        return show_text(str(quota))
 
     def has_change_permission(self, request: HttpRequest, obj: PolarityQuota | None = None) -> bool:
         return super().has_change_permission(request, obj) and _is_operator(request, obj)

@@ -25,7 +25,7 @@ from memory.curation.review_statistics import (
     regretted,
 )
 from memory.heuristics.models import Heuristic, Review
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import show_text
 from memory.trust.models import AuditEntry, Erasure
 
 PERIODS_DAYS = (7, 30, 90, 365)
@@ -33,7 +33,7 @@ _ENTRY = [words("kind", "what happened"), column("subject_id", "about")]
 
 
 def _name_lesson(heuristic: Heuristic) -> SafeString:
-    return write_inline_code(show_hidden(str(heuristic)))
+    return write_inline_code(show_text(str(heuristic)))
 
 
 class RegretFilter(admin.SimpleListFilter):

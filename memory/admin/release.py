@@ -24,7 +24,7 @@ from memory.limits import MAX_REASON_CHARS
 from memory.projects.access import projects_with_role, visible_projects
 from memory.projects.actors import Actor, describe_actor
 from memory.projects.models import Project, ProjectMembership
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import show_text
 from memory.releases.deployments import cut_release, get_release
 from memory.releases.diff import LessonChange, diff_releases
 from memory.releases.models import Deployment, DeploymentEvent, Release
@@ -105,11 +105,11 @@ class ReleaseAdmin(ReadOnlyAdmin[Release]):
 
     @admin.display(description="reason", ordering="note")
     def about(self, release: Release) -> str:
-        return show_hidden(Truncator(release.note).chars(120))
+        return show_text(Truncator(release.note).chars(120))
 
     @admin.display(description="cut", ordering="created_at")
     def cut(self, release: Release) -> str:
-        return f"{release.created_at:%Y-%m-%d %H:%M} by {show_hidden(describe_actor(release.created_by))}"
+        return f"{release.created_at:%Y-%m-%d %H:%M} by {show_text(describe_actor(release.created_by))}"
 
     def get_urls(self) -> list[URLPattern]:
         cut = path("cut/", self.admin_site.admin_view(self.cut_view), name="memory_release_cut")

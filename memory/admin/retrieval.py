@@ -28,7 +28,7 @@ from memory.effects.outcomes import OutcomeCount, count_outcomes
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.index.tuning import LEAST_RECALL, WANTED_RECALL
 from memory.projects.access import visible_projects
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import show_text
 from memory.retrieval.context import get_label
 from memory.retrieval.given_words import find_order_over
 from memory.retrieval.models import Retrieval, SearchIndex
@@ -94,7 +94,7 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
 
     @admin.display(description="task")
     def task_line(self, retrieval: Retrieval) -> str:
-        return show_hidden(Truncator(retrieval.task).chars(100)) or "(erased)"
+        return show_text(Truncator(retrieval.task).chars(100)) or "(erased)"
 
     @admin.display(description="lessons")
     def lessons(self, retrieval: Retrieval) -> int:

@@ -12,7 +12,7 @@ from memory.errors import MemoryAppError
 from memory.projects.actors import Actor
 from memory.projects.models import RuleChange
 from memory.projects.rule_changes import confirm_change, refuse_change
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import show_text
 
 REQUESTED = (
     "Nothing has changed yet: two reviewers are required here, so another one has to confirm this under Rule changes."
@@ -42,7 +42,7 @@ class RuleChangeAdmin(ReadOnlyAdmin[RuleChange]):
 
     @admin.display(description="change")
     def what(self, change: RuleChange) -> str:
-        return show_hidden(str(change))
+        return show_text(str(change))
 
     @admin.action(description="Confirm the selected changes", permissions=["review"])
     def confirm_selected(self, request: HttpRequest, queryset: QuerySet[RuleChange]) -> None:
@@ -60,7 +60,7 @@ class RuleChangeAdmin(ReadOnlyAdmin[RuleChange]):
     ) -> None:
         assert request.user.is_authenticated
         for change in queryset:
-            name = show_hidden(str(change))
+            name = show_text(str(change))
             try:
                 decide(change, by=Actor.person(request.user))
             except MemoryAppError as refusal:

@@ -14,7 +14,7 @@ from memory.admin.chosen_project import narrow_to_chosen
 from memory.admin.navigation import build_navigation
 from memory.admin.pages import admin_page, page_context
 from memory.heuristics.models import Heuristic
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import show_text
 from memory.releases.models import Release
 from memory.runs.search import Passage, find_runs
 
@@ -91,7 +91,7 @@ def contains(rows: QuerySet[Any], words: str, *fields: str) -> QuerySet[Any]:
 
 def shorten(text: str, length: int = 110) -> str:
     """Return the beginning of a text for one line."""
-    return show_hidden(Truncator(" ".join(text.split())).chars(length))
+    return show_text(Truncator(" ".join(text.split())).chars(length))
 
 
 def _find_pages(request: HttpRequest, words: str) -> list[Hit]:
@@ -125,9 +125,9 @@ def _find_runs(request: HttpRequest, words: str, limit: int) -> Iterable[Hit]:
             title=shorten(run.task),
             link=f"{link}#step-{passage.step}" if passage.step else link,
             note=f"{where}{run.outcome} · {run.created_at:%Y-%m-%d}",
-            before=show_hidden(passage.before),
-            match=show_hidden(passage.match),
-            after=show_hidden(passage.after),
+            before=show_text(passage.before),
+            match=show_text(passage.match),
+            after=show_text(passage.after),
         )
 
 

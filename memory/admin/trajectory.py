@@ -25,7 +25,7 @@ from memory.heuristics.models import Evidence, Heuristic
 from memory.intake.serializers import TrajectorySerializer
 from memory.projects.access import may_review
 from memory.projects.actors import Actor
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import show_text
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
 from memory.runs.search import split_words, with_words
@@ -86,7 +86,7 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
 
     @admin.display(description="task", ordering="task")
     def task_line(self, trajectory: Trajectory) -> str:
-        return show_hidden(Truncator(trajectory.task).chars(120))
+        return show_text(Truncator(trajectory.task).chars(120))
 
     @admin.display(description="score", ordering="score")
     def score_shown(self, trajectory: Trajectory) -> str:

@@ -11,15 +11,15 @@ from django.utils.timesince import timesince
 from memory.admin.markdown import write_inline_code
 from memory.admin.word_diff import DiffPart
 from memory.projects.actors import describe_actor
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import find_oddities, show_text
 
 register = template.Library()
 
 
 @register.filter
 def visible(value: Any) -> str:
-    """Show hidden characters by their code points. The result is still escaped by the template."""
-    return show_hidden(str(value))
+    """Show a text as models read it (see `show_text`). The result is still escaped by the template."""
+    return show_text(str(value))
 
 
 @register.filter
@@ -38,8 +38,19 @@ def condition(trigger: str) -> str:
 def arguments(value: dict[str, Any]) -> str:
     """Write a tool call's arguments as indented JSON; a lone `input` as its bare text."""
     if set(value) == {"input"}:
-        return show_hidden(str(value["input"]))
-    return show_hidden(json.dumps(value, ensure_ascii=False, indent=1)) if value else ""
+        return show_text(str(value["input"]))
+    return show_text(json.dumps(value, ensure_ascii=False, indent=1)) if value else ""
+
+
+@register.inclusion_tag("admin/oddities.html")
+def oddities(*texts: Any) -> dict[str, Any]:
+    """Warn of what is not what it looks like; parts of a comparison count with what they add."""
+    words = [_read_added(text) if isinstance(text, list) else str(text) for text in texts]
+    return {"oddities": find_oddities(*words)}
+
+
+def _read_added(parts: list[DiffPart]) -> str:
+    return "".join(part.text for part in parts if part.kind != "removed")
 
 
 @register.filter
@@ -64,10 +75,10 @@ def ago(at: datetime) -> str:
 @register.filter
 def actor(label: Any) -> str:
     """Name who acted, from what the records hold."""
-    return show_hidden(describe_actor(str(label)))
+    return show_text(describe_actor(str(label)))
 
 
 @register.filter
 def spaced(code: Any) -> str:
     """Write a code such as unknown_tools as words."""
-    return show_hidden(str(code)).replace("_", " ")
+    return show_text(str(code)).replace("_", " ")

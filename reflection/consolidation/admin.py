@@ -23,7 +23,7 @@ from memory.heuristics.models import Heuristic
 from memory.projects.access import has_role, may_review
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import show_text
 from reflection.consolidation.inbox import SUGGESTIONS
 from reflection.consolidation.models import ConsolidationRun, Suggestion
 from reflection.consolidation.requests import request_consolidation
@@ -129,11 +129,11 @@ class SuggestionAdmin(ReadOnlyAdmin[Suggestion]):
     @admin.display(description="lesson", ordering="heuristic__current_revision__trigger")
     def line(self, suggestion: Suggestion) -> str:
         revision = suggestion.heuristic.current_revision
-        return show_hidden(Truncator(revision.trigger if revision else "").chars(100))
+        return show_text(Truncator(revision.trigger if revision else "").chars(100))
 
     @admin.display(description="why")
     def why(self, suggestion: Suggestion) -> str:
-        return show_hidden(Truncator(suggestion.reason).chars(90))
+        return show_text(Truncator(suggestion.reason).chars(90))
 
     @admin.display(description="similarity", ordering="similarity")
     def percent(self, suggestion: Suggestion) -> str:

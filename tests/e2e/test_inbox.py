@@ -14,6 +14,7 @@ from memory.projects.actors import Actor
 from memory.projects.models import Project
 from tests.bench.desk_timing import measure_decisions
 from tests.factories import approve_as_read, make_heuristic, make_project, make_trajectory
+from tests.memory.desk_pages import embed
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -227,7 +228,8 @@ def test_key_approves_only_after_all_deciding_words_were_on_screen(
     expect(desk.locator(".facts").last).to_be_in_viewport()
     for _ in range(4):
         desk.keyboard.press("a")
-    expect(desk.locator(".says")).to_contain_text("Approved")
+    expect(desk.locator(".row")).to_have_count(0)
+    expect(desk.locator(".undo")).to_be_visible()  # it was saved
 
 
 def test_what_was_typed_survives_a_reload_and_signing_in_again(
@@ -305,3 +307,49 @@ def test_key_waits_while_a_step_that_stays_is_being_saved(desk: Page, live_serve
     with desk.expect_response(lambda answer: answer.request.method == "POST"):
         previews[0].continue_()
     desk.evaluate("localStorage.clear()")
+
+
+def make_similar(project: Project, guideline: str) -> None:
+    """Make an approved lesson and a proposal that is similar to it."""
+    made = [
+        make_heuristic(project=project, status="approved", guideline=guideline),
+        make_heuristic(project=project, guideline="Refund at once."),
+    ]
+    embed(made[0], 1, 0)
+    embed(made[1], 0.96, 0.28)
+
+
+def test_duplicate_waits_until_all_words_of_the_other_lesson_were_shown(
+    desk: Page, live_server: Any, project: Project
+) -> None:
+    make_similar(project, f"Ask first. {LONG} Then refund nothing.")
+    desk.set_viewport_size({"width": 1280, "height": 720})
+    open_inbox(desk, live_server)
+
+    desk.keyboard.press("d")
+    expect(desk.locator(".near button[value=duplicate]")).to_be_focused()
+    desk.keyboard.press("Enter")
+    expect(desk.locator(".says")).to_contain_text("You had not seen all of it. Read to the end, then merge again.")
+
+    expect(desk.locator(".near .target")).to_contain_text("Then refund nothing.")
+    assert not Review.objects.exists()
+    desk.locator(".near .target dd").nth(1).locator(".edge").last.scroll_into_view_if_needed()
+    desk.keyboard.press("d")
+    desk.keyboard.press("Enter")
+    expect(desk.locator(".says")).to_contain_text("uplicate")
+
+
+def test_preview_of_an_edit_has_the_focus_and_enter_decides_nothing(
+    desk: Page, live_server: Any, project: Project
+) -> None:
+    make_heuristic(project=project)
+    open_inbox(desk, live_server)
+    desk.keyboard.press("e")
+    desk.keyboard.type("Look twice. ")
+
+    desk.keyboard.press("Control+Enter")
+
+    expect(desk.locator(".preview")).to_be_focused()
+    expect(desk.locator(".preview ins").first).to_be_in_viewport()
+    desk.keyboard.press("Enter")
+    assert not Review.objects.exists()

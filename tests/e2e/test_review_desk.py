@@ -236,7 +236,7 @@ def test_key_to_approve_does_not_drop_what_was_typed(desk: Page, live_server: An
     press(desk, "a")
 
     expect(desk.locator(".edit .diff ins")).to_have_count(1)
-    expect(desk.get_by_role("button", name="Save and approve").first).to_be_focused()
+    expect(desk.locator(".preview")).to_be_focused()
     assert not Review.objects.exists()
 
 
@@ -286,3 +286,23 @@ def test_keys_can_be_turned_off(desk: Page, live_server: Any, project: Project) 
     expect(desk.locator(".has-keys")).to_have_count(0)
     assert not Review.objects.exists()
     desk.evaluate("localStorage.clear()")
+
+
+def test_numbers_stand_in_the_order_in_which_agents_read_them(desk: Page, live_server: Any, project: Project) -> None:
+    heuristic = make_heuristic(project=project, guideline="over א 5 < 1000 ב EUR")
+    open_heuristic(desk, live_server, heuristic)
+
+    left_edges = desk.locator("[data-field=guideline]").evaluate(
+        """words => {
+          const node = [...words.childNodes].find((each) => each.nodeType === Node.TEXT_NODE);
+          return ["5", "<", "1000", "EUR"].map((part) => {
+            const range = document.createRange();
+            range.setStart(node, node.data.indexOf(part));
+            range.setEnd(node, node.data.indexOf(part) + part.length);
+            return range.getBoundingClientRect().left;
+          });
+        }"""
+    )
+
+    assert left_edges == sorted(left_edges)
+    expect(desk.locator(".oddities")).to_contain_text("is written from right to left")

@@ -75,7 +75,7 @@ PERMISSIONS = ["view_block", "review_block", "view_passage"]
 
 def test_reviewer_reads_and_decides_on_the_page(client: Client, project: Project) -> None:
     block = make_block(project, policy="propose")
-    revision = append_to_block(block, text="Drinks <b>tea</b>\u202e", edit=Edit(by=GOOD))
+    revision = append_to_block(block, text="Drinks <b>tea</b>\u202e", edit=Edit(by=GOOD, reason="Told\u202e"))
     client.force_login(make_member("ana", project=project, permissions=PERMISSIONS))
     page = reverse("admin:memory_block_change", args=[block.pk])
 
@@ -83,7 +83,8 @@ def test_reviewer_reads_and_decides_on_the_page(client: Client, project: Project
     form = {"revision": revision.pk, "content_sha256": revision.content_sha256, "compared": "1"}
     client.post(page, form | {"decision": "approve"})
 
-    assert "&lt;b&gt;tea&lt;/b&gt;⟨U+202E⟩" in shown
+    assert "&lt;b&gt;tea&lt;/b&gt;[U+202E]" in shown  # as agents will get it
+    assert "Told⟨U+202E⟩" in shown
     assert read_block(block).pk == revision.pk
     client.post(page, {"decision": "undo", "to": "1", "compared": "2"})
     assert BlockRevision.objects.waiting().get().value == "Name: Ana"

@@ -31,7 +31,7 @@ from memory.discussion.models import MAX_COMMENT, Comment, ItemState
 from memory.discussion.services import Item, assign_item, may_discuss, snooze_item, write_comment
 from memory.errors import MemoryAppError
 from memory.projects.models import ProjectMembership
-from memory.redaction.visible_text import show_hidden
+from memory.redaction.visible_text import show_text
 from memory.rows import find_row
 
 TAB = "discussion"
@@ -127,7 +127,7 @@ def add_assignees(rows: list[Row]) -> list[Row]:
 def describe(state: ItemState | None) -> str:
     """Say in a few words who sees to an item and when."""
     name = _name_assignee(state)
-    parts = [f"Assigned to {show_hidden(name)}"] if name else []
+    parts = [f"Assigned to {show_text(name)}"] if name else []
     if state is not None and state.is_asleep:
         parts.append(f"snoozed until {write_date(state.snoozed_until, 'j F')}")
     said = " · ".join(parts)
@@ -135,7 +135,7 @@ def describe(state: ItemState | None) -> str:
 
 
 def write_assignee(name: str) -> str:
-    return f"for {show_hidden(name)}" if name else ""
+    return f"for {show_text(name)}" if name else ""
 
 
 def _carry_out(request: HttpRequest, kind: Kind, row: Any) -> tuple[str, bool]:

@@ -5,6 +5,7 @@
   if (!inbox) return;
   const AHEAD = Number(inbox.dataset.count || 0);
   const DECISIVE = new Set(["approve", "accept", "try"]); // these wait until the words were read
+  const MERGING = new Set(["duplicate", "merge"]); // and these until those of the other lesson were, too
   const HOLD_MS = 4000; // skimming claims nothing
   const UNDO_MS = 10000;
   const query = inbox.dataset.query ? `?${inbox.dataset.query}` : "";
@@ -106,15 +107,14 @@
     if (!(Date.now() - kept.at < 30 * 86400e3)) localStorage.removeItem(name);
   }
 
-  // ── What was read: approving waits until the beginning and end of all deciding words were on the screen ──
+  // ── What was read: approving and merging wait until the beginning and end of all deciding words were on the screen ──
   const notice = (seen) => {
     for (const each of seen) if (each.isIntersecting) unseen.delete(each.target);
   };
   const watcher = new IntersectionObserver(notice);
-  const watch = () => {
-    watcher.disconnect();
-    unseen = new Set();
-    for (const words of item().querySelectorAll(".words [data-deciding]")) {
+  const watch = () => { // again for what was fetched later: what is watched already stays as it is
+    for (const words of item().querySelectorAll(".words [data-deciding], .near .target [data-deciding]")) {
+      if (words.querySelector(":scope > .edge")) continue;
       for (const place of ["afterbegin", "beforeend"]) {
         const edge = document.createElement("span");
         edge.className = "edge";
@@ -123,6 +123,10 @@
         watcher.observe(edge);
       }
     }
+  };
+  const unseenBy = (button) => { // a merge depends on the words of its target, too
+    const target = button.closest(".near");
+    return [...unseen].filter((edge) => edge.closest(".words") || (target && target.contains(edge)));
   };
   const afterFrame = (then) => { // what is on the screen is known only after a frame was drawn
     requestAnimationFrame(() => requestAnimationFrame(() => {
@@ -160,6 +164,8 @@
     held = false;
     asking = null;
     version += 1;
+    watcher.disconnect();
+    unseen = new Set();
     watch();
     restoreDraft();
     clearTimeout(holdTimer);
@@ -182,6 +188,15 @@
     const words = item().querySelector(".words");
     if (words) words.focus({ preventScroll: true });
     else document.activeElement.blur();
+  };
+
+  // What an edit changes is read before anything else: no button has the focus then.
+  const focusPreview = () => {
+    const preview = item().querySelector(".words .preview");
+    if (!preview) return false;
+    preview.focus();
+    preview.scrollIntoView({ block: "center" });
+    return true;
   };
 
   const mark = (name) => {
@@ -220,7 +235,7 @@
     settle();
     at(inbox.classList.contains("at-beside") ? "beside" : "words");
     history.replaceState(null, "", `${item().dataset.address}${query}`);
-    focusWords();
+    focusPreview() || focusWords();
     fetchNext();
   };
 
@@ -555,15 +570,17 @@
       if (preview) setTimeout(() => preview.click()); // a form that is being submitted cannot be submitted again
       return;
     }
-    if (DECISIVE.has(button.value) && button.closest(".bar") && unseen.size) {
+    const isDecisive = button.closest(".bar") ? DECISIVE.has(button.value) : MERGING.has(button.value);
+    if (isDecisive && unseenBy(button).length) {
       event.preventDefault();
       return afterFrame(() => {
         if (!form.isConnected) return;
-        if (!unseen.size) return form.requestSubmit(button);
-        const [first] = unseen;
+        const [first] = unseenBy(button);
+        if (!first) return form.requestSubmit(button);
+        at(first.closest(".words") ? "words" : "beside");
         first.parentElement.scrollIntoView({ block: "nearest" });
         first.scrollIntoView({ block: "center" });
-        say("You had not seen all of it. Read to the end, then approve again.");
+        say(`You had not seen all of it. Read to the end, then ${button.closest(".bar") ? "approve" : "merge"} again.`);
       });
     }
     if (inbox.classList.contains("alone")) return;
@@ -578,6 +595,7 @@
   });
   inbox.addEventListener("htmx:afterSettle", (event) => {
     restoreDraft(); // a tab that was fetched may have fields
+    watch(); // and words that a merge depends on
     if (!taking && event.target.closest(".groups")) taking = setTimeout(takeRows); // it is sent for every row
   });
 
