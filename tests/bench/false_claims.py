@@ -194,7 +194,7 @@ def trace(kind: Kind, traffic: Traffic) -> Trace:
 
     def count(chosen: Flags, values: Numbers | Flags) -> Numbers:
         found = chosen.astype(np.float32) @ (np.stack(columns, axis=1) * values[:, None]).astype(np.float32)
-        return found.reshape(len(looks), -1, 2).astype(float)
+        return np.asarray(found.reshape(len(looks), -1, 2), dtype=np.float64)
 
     ones = np.ones(kind.units)
     exposed, known, good = count(is_exposed, ones), count(is_known, ones), count(is_known, traffic.success)
@@ -230,7 +230,8 @@ def trace_costs(kind: Kind, traffic: Traffic, count: Count, is_known: Flags, exp
     is_comparable = log_mixture(*silent.compare(), MISSING_TAU) < np.log(MISSING_ALARM) + SLACK
     costs = Arms(n=told, total=count(has_cost, cost), squares=count(has_cost, cost**2))
     estimate, variance = costs.compare(is_share=False)
-    return costs.is_enough & is_comparable & (log_harm(estimate, variance, GUARDED[Guarded.COST]) >= -SLACK)
+    is_close = log_harm(estimate, variance, GUARDED[Guarded.COST]) >= -SLACK
+    return np.asarray(costs.is_enough & is_comparable & is_close)
 
 
 def log_mixture(estimate: Numbers, variance: Numbers, tau: float) -> Numbers:
@@ -249,7 +250,7 @@ def log_harm(estimate: Numbers, variance: Numbers, guardrail: Guardrail) -> Numb
 def is_alarmed(kind: Kind, traffic: Traffic) -> bool:
     """Tell whether the product finds at any look, of one every 20 units, that the arms differ in missing outcomes."""
     close = np.flatnonzero(trace(kind, traffic).missing_e_value >= MISSING_ALARM * np.exp(-SLACK))
-    return any(look_at(kind, traffic, look).missing_e_value >= MISSING_ALARM for look in (close + 1) * EVERY)
+    return any(look_at(kind, traffic, look).missing_e_value >= MISSING_ALARM for look in ((close + 1) * EVERY).tolist())
 
 
 def list_rows(kind: Kind, traffic: Traffic, look: int) -> Iterator[Exposed]:
