@@ -1,5 +1,6 @@
 """The pages of experiments, and what they add to those of releases, deployments and lessons."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -238,6 +239,14 @@ def test_uplift_is_shown_along_the_line_and_as_a_whole() -> None:
     assert page.count('class="uplift"') == 1
     assert "<circle" in page
     assert "Lessons help: +" in deployment
+
+
+def test_uplift_that_cannot_be_told_from_none_says_so_beside_its_interval() -> None:
+    make_held_out(units=300, base=0.5, lift=0.0)
+
+    page = read(log_in(), reverse("admin:memory_release_changelist"))
+
+    assert re.search(r"points \[-\d+\.\d, \d+\.\d\], no effect found yet", page)
 
 
 def test_lesson_page_tells_an_effect_from_an_association() -> None:

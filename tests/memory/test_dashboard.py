@@ -148,6 +148,16 @@ def test_effect_of_lessons_is_that_of_the_hold_out(admin: Client, successes: int
     assert note in shown[1]
 
 
+def test_effect_of_lessons_leaves_out_work_that_chance_did_not_divide(admin: Client) -> None:
+    lesson = make_lesson()
+    record_units(lesson, family="orders", success=300)
+    Retrieval.objects.update(deployment_version=0)  # before there was a hold-out
+    record_units(lesson, arm="holdout", success=50, failure=50)
+    record_units(lesson, success=200, failure=200)
+
+    assert tiles(admin)[EFFECT][0] == "+0.0 points"
+
+
 def test_home_leads_to_work_and_lists_no_tables(admin: Client) -> None:
     """It had 13 equal tiles, 21 links to tables and no project switcher."""
     approve_as_read(make_heuristic(project=make_project()), by=ROOT)
