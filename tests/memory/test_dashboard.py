@@ -12,6 +12,7 @@ from memory.curation.decisions import reject_heuristic
 from memory.discussion.models import ItemState
 from memory.heuristics.models import Heuristic
 from memory.projects.actors import Actor
+from memory.retrieval.models import Retrieval
 from tests.factories import (
     approve_as_read,
     make_api_key,
