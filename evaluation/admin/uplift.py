@@ -30,12 +30,13 @@ _IN_USE = (Heuristic.Status.APPROVED, Heuristic.Status.RETIRED)
 
 
 def show_uplift(uplift: Uplift) -> str:
-    """Return an uplift as people read it, "+6.1 points [2.0, 10.2]"; without an interval it says why there is none."""
+    """Return an uplift as people read it, "+6.1 points [2.0, 10.2]", and why it says nothing where it does not."""
     if uplift.is_doubtful:
         return f"not comparable: outcomes are missing (e = {show_e_value(uplift.missing_e_value)})"
     if uplift.estimate is None or uplift.interval is None:
         return f"too few: {uplift.guided:,} with, {uplift.held_out:,} without"
-    return show_points(uplift.estimate, uplift.interval.low, uplift.interval.high)
+    points = show_points(uplift.estimate, uplift.interval.low, uplift.interval.high)
+    return points if uplift.is_told else f"{points}, no effect found yet"
 
 
 def say_uplift(uplift: Uplift) -> str:
@@ -50,7 +51,7 @@ def say_uplift(uplift: Uplift) -> str:
         )
     if uplift.interval is None:
         return f"Too little is known to say whether lessons help: {units}. Each side needs {FIRST_LOOK}."
-    found = show_uplift(uplift)
+    found = show_points(uplift.estimate, uplift.interval.low, uplift.interval.high)
     said = "help" if uplift.interval.low > 0 else "do harm" if uplift.interval.high < 0 else "have no effect found yet"
     return f"Lessons {said}: {found}, {units}."
 
@@ -73,7 +74,7 @@ def describe_effect(request: HttpRequest) -> list[Figure]:
     if whole.estimate is None or whole.interval is None:
         return [_write_figure(note=units, link=link)]
     low, high = 100 * whole.interval.low, 100 * whole.interval.high
-    found = "" if low > 0 or high < 0 else "No effect found yet. "
+    found = "" if whole.is_told else "No effect found yet. "
     note = f"{found}95% interval {low:+.1f} to {high:+.1f}; {units}".replace("-", "−")
     return [_write_figure(value=f"{100 * whole.estimate:+.1f} points".replace("-", "−"), note=note, link=link)]
 

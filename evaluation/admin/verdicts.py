@@ -42,15 +42,20 @@ def draw_deployment(user: Any, project: Project) -> Panel | None:
 
 
 def list_ended(project: Project) -> list[str]:
-    """Return which running experiments a promotion or a roll-back ends, and what they know so far. Two queries."""
+    """Return which running experiments a promotion or a roll-back ends, with what they know and their alarms.
+
+    Two queries.
+    """
     running = list(
         Experiment.objects.running().filter(project=project).select_related("treated_release", "control_release")
     )
     looks = find_last_looks(running)
-    return [
-        f"{each} is running and ends for good, without a verdict. {write_sentence(each, looks.get(each.pk))}"
-        for each in running
-    ]
+    ended = []
+    for each in running:
+        look = looks.get(each.pk)
+        ended.append(f"{each} is running and ends for good, without a verdict. {write_sentence(each, look)}")
+        ended += list_alarms(look) if look else []
+    return ended
 
 
 def count_alarms(request: HttpRequest) -> Iterable[Figure]:
@@ -73,7 +78,12 @@ def draw_release(user: Any, release: Release) -> Panel | None:
 
 
 def _list(found: Any) -> list[dict[str, Any]]:
-    """Return the newest experiments, each with its sentence. Two queries."""
+    """Return the newest experiments, each with its sentence and its alarms. Two queries."""
     newest = list(found.select_related("treated_release", "control_release").order_by("-number")[:SHOWN])
     looks = find_last_looks(newest)
-    return [{"row": each, "sentence": write_sentence(each, looks.get(each.pk))} for each in newest]
+    shown = []
+    for each in newest:
+        look = looks.get(each.pk)
+        alarms = list_alarms(look) if look else []
+        shown.append({"row": each, "sentence": write_sentence(each, look), "alarms": alarms})
+    return shown

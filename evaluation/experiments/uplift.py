@@ -70,6 +70,11 @@ class Uplift:
     def is_doubtful(self) -> bool:
         return self.missing_e_value >= MISSING_ALARM
 
+    @property
+    def is_told(self) -> bool:
+        """Tell whether the effect can be told from none: the interval leaves out 0."""
+        return self.interval is not None and not self.interval.low <= 0 <= self.interval.high
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpliftReport:

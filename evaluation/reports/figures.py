@@ -43,7 +43,7 @@ def compare_arm(
         "arm": name,
         "about": about,
         "n": len(treated),
-        "success": estimate_json(bootstrap_mean(treated, seed=seed)),
+        "success": estimate_json(bootstrap_mean(treated, seed=seed, bounds=(0, 1))),
         "uplift": estimate_json(paired_difference(treated, control, seed=seed)),
         "gained": rounded(sum(value for value in differences if value > 0)),
         "lost": rounded(-sum(value for value in differences if value < 0)),
@@ -83,7 +83,7 @@ def estimate_curve(
     return [
         {
             "x": stop,
-            "success": estimate_json(bootstrap_mean(values, seed=seed)),
+            "success": estimate_json(bootstrap_mean(values, seed=seed, bounds=(0, 1))),
             "uplift": estimate_json(paired_difference(values, control, seed=seed))
             if len(values) == len(control)
             else {"n": 0},

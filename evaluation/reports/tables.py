@@ -18,7 +18,9 @@ _TIMED = {
 
 
 def write_headline(suite: dict[str, Any]) -> str:
-    """Return the result in one or two sentences, or nothing for a suite without a main arm."""
+    """Return the result in one or two sentences: the suite's own, that of its main arm, or none."""
+    if headline := suite.get("headline"):
+        return str(headline)
     row = next((each for each in suite["arms"] if each["arm"] == suite.get("main")), None)
     bare = next((each for each in suite["arms"] if each["arm"] == "none"), None)
     if row is None or bare is None or row is bare or not row["uplift"].get("n"):

@@ -121,7 +121,7 @@ def summarise_own(unit: UnitResult, options: Options) -> dict[str, Any]:
         most = min(n for n, _ in counts)
         for k in range(1, most + 1) if most > 1 else ():
             for label, formula in ((f"pass^{k}", pass_hat_k), (f"pass@{k}", pass_at_k)):
-                estimate = bootstrap_mean([formula(n, c, k) for n, c in counts], seed=options.seed)
+                estimate = bootstrap_mean([formula(n, c, k) for n, c in counts], seed=options.seed, bounds=(0, 1))
                 figures.append({"arm": arm, "name": label, **estimate_json(estimate)})
     notes = []
     if unit["without_outcome"]:

@@ -1,7 +1,8 @@
 """How often experiments claim what is not so: `python -m tests.bench.false_claims`.
 
 Each kind of traffic is simulated 1,000 times with a truth that is known. The rows go through the product's own
-`collect` and `analyse`, with the default plan and a look every 20 units; there is no database and no server. The
+`collect` and `analyse`, with the default plan and a look every 20 units; there is no database and no server. Figures of
+all looks at once, computed with numpy, say at which looks a claim is close; only these are given to the product. The
 figures of docs/experiments.md that name this command come from here.
 """
 
@@ -26,16 +27,14 @@ django.setup()
 from evaluation.experiments.analysis import (  # noqa: E402
     FAMILIES_ALARM,
     MISSING_ALARM,
+    MISSING_TAU,
     Findings,
-    State,
-    Unit,
     Verdict,
     analyse,
-    find_missing_e_value,
 )
 from evaluation.experiments.exposures import Exposed, collect  # noqa: E402
 from evaluation.experiments.models import Experiment  # noqa: E402
-from evaluation.experiments.plan import Plan  # noqa: E402
+from evaluation.experiments.plan import Guarded, Guardrail, Plan  # noqa: E402
 from evaluation.sequential import FIRST_LOOK  # noqa: E402
 from memory.retrieval.assignment import Arm  # noqa: E402
 
@@ -44,10 +43,11 @@ PACE = timedelta(seconds=15)  # from one unit to the next; 120 units are half an
 EVERY = 20  # units from look to look
 NEVER = 10**9
 PLAN = Plan()
-GUARD_ALPHA = max(guardrail.alpha for guardrail in PLAN.guardrails)
-FEWEST_Z = float(2 * np.log(1 / max(PLAN.alpha, 2 * GUARD_ALPHA))) ** 0.5
+GUARDED = {guardrail.metric: guardrail for guardrail in PLAN.guardrails}
+SLACK = 0.1  # of the logarithm of an e-value: what is that close to a claim is looked at by the product
 Numbers = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+Count = Callable[[Flags, Numbers | Flags], Numbers]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +80,7 @@ class Kind:
     daily: bool = False  # the base swings between .2 and .8, and the share of the canary grows
     opposite: float = 0.0  # the lift of one half of the traffic, minus that of the other
     is_constant: bool = False  # every outcome is reported as a success
+    looks_anyway: int = 0  # the product looks after so many units, whatever can be expected
 
 
 COSTS: dict[str, Callable[[Flags, Flags], Flags]] = {  # of treated, success
@@ -135,69 +136,121 @@ def draw(kind: Kind, seed: int) -> Traffic:
 
 
 def find_worth_looking(kind: Kind, traffic: Traffic) -> Iterator[int]:
-    """Yield the looks at which a claim is possible at all; the others are spared.
-
-    A claim needs outcomes that differ in each of three ways, those unknown left out, counted as failures or as
-    successes; or costs that differ. No mixture exceeds the likelihood ratio of the best effect, exp(z²/2), or twice
-    that on one side.
-    """
-    for look in range(EVERY, kind.units + EVERY, EVERY):
-        if kind.is_constant or kind.opposite:
-            is_possible = look % 300 == 0
-        else:
-            is_possible = differs_in_outcomes(traffic, look)
-            # Where costs differ they do so at nearly every look, so only every tenth is taken.
-            is_possible |= bool(kind.cost) and look % (10 * EVERY) == 0 and differs_in_costs(traffic, look)
-        if is_possible:
+    """Yield the looks at which the product could claim something, by `trace`, and those of the kind; no others."""
+    for index, is_close in enumerate(trace(kind, traffic).is_close.tolist(), 1):
+        look = index * EVERY
+        if is_close or (kind.looks_anyway and look % kind.looks_anyway == 0):
             yield look
 
 
-def differs_in_outcomes(traffic: Traffic, look: int) -> bool:
-    known, success = traffic.reported[:look] <= look, traffic.success[:look]
-    everyone = np.ones(look, bool)
-    first = find_z(success[known], traffic, known)
-    if abs(first) < FEWEST_Z:
-        return False
-    others = (find_z(values, traffic, everyone) for values in (known & success, ~known | success))
-    return bool(min(z if first > 0 else -z for z in others) >= FEWEST_Z)
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """Figures of all looks at once: whether a claim is close, and the e-value of missing outcomes."""
+
+    is_close: Flags
+    missing_e_value: Numbers
 
 
-def differs_in_costs(traffic: Traffic, look: int) -> bool:
-    has_cost = (traffic.reported[:look] <= look) & ~np.isnan(traffic.cost[:look])
-    return bool(abs(find_z(np.log(traffic.cost[:look][has_cost]), traffic, has_cost)) >= FEWEST_Z)
+@dataclass(frozen=True, kw_only=True)
+class Arms:
+    """Units, sum and sum of squares of a figure, by look, block and arm (control, treated)."""
+
+    n: Numbers
+    total: Numbers
+    squares: Numbers
+
+    @property
+    def is_enough(self) -> Flags:
+        return np.asarray(self.n.sum(axis=1).min(axis=-1) >= FIRST_LOOK)
+
+    def compare(self, *, is_share: bool = True) -> tuple[Numbers, Numbers]:
+        """Return the difference and its variance at each look, by the formulas of `evaluation.sequential`."""
+        n = np.maximum(self.n, 1e-9)
+        mean = self.total / n
+        if is_share:
+            middle = (self.total + 0.5) / (self.n + 1)
+            variance = (self.squares + 0.5) / (self.n + 1) - middle**2
+        else:
+            variance = np.maximum((self.squares - self.total * mean) / np.maximum(self.n - 1, 1), 1e-9)
+        whole = n.sum(axis=-1)
+        alone = (variance / n).sum(axis=-1)
+        together = (n * variance).sum(axis=-1) / whole * (1 / n).sum(axis=-1)
+        weight = np.where(self.n.min(axis=-1) > 0, n.prod(axis=-1) / whole, 0.0)
+        summed = np.maximum(weight.sum(axis=-1), 1e-9)
+        estimate = (weight * (mean[..., 1] - mean[..., 0])).sum(axis=-1) / summed
+        return estimate, (weight**2 * np.maximum(alone, together)).sum(axis=-1) / summed**2 + 1e-12
 
 
-def is_alarmed(traffic: Traffic) -> bool:
-    """Tell whether the arms ever differed in missing outcomes, looked at every 20 units."""
-    if (traffic.reported == np.arange(1, len(traffic.reported) + 1)).all():
-        return False
-    units = [
-        Unit(treated=bool(arm), block=int(share), share=0.5, state=State.PENDING)
-        for arm, share in zip(traffic.treated, traffic.canary, strict=True)
+def trace(kind: Kind, traffic: Traffic) -> Trace:
+    """Compute the figures of all looks at once, by the same formulas as the product does for one."""
+    looks = np.arange(EVERY, kind.units + EVERY, EVERY)[:, None]
+    is_exposed = np.arange(kind.units) < looks
+    is_known = is_exposed & (traffic.reported <= looks)
+    columns = [
+        (traffic.canary == share) & (traffic.treated == arm)
+        for share in np.unique(traffic.canary)
+        for arm in (False, True)
     ]
-    for look in range(EVERY, len(units) + EVERY, EVERY):
-        unknown = traffic.reported[:look] > look
-        is_possible = find_z(unknown, traffic, np.ones(look, bool)) ** 2 >= 2 * np.log(MISSING_ALARM)
-        if is_possible and find_missing_e_value(units[:look], unknown.tolist()) >= MISSING_ALARM:
-            return True
-    return False
+
+    def count(chosen: Flags, values: Numbers | Flags) -> Numbers:
+        found = chosen.astype(np.float32) @ (np.stack(columns, axis=1) * values[:, None]).astype(np.float32)
+        return np.asarray(found.reshape(len(looks), -1, 2), dtype=np.float64)
+
+    ones = np.ones(kind.units)
+    exposed, known, good = count(is_exposed, ones), count(is_known, ones), count(is_known, traffic.success)
+    outcomes = Arms(n=known, total=good, squares=good)
+    missing = Arms(n=exposed, total=exposed - known, squares=exposed - known)
+    missing_e_value = np.where(missing.is_enough, np.exp(log_mixture(*missing.compare(), MISSING_TAU)), 1.0)
+    share = np.maximum(known.sum(axis=(1, 2)) / exposed.sum(axis=(1, 2)), 1e-9)
+    ways = [outcomes.compare()]
+    for filled in (good, good + exposed - known):
+        estimate, variance = Arms(n=exposed, total=filled, squares=filled).compare()
+        ways.append((estimate / share, variance / share**2))
+    is_better, is_worse, is_harm = (np.ones(len(looks), bool) for _ in range(3))
+    for estimate, variance in ways:
+        is_sure = log_mixture(estimate, variance, PLAN.tau) >= np.log(1 / PLAN.alpha) - SLACK
+        is_better &= is_sure & (estimate > 0)
+        is_worse &= is_sure & (estimate < 0)
+        is_harm &= log_harm(-estimate, variance, GUARDED[Guarded.SUCCESS]) >= -SLACK
+    # A canary that does harm is found worse long before it is rolled back; that claim is right, and not counted.
+    is_close = is_better | is_harm | (is_worse & (kind.truth != Verdict.ROLL_BACK))
+    is_close &= outcomes.is_enough & (missing_e_value < MISSING_ALARM * np.exp(SLACK))
+    is_close |= trace_costs(kind, traffic, count, is_known, exposed)
+    return Trace(is_close=is_close, missing_e_value=missing_e_value)
 
 
-def find_z(values: Numbers | Flags, traffic: Traffic, chosen: Flags) -> float:
-    """Return the difference of the arms within the blocks in standard errors; 0 where an arm is too small to decide."""
-    look = len(chosen)
-    treated, canary = traffic.treated[:look][chosen], traffic.canary[:look][chosen]
-    if min(treated.sum(), (~treated).sum()) < FIRST_LOOK:
-        return 0.0
-    total = variance = 0.0
-    for block in np.unique(traffic.canary[:: len(traffic.canary) // 3]):  # it changes at thirds, if at all
-        arms = [values[(canary == block) & (treated == arm)].astype(float) for arm in (True, False)]
-        n, m = map(len, arms)
-        if min(n, m) > 1:
-            weight = n * m / (n + m)
-            total += weight * (arms[0].mean() - arms[1].mean())
-            variance += weight**2 * (arms[0].var() / n + arms[1].var() / m)
-    return float(total / variance**0.5) if variance else NEVER
+def trace_costs(kind: Kind, traffic: Traffic, count: Count, is_known: Flags, exposed: Numbers) -> Flags:
+    """Tell at which looks the guardrail of cost is close to a roll-back."""
+    if not kind.cost:
+        return np.zeros(len(is_known), bool)
+    has_cost = is_known & ~np.isnan(traffic.cost)
+    cost = np.log(np.where(np.isnan(traffic.cost), 1.0, traffic.cost))
+    told = count(has_cost, np.ones(kind.units))
+    silent = Arms(n=exposed, total=exposed - told, squares=exposed - told)
+    is_comparable = log_mixture(*silent.compare(), MISSING_TAU) < np.log(MISSING_ALARM) + SLACK
+    costs = Arms(n=told, total=count(has_cost, cost), squares=count(has_cost, cost**2))
+    estimate, variance = costs.compare(is_share=False)
+    is_close = log_harm(estimate, variance, GUARDED[Guarded.COST]) >= -SLACK
+    return np.asarray(costs.is_enough & is_comparable & is_close)
+
+
+def log_mixture(estimate: Numbers, variance: Numbers, tau: float) -> Numbers:
+    prior = tau * tau
+    exponent = prior * estimate**2 / (2 * variance * (variance + prior))
+    return np.asarray(np.minimum(0.5 * np.log(variance / (variance + prior)) + exponent, 600.0))
+
+
+def log_harm(estimate: Numbers, variance: Numbers, guardrail: Guardrail) -> Numbers:
+    """Return by how much the e-value is above the guardrail's threshold, if all of the mixture lay on its side."""
+    harm = estimate - guardrail.margin
+    found = np.log(2) + log_mixture(harm, variance, guardrail.tau) - np.log(1 / guardrail.alpha)
+    return np.where(harm > 0, found, -np.inf)
+
+
+def is_alarmed(kind: Kind, traffic: Traffic) -> bool:
+    """Tell whether the product finds at any look, of one every 20 units, that the arms differ in missing outcomes."""
+    close = np.flatnonzero(trace(kind, traffic).missing_e_value >= MISSING_ALARM * np.exp(-SLACK))
+    return any(look_at(kind, traffic, look).missing_e_value >= MISSING_ALARM for look in ((close + 1) * EVERY).tolist())
 
 
 def list_rows(kind: Kind, traffic: Traffic, look: int) -> Iterator[Exposed]:
@@ -246,14 +299,14 @@ def run(kind: Kind, seed: int) -> tuple[str, int, float, bool, bool]:
         is_harm = findings.verdict == Verdict.WORSE and kind.truth == Verdict.ROLL_BACK  # right, and it goes on
         if findings.verdict not in (Verdict.CONTINUE, Verdict.NO_BENEFIT) and not is_harm:
             estimate = findings.difference.estimate if findings.difference else float("nan")
-            return findings.verdict, look, estimate, is_alarmed(traffic), opposed
+            return findings.verdict, look, estimate, is_alarmed(kind, traffic), opposed
         if findings.verdict == Verdict.NO_BENEFIT:
             break
-    return "", kind.units, float("nan"), is_alarmed(traffic), opposed
+    return "", kind.units, float("nan"), is_alarmed(kind, traffic), opposed
 
 
 NOTHING = [
-    Kind(name="equal arms"),
+    Kind(name="equal arms", looks_anyway=800),
     Kind(name="equal arms, a hold-out of 20%", holdout=200),
     *(Kind(name=f"{share:.0%} of the treated failures 120 units late", slow=share) for share in (0.1, 0.3, 1.0)),
     *(Kind(name=f"{share:.0%} of the treated failures never reported", lost=share) for share in (0.1, 0.3, 0.6)),
@@ -261,13 +314,13 @@ NOTHING = [
     Kind(name="both arms up to 200 units late", late=200),
     Kind(name="both up to 400 late, 30% of the treated failures 120 later", late=400, slow=0.3),
     Kind(name="half never reported, and 30% more of the treated failures", lost_anyway=0.5, lost=0.3),
-    Kind(name="a fifth of the units come again and succeed", again=0.2),
-    Kind(name="a fifth of the units switch the arm and succeed", again=0.2, switches=True),
+    Kind(name="a fifth of the units come again and succeed", again=0.2, looks_anyway=1600),
+    Kind(name="a fifth of the units switch the arm and succeed", again=0.2, switches=True, looks_anyway=1600),
     Kind(name="cost of both arms", cost="both"),
     Kind(name="cost from one arm only", cost="treated"),
     Kind(name="cost from one arm, of the other only that of failures", cost="failures of the treated"),
     Kind(name="day and night, shares of 10, 30, 60%", daily=True),
-    Kind(name="everything reported as success", is_constant=True),
+    Kind(name="everything reported as success", is_constant=True, looks_anyway=1600),
 ]
 SOMETHING = [
     Kind(name="+12, hold-out of 20%", lift=0.12, holdout=200, truth=Verdict.BETTER),
@@ -276,7 +329,7 @@ SOMETHING = [
     Kind(name="+15, half never reported", lift=0.15, lost_anyway=0.5, truth=Verdict.BETTER),
     Kind(name="−15 from .6", base=0.6, lift=-0.15, truth=Verdict.ROLL_BACK),
     Kind(name="−15 from .6, canary of 20%", base=0.6, lift=-0.15, share=200, truth=Verdict.ROLL_BACK),
-    Kind(name="+15 and −15 in halves", opposite=0.3, units=900),
+    Kind(name="+15 and −15 in halves", opposite=0.3, units=900, looks_anyway=300),
 ]
 
 
@@ -303,7 +356,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--number", type=int, default=1000)
     parser.add_argument("--kind", action="append", help="part of a name; default: all")
-    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--processes", type=int, default=1)
     options = parser.parse_args()
     print("| kind | right claim | false claims | units, median | estimate, mean | missing | families |")
     print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 from pytest_django.live_server_helper import LiveServer
 
-from tests.bench import experiments, lesson_effects, releases, sequential_figures
+from evaluation.experiments.analysis import Verdict
+from tests.bench import experiments, false_claims, lesson_effects, releases, sequential_figures
+
+CLAIMS = {Verdict.BETTER, Verdict.WORSE, Verdict.ROLL_BACK}
 
 
 @pytest.mark.django_db(transaction=True)
@@ -31,7 +34,35 @@ def test_sequential_figures_are_simulated() -> None:
 
 @pytest.mark.parametrize("kind", lesson_effects.KINDS)
 def test_lessons_are_compared_in_projects_of_each_kind(kind: str) -> None:
-    assert lesson_effects.report(kind, 1, units=100).startswith(f"{kind}: of 1 projects")
+    assert lesson_effects.report(kind, 1).startswith(f"{kind}: of 1 projects")
+
+
+@pytest.mark.parametrize("kind", lesson_effects.KINDS)
+def test_no_claim_about_a_lesson_is_missed_by_the_figures_of_all_looks(kind: str) -> None:
+    project, looks = lesson_effects.draw(lesson_effects.KINDS[kind], 7), range(500, lesson_effects.UNITS + 1, 500)
+    close = project.trace()
+
+    claims = {
+        (look, effect.heuristic_id != lesson_effects.FIRST)
+        for look in looks
+        for effect in project.measure(units=look)
+        if effect.sign
+    }
+
+    assert claims <= {(look, is_other) for look in looks for is_other in close[look // 50 - 1].nonzero()[0]}
+
+
+@pytest.mark.parametrize("kind", [*false_claims.NOTHING, *false_claims.SOMETHING], ids=lambda kind: kind.name)
+def test_no_claim_of_an_experiment_is_missed_by_the_figures_of_all_looks(kind: false_claims.Kind) -> None:
+    traffic, looks = false_claims.draw(kind, 7), range(300, kind.units + 1, 300)
+    found = false_claims.trace(kind, traffic)
+
+    findings = {look: false_claims.look_at(kind, traffic, look) for look in looks}
+
+    missing = [findings[look].missing_e_value for look in looks]
+    assert [found.missing_e_value[look // 20 - 1] for look in looks] == pytest.approx(missing, rel=0.01)
+    claimed = {look for look in looks if findings[look].verdict in CLAIMS - {kind.truth and Verdict.WORSE}}
+    assert claimed <= {look for look in looks if found.is_close[look // 20 - 1]}
 
 
 def test_assignment_is_measured() -> None:

@@ -1,5 +1,6 @@
 """The pages of experiments, and what they add to those of releases, deployments and lessons."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -93,12 +94,26 @@ def test_outcomes_that_never_vary_are_the_headline() -> None:
     assert "Nothing can be learnt about Release 2: Every outcome so far is the same" in page
 
 
-def test_opposite_effects_in_families_are_an_alarm() -> None:
+def look_at_opposite_families() -> Experiment:
     experiment = make_experiment()
     for family, lift in (("airline", 0.3), ("retail", -0.3)):
         Traffic(experiment=experiment, lift=lift).send(300, task_id=family)
         Retrieval.objects.filter(task_id="airline.cancel").update(task_id=family)
     take_look(experiment.pk)
+    return experiment
+
+
+@pytest.mark.parametrize("ask", ["", "?ask=promote"])
+def test_opposite_effects_in_families_are_said_where_people_promote(ask: str) -> None:
+    experiment = look_at_opposite_families()
+
+    page = read(log_in(), reverse("admin:memory_deployment_of", args=[experiment.project_id]) + ask)
+
+    assert "The effects are opposite in task families" in page
+
+
+def test_opposite_effects_in_families_are_an_alarm() -> None:
+    experiment = look_at_opposite_families()
 
     page = read(log_in(), address(experiment))
 
@@ -238,6 +253,14 @@ def test_uplift_is_shown_along_the_line_and_as_a_whole() -> None:
     assert page.count('class="uplift"') == 1
     assert "<circle" in page
     assert "Lessons help: +" in deployment
+
+
+def test_uplift_that_cannot_be_told_from_none_says_so_beside_its_interval() -> None:
+    make_held_out(units=300, base=0.5, lift=0.0)
+
+    page = read(log_in(), reverse("admin:memory_release_changelist"))
+
+    assert re.search(r"points \[-\d+\.\d, \d+\.\d\], no effect found yet", page)
 
 
 def test_lesson_page_tells_an_effect_from_an_association() -> None:

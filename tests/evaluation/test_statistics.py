@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evaluation.reports.statistics import bootstrap_mean, paired_difference, smallest_visible_difference, tasks_needed
+from evaluation.reports.statistics import (
+    bootstrap_mean,
+    estimate_share,
+    paired_difference,
+    smallest_visible_difference,
+    tasks_needed,
+)
 
 FIGURES = np.random.default_rng(7).beta(2, 5, size=120).tolist()
 
@@ -48,3 +54,28 @@ def test_fifty_tasks_show_no_less_than_twelve_points() -> None:
 
 def test_five_points_need_about_630_tasks_for_80_percent_power() -> None:
     assert tasks_needed(0.05) == pytest.approx(627, abs=5)
+
+
+@pytest.mark.parametrize(("count", "n"), [(18, 18), (0, 18), (1, 1), (7, 30), (1499, 1500), (600, 1500)])
+def test_interval_of_a_share_is_that_of_clopper_and_pearson(count: int, n: int) -> None:
+    ours = estimate_share([1.0] * count + [0.0] * (n - count))
+
+    theirs = stats.binomtest(count, n).proportion_ci(method="exact")
+    assert [ours.low, ours.high] == pytest.approx([theirs.low, theirs.high], abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("value", "bounds", "interval"),
+    [
+        (1.0, (0, 1), [0.815, 1.0]),
+        (0.0, (0, 1), [0.0, 0.185]),
+        (1.0, (-1, 1), [0.629, 1.0]),
+        (0.0, (-1, 1), [-0.185, 0.185]),
+    ],
+)
+def test_figures_that_are_all_the_same_leave_doubt(
+    value: float, bounds: tuple[float, float], interval: list[float]
+) -> None:
+    estimate = bootstrap_mean([value] * 18, bounds=bounds)
+
+    assert [estimate.low, estimate.high] == pytest.approx(interval, abs=0.001)

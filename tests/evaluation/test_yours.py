@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from evaluation.environments.base import Task, load_environment
 from evaluation.errors import EvaluationError, LabelIndexed
+from evaluation.reports.report import write_text
 from evaluation.runner import create_run, execute_run
 from evaluation.suites.base import Options
 from evaluation.suites.loop.suite import refuse_shared_tasks
@@ -65,6 +66,11 @@ def test_lessons_come_from_older_runs_and_tasks_from_newer_ones() -> None:
     assert figure(suite, "hybrid:5", "tasks with a lesson") == 1
     assert figure(suite, "hybrid:5", "lessons of the same family") == 1
     assert figure(suite, "approved", "tasks with a lesson") == 0
+    shares = [row for row in suite["figures"] if row["name"] != "tokens"]
+    assert all(row["high"] - row["low"] > 0.3 for row in shares)  # six of six is not certain
+    assert "Of 6 newer tasks, 100.0% would have been given a lesson" in suite["headline"]
+    assert "95% between 54.1% and 100.0%" in suite["headline"]
+    assert suite["headline"] in " ".join(write_text(run.results).split())
     assert figure(suite, "candidate", "tasks whose lessons would change") == 1
     assert hash_tables() == before
 

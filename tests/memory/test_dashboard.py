@@ -12,6 +12,7 @@ from memory.curation.decisions import reject_heuristic
 from memory.discussion.models import ItemState
 from memory.heuristics.models import Heuristic
 from memory.projects.actors import Actor
+from memory.retrieval.models import Retrieval
 from tests.factories import (
     approve_as_read,
     make_api_key,
@@ -146,6 +147,16 @@ def test_effect_of_lessons_is_that_of_the_hold_out(admin: Client, successes: int
 
     assert shown[0] == value
     assert note in shown[1]
+
+
+def test_effect_of_lessons_leaves_out_work_that_chance_did_not_divide(admin: Client) -> None:
+    lesson = make_lesson()
+    record_units(lesson, family="orders", success=300)
+    Retrieval.objects.update(deployment_version=0)  # before there was a hold-out
+    record_units(lesson, arm="holdout", success=50, failure=50)
+    record_units(lesson, success=200, failure=200)
+
+    assert tiles(admin)[EFFECT][0] == "+0.0 points"
 
 
 def test_home_leads_to_work_and_lists_no_tables(admin: Client) -> None:

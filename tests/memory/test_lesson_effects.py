@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from memory.effects.comparison import Compared, LessonEffect, compare_lessons, find_inseparable
+from memory.effects.comparison import Compared, LessonEffect, attribute, compare_lessons, find_inseparable
 from memory.effects.harm import measure_lessons
 from memory.effects.interval import Share
 from memory.effects.stratified import Strata
@@ -168,6 +168,22 @@ A, B, C = (UUID(int=number) for number in (1, 2, 3))
 )
 def test_lessons_of_the_same_runs_are_not_told_apart(blocks: Any, together: Any) -> None:
     assert find_inseparable(blocks) == together
+
+
+def test_effect_of_a_lesson_is_not_credited_to_those_in_the_same_blocks() -> None:
+    """Of another domain, but often in one block with it: in blocks without the lesson that helps it does nothing."""
+
+    def compare(given: int, good: int, without: int, other_good: int) -> Compared:
+        return Compared(by_client={"agent": Strata.of(given, good, without, other_good)})
+
+    answers = {
+        frozenset(): {A: compare(400, 340, 100, 50), B: compare(400, 310, 100, 50)},
+        frozenset({A}): {B: compare(200, 100, 50, 25)},
+    }
+
+    effects = attribute(lambda settled: answers[frozenset(settled)], {})
+
+    assert {lesson: each.find_sign(among=2) for lesson, each in effects.items()} == {A: 1, B: 0}
 
 
 def test_effect_is_not_credited_to_each_of_several_lessons(admin_client: Client) -> None:

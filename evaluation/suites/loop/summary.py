@@ -101,7 +101,7 @@ def _passes(arm: str, tries: Tries, seed: int) -> list[dict[str, Any]]:
     rows = []
     for k in range(1, most + 1) if most > 1 else ():
         for label, formula in ((f"pass^{k}", pass_hat_k), (f"pass@{k}", pass_at_k)):
-            estimate = bootstrap_mean([formula(n, c, k) for n, c in counts], seed=seed)
+            estimate = bootstrap_mean([formula(n, c, k) for n, c in counts], seed=seed, bounds=(0, 1))
             rows.append({"arm": arm, "name": label, **estimate_json(estimate)})
     return rows
 

@@ -14,7 +14,7 @@ from evaluation.environments.base import Environment, load_environment
 from evaluation.environments.command import CommandAgent, read_command
 from evaluation.errors import EvaluationError
 from evaluation.reports.figures import estimate_json, power_note, rounded
-from evaluation.reports.statistics import bootstrap_mean, paired_difference
+from evaluation.reports.statistics import Estimate, bootstrap_mean, estimate_share, paired_difference
 from evaluation.suites.base import About, Options, Progress, UnitResult
 from evaluation.suites.loop.store import approve_all, approve_unread, record_and_reflect
 from evaluation.suites.loop.suite import ClosedLoop
@@ -263,20 +263,21 @@ def _summarise(about: About, unit: UnitResult, options: Options) -> dict[str, An
         per_task[name] = covered
         if name == "none":
             continue
-        figures.append(_figure(name, "tasks with a lesson", covered, options))
+        figures.append(_figure(name, "tasks with a lesson", estimate_share(covered)))
         if failed.any():
             later = [value for value, is_failed in zip(covered, failed, strict=True) if is_failed]
-            figures.append(_figure(name, "failed tasks with a lesson", later, options))
+            figures.append(_figure(name, "failed tasks with a lesson", estimate_share(later)))
         same = [value for value in rows["same_family"] if value is not None]
         if same:
-            figures.append(_figure(name, "lessons of the same family", same, options))
-        figures.append(_figure(name, "tokens", rows["tokens"], options))
+            share = bootstrap_mean(same, seed=options.seed, bounds=(0, 1))
+            figures.append(_figure(name, "lessons of the same family", share))
+        figures.append(_figure(name, "tokens", bootstrap_mean(rows["tokens"], seed=options.seed)))
     if {"candidate", "approved"} <= unit["arms"].keys():
         candidate, approved = unit["arms"]["candidate"], unit["arms"]["approved"]
         changed = [float(one != other) for one, other in zip(candidate["served"], approved["served"], strict=True)]
-        figures.append(_figure("candidate", "tasks whose lessons would change", changed, options))
-        more = paired_difference(per_task["candidate"], per_task["approved"], seed=options.seed)
-        figures.append({"arm": "candidate", "name": "more tasks with a lesson", "paired": True} | estimate_json(more))
+        figures.append(_figure("candidate", "tasks whose lessons would change", estimate_share(changed)))
+        more = paired_difference(per_task["candidate"], per_task["approved"], seed=options.seed, bounds=(-1, 1))
+        figures.append({"paired": True} | _figure("candidate", "more tasks with a lesson", more))
         notes.append(
             f"The arm approved has the {unit['stores']['approved']} lessons in use that were learnt before the split. "
             f"candidate adds the proposed ones, {unit['stores']['candidate']} in total, as if they were approved."
@@ -286,12 +287,13 @@ def _summarise(about: About, unit: UnitResult, options: Options) -> dict[str, An
         f"The rules found {counts.get('proposed', 0)} lessons in {unit['before']} older runs; "
         f"{counts.get('repeated', 0)} more were repeats, {counts.get('without_lesson', 0)} runs gave none."
     )
-    notes.append(_observe(unit["outcomes"], options))
+    notes.append(_observe(unit["outcomes"]))
     if unit["gaps"]:
         gaps = ", ".join(f"{family} ({count})" for family, count in unit["gaps"])
         notes.append(f"Failed tasks without any lesson, by family: {gaps}.")
     return {
         **about.as_json(),
+        "headline": _write_headline(unit["arms"]),
         "units": [UNIT],
         "n": len(tasks),
         "arms": [],
@@ -305,11 +307,28 @@ def _summarise(about: About, unit: UnitResult, options: Options) -> dict[str, An
     }
 
 
-def _figure(arm: str, name: str, values: Sequence[float], options: Options) -> dict[str, Any]:
-    return {"arm": arm, "name": name, **estimate_json(bootstrap_mean(values, seed=options.seed))}
+def _figure(arm: str, name: str, estimate: Estimate) -> dict[str, Any]:
+    return {"arm": arm, "name": name, **estimate_json(estimate)}
 
 
-def _observe(outcomes: Sequence[Sequence[Any]], options: Options) -> str:
+def _write_headline(arms: dict[str, dict[str, list[Any]]]) -> str:
+    """Say in a sentence what the figures mean, of the arm that retrieves as agents are served."""
+    name = next((arm for arm in arms if arm.startswith("hybrid")), "approved")
+    if name not in arms:
+        return ""
+    covered = estimate_share([float(count > 0) for count in arms[name]["lessons"]])
+    by_chance = [rows["lessons"] for arm, rows in arms.items() if arm.startswith("random")]
+    if any(sum(count > 0 for count in lessons) >= covered.mean * covered.n for lessons in by_chance):
+        meaning = "random lessons reach as many, so this shows only that there are lessons"
+    else:
+        meaning = "this shows how often a lesson would have been at hand, not whether it would have helped"
+    return (
+        f"Of {covered.n:,} newer tasks, {covered.mean:.1%} would have been given a lesson ({name}; 95% between "
+        f"{covered.low:.1%} and {covered.high:.1%}); {meaning}."
+    )
+
+
+def _observe(outcomes: Sequence[Sequence[Any]]) -> str:
     """Compare how runs with lessons and runs of the control group ended, as recorded."""
     known = [each for each in outcomes if each[0] in ("success", "failure")]
     groups = {
@@ -320,6 +339,6 @@ def _observe(outcomes: Sequence[Sequence[Any]], options: Options) -> str:
         return "Too few runs record whether they were given lessons (retrieval_id) to compare their outcomes."
     parts = []
     for name, values in groups.items():
-        estimate = bootstrap_mean(values, seed=options.seed)
+        estimate = estimate_share(values)
         parts.append(f"{name} {estimate.mean:.3f} [{estimate.low:.3f}, {estimate.high:.3f}], n = {estimate.n}")
     return f"Recorded success, as observed: {'; '.join(parts)}. The groups may differ in more than the lessons."
