@@ -1,10 +1,14 @@
 """How a model's answer ended, and what follows: pure rules, the same for runs and for rehearsals."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
+from agents.errors import InvalidArguments
 from agents.models.runs import StopReason
+from agents.schema import check_arguments
 from reflection.llm.chat import ChatAnswer
 
 
@@ -16,6 +20,7 @@ class Ending(StrEnum):
     OVERFLOW = "context"  # at the end of the window, or before the answer began
     PAUSED = "pause"  # the provider wants to be asked on
     BROKEN = "error"
+    UNFIT = "schema"  # a reply that does not fit the schema of the agent's replies
     REFUSED = "refusal"  # by the model
     FILTERED = "content_filter"  # by the provider
 
@@ -44,6 +49,9 @@ FAILURES = {
         "window_tokens of the agent to what the model has.",
     ),
     Ending.BROKEN: Failure(StopReason.MODEL_FAILED, "The provider ended the model's answer with an error, twice."),
+    Ending.UNFIT: Failure(
+        StopReason.INVALID_ANSWER, "The reply does not fit the output_schema of the agent's model_settings, twice."
+    ),
     Ending.REFUSED: Failure(StopReason.REFUSED, "The model refused to answer."),
     Ending.FILTERED: Failure(StopReason.FILTERED, "The provider's content filter stopped the model's answer."),
 }
@@ -51,6 +59,8 @@ NOTES = {
     Ending.EMPTY: "Your last answer was empty. Call a tool, or answer the user.",
     Ending.CUT: "Your last answer was cut off at the limit of its length. Write the whole answer again, and be brief.",
     Ending.BROKEN: "Your last answer broke off. Write the whole answer again.",
+    Ending.UNFIT: "Your last answer does not fit the JSON schema of final answers. Write it again as a JSON object "
+    "that fits, and nothing else.",
 }
 NO_PROGRESS_NOTE = (
     "You have called this with the same arguments {times} times, and the result was the same each time. Calling it "
@@ -61,13 +71,35 @@ LOOKED_AT = 12  # steps among which they are counted
 MOST_UNREADABLE = 3  # answers in a row whose calls cannot be read
 
 
-def name_ending(answer: ChatAnswer) -> str:
-    """Return how an answer ended: the model's own finish reason, or that there was nothing in it."""
+def name_ending(answer: ChatAnswer, *, schema: Mapping[str, Any] | None = None) -> str:
+    """Return how an answer ended: the model's own finish reason, or that there was nothing in it.
+
+    Args:
+        schema: what the agent's replies have to fit, a JSON schema of an object.
+    """
     if answer.finish_reason in set(Ending) and answer.finish_reason != Ending.EMPTY:
         return answer.finish_reason
     if not answer.tool_calls and not answer.text.strip():
         return Ending.EMPTY
+    if schema is not None and not answer.tool_calls and not _fits(answer.text, schema):
+        return Ending.UNFIT
     return answer.finish_reason
+
+
+def _fits(text: str, schema: Mapping[str, Any]) -> bool:
+    try:
+        value = json.loads(text)
+        if not isinstance(value, dict):
+            return False
+        check_arguments(schema, value)
+    except (ValueError, RecursionError, InvalidArguments):
+        return False
+    return True
+
+
+def room_for_answer(usual: int, *, window_tokens: int, more: bool) -> int:
+    """Return the tokens that the next answer may have: the usual ones, or `more` after one that was cut off."""
+    return max(usual, min(4 * usual, window_tokens // 2)) if more else usual
 
 
 def find_failure(endings: Sequence[str], *, calls: bool) -> Failure | None:

@@ -1,7 +1,7 @@
 """What an agent's revision says about its limits, and the defaults."""
 
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
@@ -58,6 +58,32 @@ class Compacting(Input):
         Field(description="How many of the newest tool results stay whole."),
     ] = 10
     summarise: Annotated[str, Field(pattern="^(auto|model|extract)$", description="Who writes summaries.")] = "auto"
+
+
+class ModelSettings(Input):
+    """How the model is asked. What it does not know is left out."""
+
+    thinking: Annotated[
+        Literal["off", "minimal", "low", "medium", "high", "max"] | None,
+        Field(description="How much it thinks before it answers; without it, as much as is usual for the model."),
+    ] = None
+    tool_choice: Annotated[
+        str,
+        Field(
+            max_length=100,
+            description="Whether it calls tools: `auto`, `none`, `required`, or the name of the one that it must call.",
+        ),
+    ] = "auto"
+    parallel_tool_calls: Annotated[
+        bool | None, Field(description="Whether one answer may call several tools; without it, as is usual.")
+    ] = None
+    cache: Annotated[
+        bool, Field(description="Whether the provider may keep the beginning of the prompt, where it asks to be told.")
+    ] = True
+    output_schema: Annotated[
+        dict[str, Any] | None,
+        Field(description="A JSON schema, of an object. The reply of a run is then JSON that fits it."),
+    ] = None
 
 
 class Retrieving(Input):

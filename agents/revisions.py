@@ -10,11 +10,12 @@ from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 
 from agents.errors import NameTaken
-from agents.limits import Compacting, Limits, written
+from agents.limits import Compacting, Limits, ModelSettings, written
 from agents.models.agents import Agent, AgentRevision
 from agents.models.runs import Run
 from agents.models.tools import ToolRevision
 from agents.rules import find_faults
+from agents.schema import find_schema_faults
 from agents.tools.catalogue import find_tool_faults
 from memory.blocks.models import Block
 from memory.errors import ChangedMeanwhile, InvalidInput
@@ -40,6 +41,7 @@ class AgentSpec:
     window_tokens: int = 32_000
     max_output_tokens: int = 2_000
     temperature: float | None = None
+    model_settings: ModelSettings = field(default_factory=ModelSettings)
     blocks: tuple[dict[str, Any], ...] = ()
     tools: tuple[dict[str, Any], ...] = ()
     rules: tuple[dict[str, Any], ...] = ()
@@ -55,11 +57,15 @@ class AgentSpec:
             "rules": list(self.rules),
             "limits": written(self.limits),
             "compaction": self.compaction.model_dump(),
+            "model_settings": self.model_settings.model_dump(exclude_defaults=True),
         }
 
     @property
     def sha256(self) -> str:
-        text = json.dumps(self.columns(), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        columns = self.columns()
+        if not columns["model_settings"]:
+            del columns["model_settings"]  # as in revisions that are older than these
+        text = json.dumps(columns, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -157,6 +163,16 @@ def _ask_about(rules: Iterable[dict[str, Any]], name: str) -> list[dict[str, Any
 
 
 @transaction.atomic
+def _find_setting_faults(spec: AgentSpec) -> dict[str, list[str]]:
+    settings, names = spec.model_settings, [each["name"] for each in spec.tools]
+    faults = {}
+    if settings.tool_choice not in ("auto", "none", "required", *names):
+        faults["/model_settings/tool_choice"] = ["Send auto, none, required, or the name of a tool of the agent."]
+    if settings.output_schema is not None and (found := find_schema_faults(settings.output_schema)):
+        faults["/model_settings/output_schema"] = found
+    return faults
+
+
 def archive_agent(agent: Agent, *, by: Actor) -> Agent:
     """Let an agent start no more runs. What it did and remembers stays."""
     name_actor(by)
@@ -176,6 +192,7 @@ def spec_of(revision: AgentRevision) -> AgentSpec:
             "rules": tuple(revision.rules),
             "limits": Limits.model_validate(revision.limits),
             "compaction": Compacting.model_validate(revision.compaction),
+            "model_settings": ModelSettings.model_validate(revision.model_settings),
         }
     )
 
@@ -245,6 +262,7 @@ def check_spec(
         faults["/max_output_tokens"] = ["The answer has to fit into window_tokens, with room for the prompt."]
     faults |= find_tool_faults(project, spec.tools)
     faults |= _find_block_faults(project, spec)
+    faults |= _find_setting_faults(spec)
     faults |= find_faults(spec.rules, tools=[each["name"] for each in spec.tools])
     if not faults and not may_allow:
         kept = before.rules if before is not None else []

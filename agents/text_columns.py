@@ -44,7 +44,7 @@ TEXT_COLUMNS = {
     ),
     "agents_agentrevision": (
         Columns("system blocks tools rules", Fate.KEPT, _DEFINED),
-        Columns("model limits compaction sha256", Fate.NO_TEXT, _MACHINE),
+        Columns("model model_settings limits compaction sha256", Fate.NO_TEXT, _MACHINE),
         Columns("created_by", Fate.NO_TEXT, _BY),
     ),
     "agents_conversation": (Columns("created_by rewound_by", Fate.NO_TEXT, _BY),),

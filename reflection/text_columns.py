@@ -23,7 +23,9 @@ TEXT_COLUMNS = {
     ),
     "reflection_modelcall": (
         Columns(
-            "response tool_calls", Fate.DELETED, "answers in reflections of the run, and in consolidations that read it"
+            "response tool_calls received",
+            Fate.DELETED,
+            "answers in reflections of the run, and in consolidations that read it",
         ),
         Columns("subject step prompt_sha256 provider model finish_reason", Fate.NO_TEXT, _MACHINE),
     ),

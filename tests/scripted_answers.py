@@ -31,8 +31,8 @@ class RecordedRequest:
 
     @property
     def user_text(self) -> str:
-        text: str = self.body["messages"][-1]["content"]
-        return text
+        content: str | list[dict[str, Any]] = self.body["messages"][-1]["content"]
+        return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
 
 @dataclass

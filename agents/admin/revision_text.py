@@ -22,6 +22,7 @@ def write_revision(revision: AgentRevision, numbers: Mapping[str, int]) -> str:
         f"Context window: {revision.window_tokens:,} tokens, {revision.max_output_tokens:,} of them for an answer",
     ]
     lines += [f"Temperature: {revision.temperature:g}"] if revision.temperature is not None else []
+    lines += [f"Model: {name.replace('_', ' ')} {_write(value)}" for name, value in revision.model_settings.items()]
     lines += [f"Block: {each['label']}" for each in revision.blocks]
     lines += [f"Tool: {write_tool(each, numbers)}" for each in revision.tools]
     lines += [f"Rule: {write_rule(each)}" for each in revision.rules]

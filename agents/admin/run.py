@@ -124,9 +124,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
                     messages.success(request, "The conversation is shortened before the model is asked next.")
                 case "rewind":
                     rewind_conversation(run.conversation, to=read_number(request.POST), by=by)
-                    messages.success(
-                        request, "The model no longer reads what follows. Send a message, or resume a run."
-                    )
+                    messages.success(request, "The model no longer reads what follows. Go on with a message.")
                 case "fork":
                     return self._fork(request, run, by=by)
                 case "say":

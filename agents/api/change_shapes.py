@@ -12,7 +12,7 @@ from agents.changes.policy import explain, last_shadow
 from agents.changes.proposals import Proposal, new_tools
 from agents.changes.served import read_wordings
 from agents.changes.shadow import tabulate
-from agents.limits import Compacting, Retrieving
+from agents.limits import Compacting, ModelSettings, Retrieving
 from agents.models.agents import ChangesBy
 from agents.models.changes import Change, ChangeRung, ChangeSource, Check, CheckVerdict, ShadowRun
 from memory.api.input import WHOLE, ContentHash, Id, Input, OneOf, Text
@@ -56,6 +56,7 @@ class ChangeInput(Input):
     rules: Annotated[list[dict[str, Any]] | None, Field(max_length=200, description="All of its rules.")] = None
     compaction: Compacting | None = None
     max_output_tokens: Annotated[int | None, Field(ge=1, le=10_000_000), WHOLE] = None
+    model_settings: ModelSettings | None = None
     lessons: Annotated[
         list[Id],
         Field(max_length=MAX_LESSONS, description="Ids of proposed lessons. Trying the change approves them."),
@@ -82,6 +83,7 @@ class ChangeInput(Input):
             rules=None if self.rules is None else tuple(self.rules),
             compaction=self.compaction,
             max_output_tokens=self.max_output_tokens,
+            model_settings=self.model_settings,
             lessons=tuple(self.lessons),
             retrieval=self.retrieval,
             evidence={"cases": cases} if cases else {},

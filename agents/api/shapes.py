@@ -105,6 +105,7 @@ class RevisionAnswer(BaseModel):
     window_tokens: int
     max_output_tokens: int
     temperature: float | None
+    model_settings: dict[str, Any]
     blocks: list[dict[str, Any]]
     tools: list[dict[str, Any]]
     rules: list[dict[str, Any]]

@@ -15,7 +15,7 @@ class ChangeKind(TextChoices):
     TOOL = "tool", "A tool of its own"
     PROMPT = "prompt", "The instructions"
     RULES = "rules", "Rules about tools"
-    SETTINGS = "settings", "Compaction and the size of answers"
+    SETTINGS = "settings", "Compaction, the size of answers and how the model is asked"
     HEURISTIC = "heuristic", "Lessons"
     RETRIEVAL = "retrieval", "How many lessons runs are given"
 
@@ -32,7 +32,7 @@ _PARTS = {
     ChangeKind.PROMPT: ("system",),
     ChangeKind.TOOL: ("tools",),
     ChangeKind.RULES: ("rules",),
-    ChangeKind.SETTINGS: ("compaction", "window_tokens", "max_output_tokens", "temperature"),
+    ChangeKind.SETTINGS: ("compaction", "window_tokens", "max_output_tokens", "temperature", "model_settings"),
 }
 
 

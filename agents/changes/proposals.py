@@ -13,7 +13,7 @@ from agents.definitions.checks import find_form_faults
 from agents.definitions.storage import propose_tool
 from agents.definitions.values import ToolDefinition
 from agents.errors import AgentArchived, InvalidDefinition
-from agents.limits import Compacting, Retrieving
+from agents.limits import Compacting, ModelSettings, Retrieving
 from agents.models.agents import Agent
 from agents.models.changes import Change
 from agents.models.tools import Tool, ToolRevision
@@ -41,6 +41,7 @@ class Proposal:
     rules: tuple[dict[str, Any], ...] | None = None
     compaction: Compacting | None = None
     max_output_tokens: int | None = None
+    model_settings: ModelSettings | None = None
     lessons: tuple[UUID, ...] = ()
     retrieval: Retrieving | None = None
     evidence: dict[str, Any] = field(default_factory=dict)
@@ -136,6 +137,7 @@ def _without_tools(base: AgentSpec, proposal: Proposal) -> AgentSpec:
         rules=base.rules if proposal.rules is None else proposal.rules,
         compaction=proposal.compaction or base.compaction,
         max_output_tokens=proposal.max_output_tokens or base.max_output_tokens,
+        model_settings=proposal.model_settings or base.model_settings,
     )
 
 

@@ -7,12 +7,27 @@ imported here: whatever the candidate wants, nothing can leave.
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from agents.context.prompt import asked_with
 from agents.definitions.values import ToolDefinition
+from agents.endings import (
+    FAILED_AT,
+    MOST_UNREADABLE,
+    NO_PROGRESS_NOTE,
+    NOTES,
+    TOLD_AT,
+    Ending,
+    count_repeats,
+    find_failure,
+    is_unfinished,
+    name_ending,
+    room_for_answer,
+)
 from agents.errors import InvalidArguments
+from agents.limits import ModelSettings
 from agents.models.tools import ToolRuntime
 from agents.rules import Called, ends_run, find_missing, goes_on, needs_approval, read_rules, refuse_call
 from agents.sandbox import HostError, SharedSeconds, ToolCall, run_tool
@@ -23,6 +38,7 @@ from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ChatTool
 
 FROZEN_AT = datetime(2026, 1, 1, tzinfo=UTC)
 MAX_RESULT_CHARACTERS = 50_000
+_UNREADABLE = "unreadable"
 Ask = Callable[[int, ChatRequest], ChatAnswer]
 
 
@@ -57,6 +73,8 @@ class Subject:
     rules: tuple[dict[str, Any], ...] = ()
     max_output_tokens: int = 2_000
     temperature: float | None = None
+    model_settings: ModelSettings = field(default_factory=ModelSettings)
+    window_tokens: int = 32_000
     max_steps: int = 50
 
 
@@ -73,9 +91,10 @@ class Made:
 
 @dataclass(kw_only=True, slots=True)
 class Trial:
-    """How a trial went."""
+    """How a trial went. `failure` says why it ended without a reply, as in a run."""
 
     ended: bool = False
+    failure: str = ""
     reply: str = ""
     steps: int = 0
     tokens: int = 0
@@ -141,22 +160,30 @@ class _Running:
         self._rules = read_rules(subject.rules)
         self._schemas = {tool.name: tool.parameters for tool in subject.tools}
         self._history: list[Called] = []
+        self._taken: list[str] = []  # what each step called and what came of it, the newest first
         self._trial = Trial()
 
     def work(self, messages: list[ChatMessage]) -> Trial:
-        trial, reminded = self._trial, False
+        trial, reminded, endings = self._trial, False, [""]
         while trial.steps < self._subject.max_steps:
             trial.steps += 1
-            answer = self._ask_model(messages)
+            answer = self._ask_model(messages, more_room=endings[0] == Ending.CUT)
             messages.append(answer.message)
+            endings.insert(0, name_ending(answer, schema=self._subject.model_settings.output_schema))
+            if failure := find_failure(endings, calls=bool(answer.tool_calls)):
+                trial.failure = failure.error
+                return trial
             if answer.tool_calls:
-                for call in answer.tool_calls:
-                    made = self._call(call.name, call.arguments)
-                    text = made.result if not made.error else f"Error: {made.error}"
-                    messages.append(ChatMessage(role="tool", content=text, tool_call_id=call.id))
+                messages.extend(self._carry_out_all(answer))
                 if ends_run(self._rules, [each.tool for each in self._history if each.step == trial.steps]):
                     trial.ended = True
+                if trial.ended or trial.failure:
                     return trial
+                continue
+            self._taken.insert(0, "")
+            if is_unfinished(endings[0]):
+                if note := NOTES.get(Ending(endings[0])):
+                    messages.append(ChatMessage(role="user", content=note))
                 continue
             last = self._history[-1] if self._history else None
             if last is not None and last.step == trial.steps - 1 and goes_on(self._rules, last.tool):
@@ -171,12 +198,33 @@ class _Running:
             messages.append(ChatMessage(role="user", content=f"Before you finish, call {missing[0]}."))
         return trial
 
-    def _ask_model(self, messages: list[ChatMessage]) -> ChatAnswer:
+    def _carry_out_all(self, answer: ChatAnswer) -> list[ChatMessage]:
+        """Make the calls of an answer and return their results; note where the same comes of the same again."""
+        results, lines = [], []
+        for call in answer.tool_calls:
+            made = self._call(call.name, call.arguments)
+            text = made.result if not made.error else f"Error: {made.error}"
+            results.append(ChatMessage(role="tool", content=text, tool_call_id=call.id))
+            lines.append(_UNREADABLE if call.arguments is None else f"{call.name} {call.sent_arguments} {text}")
+        self._taken.insert(0, " | ".join(lines))
+        repeats = count_repeats(self._taken)
+        if repeats == TOLD_AT:
+            told = f"{results[-1].content}\n[{NO_PROGRESS_NOTE.format(times=TOLD_AT)}]"
+            results[-1] = replace(results[-1], content=told)
+        if repeats >= FAILED_AT:
+            self._trial.failure = f"The same call was made {repeats} times, and the result was the same each time."
+        if len(self._taken) >= MOST_UNREADABLE and set(self._taken[:MOST_UNREADABLE]) == {_UNREADABLE}:
+            self._trial.failure = f"The arguments of {MOST_UNREADABLE} answers in a row were not JSON."
+        return results
+
+    def _ask_model(self, messages: list[ChatMessage], *, more_room: bool) -> ChatAnswer:
+        usual = self._subject.max_output_tokens
         request = ChatRequest(
             messages=tuple(messages),
             tools=self._subject.tools,
-            max_output_tokens=self._subject.max_output_tokens,
+            max_output_tokens=room_for_answer(usual, window_tokens=self._subject.window_tokens, more=more_room),
             temperature=self._subject.temperature,
+            **asked_with(self._subject.model_settings),
         )
         answer = self._ask(self._trial.steps, request)
         used = answer.input_tokens + answer.output_tokens

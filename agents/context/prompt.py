@@ -3,14 +3,17 @@
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from agents.limits import ModelSettings
 from agents.models.conversations import Compaction, Message
 from agents.models.runs import Run, Step
-from reflection.llm.chat import ChatMessage, ChatRequest, ChatTool, read_calls
+from reflection.llm.chat import ChatMessage, ChatRequest, ChatTool, ModelOptions, read_calls
 from reflection.llm.turns import arrange
 
+SCHEMA = "Your final answer is a JSON object, and nothing else, that fits this JSON schema: "
 SUMMARY = "Summary of what was said before. The messages themselves can be found with conversation_search.\n\n"
 
 
@@ -61,12 +64,33 @@ def write_request(
         for call in message.tool_calls:
             names[call["id"]] = call["name"]
         said.append(_write(message, tool=names.get(message.tool_call_id, ""), masked=message.seq <= masked_through))
+    settings = ModelSettings.model_validate(run.revision.model_settings)
     return ChatRequest(
-        messages=(ChatMessage(role="system", content=run.head), *arrange(said)),
+        messages=(ChatMessage(role="system", content=with_schema(run.head, settings)), *arrange(said)),
         tools=read_tools(run.tools),
         max_output_tokens=max_output_tokens or output_of(run),
         temperature=run.revision.temperature,
+        **asked_with(settings),
     )
+
+
+def with_schema(head: str, settings: ModelSettings) -> str:
+    """Return the head of a prompt that also says what the reply has to be, for models that take no schema."""
+    if settings.output_schema is None:
+        return head
+    schema = json.dumps(settings.output_schema, ensure_ascii=False, separators=(",", ":"))
+    return "\n\n".join(part for part in (head, SCHEMA + schema) if part)
+
+
+def asked_with(settings: ModelSettings) -> dict[str, Any]:
+    """Return what an agent's settings say about each question to the model, as members of a `ChatRequest`."""
+    return {
+        "tool_choice": settings.tool_choice,
+        "json_schema": settings.output_schema,
+        "options": ModelOptions(
+            thinking=settings.thinking, parallel_tool_calls=settings.parallel_tool_calls, cache=settings.cache
+        ),
+    }
 
 
 def rebuild_request(step: Step) -> ChatRequest:
@@ -91,6 +115,8 @@ def write_prompt(request: ChatRequest) -> bytes:
             ]
         if said.tool_call_id:
             message["tool_call_id"] = said.tool_call_id
+        if said.received is not None:
+            message["received"] = said.received
         messages.append(message)
     body = {
         "messages": messages,
@@ -99,6 +125,10 @@ def write_prompt(request: ChatRequest) -> bytes:
         "temperature": request.temperature,
         "tool_choice": request.tool_choice,
     }
+    if request.json_schema is not None:
+        body["json_schema"] = request.json_schema
+    if request.options != ModelOptions():
+        body["options"] = asdict(request.options)
     return json.dumps(body, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
 
 

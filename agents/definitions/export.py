@@ -88,7 +88,9 @@ def _write_agent(agent: AgentDefinition, here: set[str]) -> str:
         "tools": [name if name in here else repr(name) for name in agent.tools],
         "rules": [_write_rule(each) for each in agent.rules],
     }
-    after = {name: dict(getattr(agent, name)) for name in ("limits", "compaction") if getattr(agent, name)}
+    after = {
+        name: dict(getattr(agent, name)) for name in ("model_settings", "limits", "compaction") if getattr(agent, name)
+    }
     return _write_call(
         "agent", members, agent.name, raw={name: each for name, each in raw.items() if each}, after=after
     )

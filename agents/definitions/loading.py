@@ -97,6 +97,7 @@ def _make_spec(project: Project, definition: AgentDefinition, before: AgentRevis
         window_tokens=read.window_tokens,
         max_output_tokens=read.max_output_tokens,
         temperature=read.temperature,
+        model_settings=read.model_settings,
         tools=tuple(pin_tools(project, definition.tools)),
         blocks=tuple(
             _take_block(project, each, place=f"/blocks/{index}", there=there, by=by)
@@ -113,7 +114,7 @@ def _read_agent(definition: AgentDefinition) -> AgentInput:
     names = ("name", "description", "system", "model", "window_tokens", "max_output_tokens", "temperature")
     sent = {name: value for name in names if (value := getattr(definition, name)) is not None}
     sent |= {"tools": list(definition.tools), "rules": [dict(each) for each in definition.rules]}
-    sent |= {"limits": definition.limits, "compaction": definition.compaction}
+    sent |= {name: getattr(definition, name) for name in ("limits", "compaction", "model_settings")}
     check_json(sent)
     return AgentInput.from_body(sent)
 
@@ -191,6 +192,7 @@ def _describe_agent(agent: Agent, revision: AgentRevision) -> AgentDefinition:
         window_tokens=revision.window_tokens,
         max_output_tokens=revision.max_output_tokens,
         temperature=revision.temperature,
+        model_settings=revision.model_settings,
         blocks=tuple(
             _describe_block(each["label"], by_id[each["block"]]) for each in revision.blocks if each["block"] in by_id
         ),

@@ -41,6 +41,7 @@ _AGENT_MEMBERS = (
     "window_tokens",
     "max_output_tokens",
     "temperature",
+    "model_settings",
     "blocks",
     "tools",
     "rules",

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from agents.limits import Compacting, Limits
+from agents.limits import Compacting, Limits, ModelSettings
 from agents.models.tools import ToolKind, ToolRuntime
 from memory.api.canonical import canonical_json
 from memory.api.input import WHOLE, Id, Input, Name
@@ -92,6 +92,7 @@ class AgentDefinition:
     window_tokens: int | None = None
     max_output_tokens: int | None = None
     temperature: float | None = None
+    model_settings: Mapping[str, Any] = field(default_factory=dict)
     blocks: tuple[BlockDefinition, ...] = ()
     tools: tuple[str, ...] = ()
     rules: tuple[Mapping[str, Any], ...] = ()
@@ -135,6 +136,7 @@ class AgentMembers(Input):
     window_tokens: Annotated[Tokens, Field(description="Size of the context window.")] = 32_000
     max_output_tokens: Annotated[Tokens, Field(description="Of one answer of the model.")] = 2_000
     temperature: Annotated[float | None, Field(ge=0, le=2)] = None
+    model_settings: ModelSettings = Field(default_factory=ModelSettings)
     blocks: Annotated[list[AgentBlock], Field(max_length=100)] = Field(default_factory=list)
     tools: Annotated[
         list[Name],

@@ -12,7 +12,7 @@ from agents.context.head import write_head
 from agents.context.planning import newest_compaction
 from agents.context.prompt import build_request, hash_prompt, output_of, rebuild_request, window_of, write_tools
 from agents.conversations import add_message
-from agents.endings import Ending, name_ending
+from agents.endings import Ending, name_ending, room_for_answer
 from agents.loop.fence import Claimed
 from agents.loop.journal import plan_effect
 from agents.loop.waiting import room
@@ -138,8 +138,8 @@ def _begin_step(claimed: Claimed, *, more_room: bool) -> tuple[Step, ChatRequest
         if run.cancel_requested_at is not None:
             return None
         through, compaction = run.conversation.messages_written, newest_compaction(run)
-        room_for_answer = _room_for_answer(run, more=more_room)
-        request = build_request(run, through=through, compaction=compaction, max_output_tokens=room_for_answer)
+        tokens = room_for_answer(output_of(run), window_tokens=window_of(run), more=more_room)
+        request = build_request(run, through=through, compaction=compaction, max_output_tokens=tokens)
         step = Step.objects.create(
             project_id=run.project_id,
             run=run,
@@ -149,18 +149,12 @@ def _begin_step(claimed: Claimed, *, more_room: bool) -> tuple[Step, ChatRequest
             prompt_sha256=hash_prompt(request),
             request_sha256=request.sha256,
             prompt_tokens=request.estimated_input_tokens,
-            max_output_tokens=room_for_answer,
+            max_output_tokens=tokens,
             fence=claimed.fence,
         )
         Run.objects.filter(pk=run.pk).update(steps_taken=F("steps_taken") + 1)
         append_event(run.pk, "step", step=step.seq, status=step.status, prompt_sha256=step.prompt_sha256)
     return step, request
-
-
-def _room_for_answer(run: Run, *, more: bool) -> int:
-    """Return the tokens that the next answer may have."""
-    usual = output_of(run)
-    return max(usual, min(4 * usual, window_of(run) // 2)) if more else usual
 
 
 def _get_step(run: Run) -> Step:
@@ -169,7 +163,7 @@ def _get_step(run: Run) -> Step:
 
 
 def _write_answer(claimed: Claimed, step: Step, answer: ChatAnswer, call: ModelCall) -> None:
-    ending = name_ending(answer)
+    ending = name_ending(answer, schema=step.run.revision.model_settings.get("output_schema"))
     with claimed.writing() as run:
         now: datetime = timezone.now()
         changed = Step.objects.filter(pk=step.pk, status=Step.Status.ASKING).update(

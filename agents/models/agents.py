@@ -3,7 +3,7 @@
 from typing import Self
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import Q, Value
 from django.db.models.functions import Now
 
 from memory.constraints import not_blank, one_of
@@ -69,8 +69,8 @@ class AgentRevision(models.Model):
     """What an agent is: its instructions, model, memory, tools, rules and limits.
 
     `blocks` names blocks: `[{"label", "block"}]`. `tools` names tools: `[{"name"}]` for those of ERL, with `revision`
-    for those of the project. `rules` are read by agents/rules.py, `limits` by `Limits`, `compaction` by `Compacting`.
-    `sha256` is the hash of all of it.
+    for those of the project. `rules` are read by agents/rules.py, `limits` by `Limits`, `compaction` by `Compacting`,
+    `model_settings` by `ModelSettings`. `sha256` is the hash of all of it.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -82,6 +82,7 @@ class AgentRevision(models.Model):
     window_tokens = models.PositiveIntegerField(default=32_000, help_text="Size of the context window.")
     max_output_tokens = models.PositiveIntegerField(default=2_000, help_text="Of one answer of the model.")
     temperature = models.FloatField(null=True, blank=True)
+    model_settings = models.JSONField(default=dict, db_default=Value({}, models.JSONField()), blank=True)
     blocks = models.JSONField(default=list, blank=True)
     tools = models.JSONField(default=list, blank=True)
     rules = models.JSONField(default=list, blank=True)

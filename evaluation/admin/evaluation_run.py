@@ -10,6 +10,7 @@ from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
+from django_htmx.http import HttpResponseClientRefresh
 
 from evaluation.admin.evaluation_form import EvaluationForm
 from evaluation.errors import EvaluationError
@@ -119,6 +120,8 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
     ) -> HttpResponse:
         run = self.get_object(request, object_id)
         is_live = run is not None and run.status in LIVE
+        if "HX-Request" in request.headers and not is_live:
+            return HttpResponseClientRefresh()  # it has ended: the whole page is another one
         done, total = count_units(run) if run is not None and is_live else (0, 0)
         shown = {"title": "Evaluation", "run": run, "is_live": is_live, "done": done, "total": total}
         return super().change_view(request, object_id, form_url, {**shown, **(extra_context or {})})

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from agents.changes.subjects import tools_of_revision
 from agents.changes.trials import Ask, Subject, Trial
 from agents.definitions.values import ToolDefinition
+from agents.limits import ModelSettings
 from agents.models.agents import AgentRevision
 from agents.models.tools import ToolRuntime
 from evaluation.environments.scripted.plan import PlannedCall
@@ -83,6 +84,8 @@ class OwnAgent:
             rules=tuple(current.rules) if variant.rules is None else variant.rules,
             max_output_tokens=variant.max_output_tokens or current.max_output_tokens,
             temperature=current.temperature,
+            model_settings=ModelSettings.model_validate(current.model_settings),
+            window_tokens=current.window_tokens,
         )
 
     def ask(self, planned: Sequence[PlannedCall], *, name: str) -> Ask:

@@ -32,6 +32,7 @@ _NEIGHBOURS = 1  # steps kept, folded, on either side of a cited one
 _REVIEWS = 100
 _SIMILAR = 3
 _MIN_SIMILARITY = 0.5  # below it two lessons merely share a subject
+_CLOSE = 85  # percent
 _OPPOSED = {HeuristicRevision.Polarity.WORKS, HeuristicRevision.Polarity.AVOID}
 _SOON = timedelta(minutes=2)  # within which workers rank a new proposal
 _IN_USE = (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED)
@@ -78,6 +79,11 @@ class SimilarHeuristic:
     percent: int
     diff: list[DiffPart]
     contradiction: str  # a sentence; empty if nothing suggests one
+
+    @property
+    def is_close(self) -> bool:
+        """Tell whether it is offered by a key: another lesson takes more than a key and Enter."""
+        return self.percent >= _CLOSE and not self.contradiction
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -70,7 +70,8 @@ def check_right(right: Right, project: Project, *, by: Actor) -> None:
                 "Members gives roles in projects."
             )
     elif by.api_key_id is not None:
-        key = ApiKey.objects.usable().filter(pk=by.api_key_id, project=project).select_related("created_by").first()
+        keys = ApiKey.objects.usable().filter(pk=by.api_key_id, project=project)
+        key = keys.select_related("created_by").only("scopes", "created_by__username").first()
         if key is None or right.scope not in key.scopes:
             raise NotAllowed(
                 f"This API key may not {right.to} in the project {project}. Ask the operator for one with the scope "
@@ -85,7 +86,8 @@ def check_right(right: Right, project: Project, *, by: Actor) -> None:
 
 def _find_lack(user_id: int, right: Right, project: Project) -> str:
     """Return what keeps a person from doing something in a project, as in "You …"; "" if nothing does."""
-    user = get_user_model()._default_manager.filter(pk=user_id, is_active=True).first()
+    people = get_user_model()._default_manager.only("is_active", "is_superuser")  # all that a request may read of them
+    user = people.filter(pk=user_id, is_active=True).first()
     if user is None:
         return "no longer have an active account"
     roles = [role for role, permission in right.permissions.items() if user.has_perm(permission)]

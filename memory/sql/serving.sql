@@ -90,7 +90,10 @@ BEGIN
         END IF;
     END LOOP;
     GRANT SELECT, INSERT ON memory_embeddingmodel TO erl_tenant;
-    GRANT SELECT (id, username, is_active) ON auth_user TO erl_tenant;
+    -- What says whether the person of a key may still do what the key asks for
+    GRANT SELECT (id, username, is_active, is_superuser) ON auth_user TO erl_tenant;
+    GRANT SELECT ON auth_group, auth_permission, auth_user_groups, auth_user_user_permissions, auth_group_permissions,
+        django_content_type TO erl_tenant;
     IF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'erl_tenant') THEN
         GRANT USAGE ON SCHEMA erl_tenant TO erl_tenant;
         GRANT SELECT ON ALL TABLES IN SCHEMA erl_tenant TO erl_tenant;

@@ -58,14 +58,20 @@ def deadline(seconds: float) -> Iterator[None]:
         _deadline.reset(token)
 
 
-def _bounded(timeout: float | None) -> float | None:
+def seconds_left(limit: float | None) -> float | None:
+    """Return how long a call may take: until the `deadline` around it, and no longer than `limit` seconds."""
     end = _deadline.get()
     if end is None:
-        return timeout
-    left = end - time.monotonic()
-    if left <= 0:
+        return limit
+    left = max(end - time.monotonic(), 0.0)
+    return left if limit is None else min(limit, left)
+
+
+def _bounded(timeout: float | None) -> float | None:
+    left = seconds_left(timeout)
+    if left == 0:
         raise httpcore.ReadTimeout("The time limit of the call has passed.")
-    return left if timeout is None else min(timeout, left)
+    return left
 
 
 class BoundedBackend(httpcore.SyncBackend):

@@ -25,6 +25,7 @@ from reflection.llm.connections import open_client
 from reflection.llm.failures import classify
 from reflection.llm.kinds import build_model
 from reflection.llm.messages import as_chat, read_answer, write_messages, write_parameters, write_settings
+from reflection.llm.transport import seconds_left
 
 CLOSE_SECONDS = 1.0
 EMBEDDER = re.compile(r"embed|rerank|\bbge-", re.I)  # Ollama lists these among its models
@@ -79,14 +80,14 @@ class ModelProvider:
     def start(self, request: ChatRequest, *, on_text: OnText | None = None) -> "Future[ChatAnswer]":
         """Begin to continue a conversation. Cancelling what is returned closes the connection.
 
-        `on_text` is called on the event loop, so it must not wait for anything.
+        `on_text` is called on the event loop, so it must not wait for anything. A `deadline` around this call ends it.
         """
-        return event_loop.start(self._ask(request, on_text))
+        return event_loop.start(self._ask(request, on_text, seconds_left(self.config.timeout_seconds)))
 
-    async def _ask(self, request: ChatRequest, on_text: OnText | None) -> ChatAnswer:
+    async def _ask(self, request: ChatRequest, on_text: OnText | None, seconds: float | None) -> ChatAnswer:
         begun = time.monotonic()
         try:
-            async with asyncio.timeout(self.config.timeout_seconds):
+            async with asyncio.timeout(seconds):
                 self.model = self.model or await self._find_only_model()
                 response = await self._request(request, on_text)
         except Exception as error:  # an SDK's own faults are failures of the provider's answer

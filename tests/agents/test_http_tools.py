@@ -96,7 +96,7 @@ def test_argument_cannot_change_the_path(shop: ScriptedProvider, order_id: str) 
         ({"url": "https://{order_id}.example/"}, "Arguments stand in the path"),
         ({"url": "https://shop.example/{other}"}, "'other' is no argument"),
         ({"url": "https://shop.example/{amount}"}, "amount has to be a required argument"),
-        ({"url": "https://169.254.169.254/"}, "link-local"),
+        ({"url": "https://169.254.169.254/"}, "metadata service"),
         ({"headers": {"Host": "x"}}, "Host is set by ERL"),
         ({"headers": {"X-A": "a\r\nb"}}, "no header can have"),
         ({"secret_headers": {"X-Key": "crm"}}, "no secret 'crm'"),

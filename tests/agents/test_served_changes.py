@@ -39,6 +39,7 @@ from tests.waiting import is_anyone_waiting, wait_until
 pytestmark = pytest.mark.django_db
 GUIDELINE = "Offer a refund as a voucher first."
 SCOPES = ["run", "agents", "review", "release", "heuristics:read"]
+PERMISSIONS = ["review_heuristic", "decide_change", "deploy_release"]
 
 
 def make_deployed_agent(project: Project, **how: Any) -> Agent:
@@ -179,7 +180,7 @@ def test_lesson_that_two_people_approve_is_not_tried_after_one() -> None:
     lesson = propose_lesson(project)
     change = propose(make_deployed_agent(project), lesson)
     cleo = make_member("cleo", project=project)
-    ApiKey.objects.update(created_by=make_member("ben", project=project))
+    ApiKey.objects.update(created_by=make_member("ben", project=project, permissions=PERMISSIONS))
     require_two(project)
     check_change(change, by=BY)
     rehearse(change, "Cancelled.")

@@ -10,6 +10,7 @@ from memory.admin.inbox.views import SHOWN_ROWS
 from memory.curation.proposals import revise_heuristic
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review, ReviewClaim
 from memory.heuristics.text import HeuristicText
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from tests.bench.desk_timing import measure_decisions
@@ -59,6 +60,54 @@ def test_keys_decide_in_place_and_save_behind(desk: Page, live_server: Any, thre
     assert HeuristicRevision.objects.get(served=True).heuristic == three[0]
     assert desk.evaluate("window.isTheSamePage")
     expect(desk.locator(".group .count")).to_have_text("1")
+
+
+ADVICE: dict[str, Any] = {"trigger": "When a payment is declined", "guideline": "Offer the customer another card."}
+
+
+def see_beside(desk: Page, live_server: Any, project: Project, *, guideline: str) -> tuple[Heuristic, Heuristic]:
+    """Show a proposal in the inbox beside an approved lesson with this advice."""
+    existing = make_heuristic(project=project, status="approved", trigger=ADVICE["trigger"], guideline=guideline)
+    proposal = make_heuristic(project=project, **ADVICE)
+    embed_heuristics([existing.pk, proposal.pk])
+    open_inbox(desk, live_server)
+    expect(words(desk)).to_contain_text(ADVICE["guideline"])
+    desk.keyboard.press("d")
+    return existing, proposal
+
+
+def test_lesson_that_a_key_merges_into_is_shown_with_its_advice(desk: Page, live_server: Any, project: Project) -> None:
+    existing, proposal = see_beside(desk, live_server, project, guideline="Offer the customer another card first.")
+    expect(desk.locator(".near").first).to_contain_text("Offer the customer another card first.")
+    expect(desk.locator(".near button[value=duplicate]")).to_be_focused()
+    expect(desk.locator(".near p").first).to_be_in_viewport()
+
+    desk.keyboard.press("Enter")
+    expect(desk.locator(".says")).to_contain_text("duplicate")
+
+    assert Heuristic.objects.get(pk=proposal.pk).superseded_by == existing
+
+
+def test_no_key_merges_into_another_lesson(desk: Page, live_server: Any, project: Project) -> None:
+    _, proposal = see_beside(desk, live_server, project, guideline="Cancel the order and tell the warehouse.")
+    expect(desk.locator(".says")).to_contain_text("Read it, and press its button")
+
+    desk.keyboard.press("Enter")
+    expect(desk.locator(".near").first).to_contain_text("Cancel the order and tell the warehouse.")
+
+    assert Heuristic.objects.get(pk=proposal.pk).status == "proposed"
+
+
+def test_preview_of_an_edit_shows_the_changes_and_waits_for_its_button(
+    desk: Page, live_server: Any, three: list[Heuristic]
+) -> None:
+    open_inbox(desk, live_server)
+    desk.keyboard.press("e")
+    desk.keyboard.type("At once: ")
+    desk.keyboard.press("Control+Enter")
+
+    expect(desk.locator("details.edit button[value=edit]").first).to_be_focused()
+    expect(desk.locator("details.edit h4")).to_be_in_viewport()
 
 
 def test_list_goes_on_where_its_first_rows_were_decided(desk: Page, live_server: Any, project: Project) -> None:

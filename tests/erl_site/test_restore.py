@@ -8,7 +8,7 @@ import pytest
 from psycopg import sql
 
 from erl_site.embedded import postgres
-from erl_site.embedded.roles import ADMINISTRATOR, APPLICATION
+from erl_site.embedded.roles import ADMINISTRATOR, APPLICATION, OWNER
 from tests.erl_site.test_roles import connect, manage
 
 pytestmark = pytest.mark.slow
@@ -77,8 +77,8 @@ def test_backup_comes_back(home: Path, file: Path) -> None:
 
 
 def test_application_role_reads_new_months(home: Path) -> None:
-    with connect(home, ADMINISTRATOR) as administrator:
-        administrator.execute("SELECT memory_make_months('memory_retrieval_months', 5)")
+    with connect(home, OWNER) as owner:
+        owner.execute("SELECT memory_make_months('memory_retrieval_months', 5)")
     with connect(home, APPLICATION) as application:
         parts = application.execute("SELECT part::text FROM memory_months('memory_retrieval_months')").fetchall()
         reading = [sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(part)) for (part,) in parts]

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.db.models.functions import Now
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -72,6 +73,21 @@ def test_running_evaluation_says_how_far_it_is() -> None:
 
     assert b"1 of 2 parts are done" in page.content
     assert b"1 of 2 parts" in listed.content
+
+
+def test_page_that_watches_an_evaluation_is_loaded_again_when_it_has_ended() -> None:
+    project = make_project()
+    client = log_in(project)
+    client.post(START, ASKED | {"project": project.pk})
+    page = reverse("admin:evaluation_evaluationrun_change", args=[EvaluationRun.objects.get().pk])
+    while_it_runs = client.get(page, headers={"HX-Request": "true"})
+    EvaluationRun.objects.update(status="failed", failure="It was stopped.", finished_at=Now())
+
+    afterwards = client.get(page, headers={"HX-Request": "true"})
+
+    assert "HX-Refresh" not in while_it_runs.headers
+    assert afterwards.headers["HX-Refresh"] == "true"
+    assert b"It was stopped." in client.get(page).content
 
 
 def test_second_start_leads_to_the_one_that_is_queued() -> None:

@@ -89,7 +89,7 @@ def test_added_webhook_shows_its_secret_once(operator: Client, hook: Hook) -> No
         ({"url": "https://10.1.2.3/hook"}, "private network"),
         ({"url": "http://hooks.example.com/"}, "must start with https://"),
         ({"url": "http://localhost:8000/"}, "private network"),
-        ({"url": "https://169.254.169.254/latest"}, "link-local"),
+        ({"url": "https://169.254.169.254/latest"}, "metadata service"),
         ({"events": []}, "This field is required"),
         ({"desk_url": "javascript:alert(1)"}, "Enter the address"),
     ],

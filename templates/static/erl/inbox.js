@@ -180,7 +180,11 @@
 
   const focusWords = () => {
     const words = item().querySelector(".words");
-    if (words) words.focus({ preventScroll: true });
+    const next = item().querySelector("[autofocus]"); // what a preview asks for, below the changes that it shows
+    if (next) {
+      next.closest("details").querySelector("h4, .note").scrollIntoView({ block: "start" });
+      next.focus({ preventScroll: true });
+    } else if (words) words.focus({ preventScroll: true });
     else document.activeElement.blur();
   };
 
@@ -489,8 +493,11 @@
     const find = () => item().querySelector(`.beside button[value="${decision}"]`);
     const focus = () => {
       const button = find();
-      if (button) button.focus();
-      else say(`There is no similar ${noun()} to merge it with.`);
+      if (!button) return say(`There is no similar ${noun()} to merge it with.`);
+      const near = button.closest(".near");
+      near.scrollIntoView({ block: "nearest" });
+      if (near.hasAttribute("data-far")) return say(`The most similar ${noun()} is another one. Read it, and press its button if they are the same.`);
+      button.focus({ preventScroll: true });
     };
     openTab(name);
     if (tab.hasAttribute("hx-get") && !find()) {

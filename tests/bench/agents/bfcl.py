@@ -107,7 +107,7 @@ class Place:
     def _find_source(self, value: str, request: dict[str, Any]) -> dict[str, Any]:
         """Return what to read again where a value stood in a result and stands nowhere in the prompt."""
         shown = {said.get("tool_call_id", ""): said["content"] for said in request["messages"]}
-        if any(value in said["content"] for said in request["messages"]):
+        if any(value in (said["content"] or "") for said in request["messages"]):
             return {}
         for id, text in reversed(self.results.items()):
             if value in text:

@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     atomic = False
-    dependencies = [("agents", "0009_conversations_rewound_and_forked")]
+    dependencies = [("agents", "0010_conversations_rewound_and_forked")]
     operations = [
         AddIndexConcurrently(
             model_name='message',

@@ -9,7 +9,7 @@ from memory.sql import install
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('agents', '0008_endings_of_answers'),
+        ('agents', '0009_how_models_are_asked'),
         ('memory', '0005_keys_of_deleted_accounts'),
     ]
 
