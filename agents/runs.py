@@ -8,7 +8,7 @@ from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from agents.conversations import add_message
+from agents.conversations import add_message, refuse_open_run
 from agents.errors import AgentArchived, ConversationBusy, RunNotResumable
 from agents.limits import Limits
 from agents.loop.fence import lock_run
@@ -87,6 +87,9 @@ def resume_run(run: Run, *, by: Actor, limits: Limits | None = None, request: di
         raise RunNotResumable(
             "Only a run that failed or was cancelled can be resumed. Start a new run in its conversation instead."
         )
+    said = Message.objects.filter(run=run)
+    if said.exists() and not said.read_at().exists():
+        raise RunNotResumable("What was said in this run was rewound. Start a new run in its conversation instead.")
     wanted = RunRequest(
         input=run.task, conversation=run.conversation, task_id=run.task_id, limits=limits, **(request or {})
     )
@@ -140,10 +143,7 @@ def _insert(
     except IntegrityError as error:
         if "agents_run_one_live" not in str(error):
             raise
-        live = Run.objects.live().filter(conversation=conversation).first()
-        raise ConversationBusy(
-            f"Run {live.pk if live else ''} goes on in this conversation. Wait for its end, decide what it waits for, "
-            "or cancel it."
-        ) from None
+        refuse_open_run(conversation)
+        raise ConversationBusy("A run went on in this conversation a moment ago. Send the message again.") from None
     run.refresh_from_db(fields=["created_at"])
     return run

@@ -47,7 +47,7 @@ TEXT_COLUMNS = {
         Columns("model model_settings limits compaction sha256", Fate.NO_TEXT, _MACHINE),
         Columns("created_by", Fate.NO_TEXT, _BY),
     ),
-    "agents_conversation": (Columns("created_by", Fate.NO_TEXT, _BY),),
+    "agents_conversation": (Columns("created_by rewound_by", Fate.NO_TEXT, _BY),),
     "agents_message": (
         Columns("content tool_calls received", Fate.DELETED, _WITH_RUN),
         Columns("role tool_call_id", Fate.NO_TEXT, _MACHINE),

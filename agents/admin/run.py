@@ -5,13 +5,15 @@ from uuid import UUID
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path, reverse
 from django.utils.text import Truncator
 
-from agents.admin.talking import may_talk, read_message
+from agents.admin.talking import may_talk, read_message, read_number
 from agents.admin.turns import read_turns
+from agents.conversations import delete_conversation, fork_conversation, rewind_conversation, want_compaction
 from agents.models.effects import Approval, ApprovalStatus
 from agents.models.runs import Run
 from agents.runs import RunRequest, cancel_run, resume_run, start_run
@@ -97,6 +99,8 @@ class RunAdmin(ReadOnlyAdmin[Run]):
             if not talks:
                 raise PermissionDenied("You need the permission “send messages to agents” and the role of a reviewer "
                                        "or an operator in this project.")  # fmt: skip
+            if request.POST.get("do") == "delete":
+                return self._delete_conversation(request, run)
             return HttpResponseRedirect(reverse("admin:agents_run_change", args=[self._act(request, run).pk]))
         before = request.GET.get("before", "")
         through = int(before) - 1 if before.isascii() and before.isdecimal() and len(before) < 8 else None
@@ -115,6 +119,14 @@ class RunAdmin(ReadOnlyAdmin[Run]):
                     return run
                 case "resume":
                     return resume_run(run, by=by)
+                case "compact":
+                    want_compaction(run.conversation)
+                    messages.success(request, "The conversation is shortened before the model is asked next.")
+                case "rewind":
+                    rewind_conversation(run.conversation, to=read_number(request.POST), by=by)
+                    messages.success(request, "The model no longer reads what follows. Go on with a message.")
+                case "fork":
+                    return self._fork(request, run, by=by)
                 case "say":
                     said = read_message(request.POST)
                     return start_run(run.agent, RunRequest(input=said, conversation=run.conversation), by=by)
@@ -123,6 +135,22 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         except MemoryAppError as refusal:
             messages.error(request, str(refusal))
         return run
+
+    def _fork(self, request: HttpRequest, run: Run, *, by: Actor) -> Run:
+        """Send the first message of a fork: a conversation is read on the pages of its runs."""
+        said = read_message(request.POST)
+        with transaction.atomic():
+            fork = fork_conversation(run.conversation, through=read_number(request.POST), by=by)
+            return start_run(run.agent, RunRequest(input=said, conversation=fork), by=by)
+
+    def _delete_conversation(self, request: HttpRequest, run: Run) -> HttpResponseRedirect:
+        try:
+            delete_conversation(run.conversation, by=Actor.person(request.user))  # type: ignore[arg-type]
+        except MemoryAppError as refusal:
+            messages.error(request, str(refusal))
+            return HttpResponseRedirect(request.path)
+        messages.success(request, "The conversation is deleted, with its runs and what was learnt only from them.")
+        return HttpResponseRedirect(reverse("admin:agents_agent_change", args=[run.agent_id]))
 
 
 def run_context(run: Run, *, through: int | None = None) -> dict[str, Any]:

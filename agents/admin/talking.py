@@ -33,3 +33,15 @@ def read_message(data: Mapping[str, Any]) -> str:
     if len(text) > MAX_TASK_CHARS:
         raise MemoryAppError(f"The message has {len(text):,} characters. Send at most {MAX_TASK_CHARS:,}.")
     return text
+
+
+def read_number(data: Mapping[str, Any]) -> int:
+    """Return the number of the message of a form.
+
+    Raises:
+        MemoryAppError: there is none.
+    """
+    text = str(data.get("number", ""))
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise MemoryAppError("Write the number of a message, as it stands beside it.")
+    return int(text)

@@ -1,10 +1,9 @@
-"""Agents and their conversations over HTTP."""
+"""Agents over HTTP."""
 
 from dataclasses import replace
-from typing import Any
 from uuid import UUID
 
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from drf_spectacular.utils import OpenApiResponse
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,16 +14,13 @@ from agents.api.shapes import (
     AgentPage,
     AgentPatch,
     AllowToolInput,
-    MessagePage,
     RevisionPage,
     describe_agent,
-    describe_message,
     describe_revision,
     spec_members,
 )
 from agents.definitions.values import AgentInput, AgentMembers
 from agents.models.agents import Agent, AgentRevision
-from agents.models.conversations import Conversation, Message
 from agents.revisions import AgentSpec, allow_tool, archive_agent, create_agent, revise_agent, spec_of
 from agents.tools.catalogue import pin_tools
 from memory.api.base import ApiView
@@ -143,28 +139,6 @@ class AgentRevisionListView(ApiView):
     )
     def get(self, request: Request, id: UUID) -> Response:
         return self.answer_rows(get_agent(self, id).revisions.order_by("-number"), describe_revision)
-
-
-class MessageListView(ApiView):
-    required_scopes = {"GET": Scope.RUN}
-    pagination_class = LimitOffset
-    queryset = Message.objects.none()
-    allowed_query_params = frozenset({"query"})
-
-    @describe(
-        "listMessages",
-        tag="agents",
-        summary="Read a conversation",
-        description="All its messages in their order, also those for which a summary stands in the prompt.",
-        parameters=[OpenApiParameter("query", str, description="Only messages that hold this text.")],
-        responses=MessagePage,
-    )
-    def get(self, request: Request, id: UUID) -> Response:
-        conversation = get_object_or_404(Conversation.objects.for_project(self.project), pk=id)
-        rows: Any = conversation.messages.order_by("seq")
-        if text := request.query_params.get("query", ""):
-            rows = rows.filter(content__icontains=text)
-        return self.answer_rows(rows, describe_message)
 
 
 def get_agent(view: ApiView, id: UUID) -> Agent:

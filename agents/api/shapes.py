@@ -10,12 +10,12 @@ from agents.approvals import Decision
 from agents.definitions.values import AgentMembers
 from agents.limits import Limits
 from agents.models.agents import Agent, AgentRevision
-from agents.models.conversations import Message
+from agents.models.conversations import Conversation, Message
 from agents.models.effects import Approval, Effect
 from agents.models.runs import Run, RunStatus, Step, StepStatus, StopReason
 from agents.models.tools import ToolKind
 from agents.revisions import AgentSpec
-from memory.api.input import ContentHash, Id, Input, Name, OneOf, Text, wrong_member
+from memory.api.input import WHOLE, ContentHash, Id, Input, Name, OneOf, Text, wrong_member
 from memory.limits import MAX_REASON_CHARS, MAX_TASK_CHARS, MAX_TEXT_CHARS
 from memory.retrieval.serializers import LessonPage
 
@@ -75,6 +75,24 @@ class DecisionInput(Input):
         if self.decision != Decision.ANSWER and self.answer:
             raise wrong_member("answer", "Send an answer only with the decision answer.")
         return self
+
+
+class RewindInput(Input):
+    """What the model goes on reading of a conversation."""
+
+    message: Annotated[
+        Annotated[int, Field(ge=0, le=2**31 - 1), WHOLE],
+        Field(description="The number of the last message that stays; 0 for none."),
+    ]
+
+
+class ForkInput(Input):
+    """What a new conversation begins with."""
+
+    message: Annotated[
+        Annotated[int, Field(ge=1, le=2**31 - 1), WHOLE] | None,
+        Field(description="The number of the last message that is copied; all are if left out."),
+    ] = None
 
 
 class RevisionAnswer(BaseModel):
@@ -237,8 +255,28 @@ class ApprovalPage(BaseModel):
     pagination: LessonPage
 
 
+class ConversationAnswer(BaseModel):
+    """A conversation."""
+
+    id: UUID
+    agent: UUID
+    messages: Annotated[int, Field(description="The number of its last message.")]
+    window_tokens: Annotated[int | None, Field(description="The model's window, where it said that it is smaller.")]
+    compaction_wanted: Annotated[bool, Field(description="Whether it is shortened before the model is asked next.")]
+    forked_from: UUID | None
+    rewound_to: Annotated[int | None, Field(description="The last message that the last rewinding kept.")]
+    rewound_by: str
+    rewound_at: datetime | None
+    created_by: str
+    created_at: datetime
+
+
 class MessageAnswer(BaseModel):
-    """A message. `is_reply`: it is meant for the user. `compacted`: a summary stands for it in the prompt."""
+    """A message.
+
+    `is_reply`: it is meant for the user. `compacted`: a summary stands for it in the prompt. `rewound`: the model no
+    longer reads it.
+    """
 
     seq: int
     role: Annotated[str, OneOf(Message.Role)]
@@ -249,6 +287,7 @@ class MessageAnswer(BaseModel):
     effect: UUID | None
     is_reply: bool
     compacted: bool
+    rewound: bool
     created_by: str
     created_at: datetime
 
@@ -320,11 +359,22 @@ def describe_approval(approval: Approval) -> dict[str, Any]:
     return {name: getattr(approval, name) for name in plain} | related
 
 
+def describe_conversation(conversation: Conversation) -> dict[str, Any]:
+    related = {
+        "agent": conversation.agent_id,
+        "messages": conversation.messages_written,
+        "forked_from": conversation.forked_from_id,
+    }
+    plain = ConversationAnswer.model_fields.keys() - related.keys()
+    return {name: getattr(conversation, name) for name in plain} | related
+
+
 def describe_message(message: Message) -> dict[str, Any]:
     related = {
         "run": message.run_id,
         "effect": message.effect_id,
         "compacted": message.compacted_by_id is not None,
+        "rewound": message.rewound_at is not None,
     }
     plain = MessageAnswer.model_fields.keys() - related.keys()
     return {name: getattr(message, name) for name in plain} | related

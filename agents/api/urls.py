@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from agents.api.agent_views import AgentListView, AgentRevisionListView, AgentView, AllowToolView, MessageListView
+from agents.api.agent_views import AgentListView, AgentRevisionListView, AgentView, AllowToolView
 from agents.api.approval_views import ApprovalListView, DecideView
 from agents.api.change_views import (
     ChangeListView,
@@ -14,6 +14,13 @@ from agents.api.change_views import (
     RollBackChangeView,
     ShadowChangeView,
     TrialView,
+)
+from agents.api.conversation_views import (
+    CompactConversationView,
+    ConversationView,
+    ForkConversationView,
+    MessageListView,
+    RewindConversationView,
 )
 from agents.api.event_views import RunEventsView
 from agents.api.run_views import (
@@ -50,6 +57,10 @@ urlpatterns = [
     path("runs/<uuid:id>/events", RunEventsView.as_view(), name="run-events"),
     path("approvals", ApprovalListView.as_view(), name="approval-list"),
     path("effects/<uuid:id>/decide", DecideView.as_view(), name="effect-decide"),
+    path("conversations/<uuid:id>", ConversationView.as_view(), name="conversation"),
+    path("conversations/<uuid:id>/rewind", RewindConversationView.as_view(), name="conversation-rewind"),
+    path("conversations/<uuid:id>/fork", ForkConversationView.as_view(), name="conversation-fork"),
+    path("conversations/<uuid:id>/compact", CompactConversationView.as_view(), name="conversation-compact"),
     path("conversations/<uuid:id>/messages", MessageListView.as_view(), name="conversation-messages"),
     path("tools", ToolListView.as_view(), name="tool-list"),
     path("tools/<uuid:id>", ToolView.as_view(), name="tool"),

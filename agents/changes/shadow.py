@@ -78,7 +78,9 @@ def hold_rehearsal(revision: AgentRevision, run: Run, ask: Ask, host: JournalHos
 def read_task(run: Run) -> list[ChatMessage]:
     """Return what was said in a run's conversation until it began, with its task as the last message."""
     first = run.messages.filter(role=Message.Role.USER).order_by("seq").values_list("seq", flat=True).first() or 0
-    said = Message.objects.filter(conversation=run.conversation_id, seq__lte=first).order_by("seq")
+    said = (
+        Message.objects.read_at(run.created_at).filter(conversation=run.conversation_id, seq__lte=first).order_by("seq")
+    )
     return list(write_request(run, said, compaction=None).messages[1:])
 
 

@@ -45,7 +45,7 @@ class Shown:
     def of(cls, run: Run) -> "Shown":
         compaction = newest_compaction(run)
         since = compaction.summarised_through if compaction else 0
-        messages = Message.objects.filter(conversation_id=run.conversation_id, seq__gt=since).order_by("seq")
+        messages = Message.objects.read_at().filter(conversation_id=run.conversation_id, seq__gt=since).order_by("seq")
         return cls(run=run, compaction=compaction, messages=tuple(messages))
 
     @property
@@ -67,7 +67,8 @@ def measure(run: Run) -> Fit:
     """Say how the next prompt of a run fits."""
     shown, budget = Shown.of(run), prompt_budget(run)
     tokens = shown.request.estimated_input_tokens
-    if tokens <= budget * Compacting.model_validate(run.revision.compaction).at:
+    is_short = tokens <= budget * Compacting.model_validate(run.revision.compaction).at
+    if is_short and plan_wanted(shown) is None:
         return Fit.FITS
     if plan_compaction(shown) is not None:
         return Fit.TOO_LONG
@@ -78,7 +79,9 @@ def measure(run: Run) -> Fit:
 
 
 def plan_compaction(shown: Shown) -> Plan | None:
-    """Return the least that makes the prompt short enough; None where nothing does."""
+    """Return what a person wants, or the least that makes the prompt short enough; None where nothing does."""
+    if (wanted := plan_wanted(shown)) is not None:
+        return wanted
     run, messages = shown.run, shown.messages
     options = Compacting.model_validate(run.revision.compaction)
     most = prompt_budget(run) * options.at
@@ -94,6 +97,15 @@ def plan_compaction(shown: Shown) -> Plan | None:
         if cut > summarised and _tokens(shown, masked=masked, summarised=cut) <= most:
             return Plan(masked, cut, before)
     return None
+
+
+def plan_wanted(shown: Shown) -> Plan | None:
+    """Return how a conversation is shortened that a person wants to be: all but its newest turn is summarised."""
+    if not shown.run.conversation.compaction_wanted:
+        return None
+    cut = _cut(shown.messages, share=1 - 1 / max(1, len(shown.messages)))
+    masked = shown.compaction.masked_through if shown.compaction else 0
+    return Plan(masked, cut, shown.request.estimated_input_tokens) if cut else None
 
 
 def _fewer(keep: int) -> list[int]:

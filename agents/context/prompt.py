@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from agents.limits import ModelSettings
@@ -31,11 +32,16 @@ def output_of(run: Run) -> int:
 
 
 def build_request(
-    run: Run, *, through: int, compaction: Compaction | None, max_output_tokens: int | None = None
+    run: Run,
+    *,
+    through: int,
+    compaction: Compaction | None,
+    max_output_tokens: int | None = None,
+    at: datetime | None = None,
 ) -> ChatRequest:
-    """Return what the model is asked when it reads the conversation up to message `through`."""
+    """Return what the model is asked when it reads the conversation up to message `through`, now or `at` a time."""
     since = compaction.summarised_through if compaction else 0
-    messages = Message.objects.filter(conversation_id=run.conversation_id, seq__gt=since, seq__lte=through)
+    messages = Message.objects.read_at(at).filter(conversation_id=run.conversation_id, seq__gt=since, seq__lte=through)
     return write_request(run, messages.order_by("seq"), compaction=compaction, max_output_tokens=max_output_tokens)
 
 
@@ -90,7 +96,11 @@ def asked_with(settings: ModelSettings) -> dict[str, Any]:
 def rebuild_request(step: Step) -> ChatRequest:
     """Return what the model was asked at a step that was taken."""
     return build_request(
-        step.run, through=step.through, compaction=step.compaction, max_output_tokens=step.max_output_tokens
+        step.run,
+        through=step.through,
+        compaction=step.compaction,
+        max_output_tokens=step.max_output_tokens,
+        at=step.started_at,
     )
 
 

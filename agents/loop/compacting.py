@@ -12,7 +12,7 @@ from agents.context.summaries import PROMPT_VERSION, ask_summary, extract_summar
 from agents.limits import Compacting
 from agents.loop.asking import converse
 from agents.loop.fence import Claimed
-from agents.models.conversations import Compaction, CompactionMethod, Message
+from agents.models.conversations import Compaction, CompactionMethod, Conversation, Message
 from agents.models.runs import Run
 from agents.streaming.events import append_event
 from memory.retrieval.safe_text import clean_text
@@ -45,6 +45,7 @@ def compact(claimed: Claimed, run: Run, *, find_provider: Callable[[str], Provid
     compaction.tokens_after = write_request(run, rest, compaction=compaction).estimated_input_tokens
     with claimed.writing():
         compaction.save(force_insert=True)
+        Conversation.objects.filter(pk=run.conversation_id).update(compaction_wanted=False)
         stands_for = Message.objects.filter(
             conversation_id=run.conversation_id, seq__lte=plan.summarised_through, compacted_by__isnull=True
         )

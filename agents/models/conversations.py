@@ -1,5 +1,6 @@
 """Conversations and their messages, which stay for good. A compaction only says how they are shown to the model."""
 
+from datetime import datetime
 from typing import Self
 
 from django.db import models
@@ -27,6 +28,16 @@ class Conversation(models.Model):
     window_tokens = models.PositiveIntegerField(
         null=True, editable=False, help_text="The model's context window, where it said that it is smaller than set."
     )
+    compaction_wanted = models.BooleanField(
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text="Whether it is to be shortened before the model is asked next.",
+    )
+    forked_from = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="forks", editable=False)
+    rewound_to = models.PositiveIntegerField(null=True, editable=False, help_text="The last message that was kept.")
+    rewound_by = models.TextField(blank=True, default="", db_default="", editable=False)
+    rewound_at = models.DateTimeField(null=True, editable=False)
     created_by = models.TextField(editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
@@ -90,10 +101,18 @@ class MessageRole(models.TextChoices):
     NOTE = "note", "Note of ERL to the agent"
 
 
+class MessageQuerySet(models.QuerySet["Message"]):
+    def read_at(self, moment: datetime | None = None) -> Self:
+        """Return what the model reads now, or read in a step that began then: what was not rewound before."""
+        kept = Q(rewound_at__isnull=True)
+        return self.filter(kept if moment is None else kept | Q(rewound_at__gt=moment))
+
+
 class Message(models.Model):
     """One message. An assistant's has the tools it called, a tool's the call that it answers.
 
-    `compacted_by` is the first compaction whose summary stands for it.
+    `compacted_by` is the first compaction whose summary stands for it. The model no longer reads a message that was
+    rewound; steps that began before did. A fork has copies, which go with what they were copied from.
     """
 
     Role = MessageRole
@@ -113,8 +132,14 @@ class Message(models.Model):
     effect = models.ForeignKey("agents.Effect", null=True, on_delete=models.SET_NULL, related_name="messages")
     is_reply = models.BooleanField(default=False, help_text="Whether it is meant for the user.")
     compacted_by = models.ForeignKey(Compaction, null=True, on_delete=models.SET_NULL, related_name="messages")
+    copied_from = models.ForeignKey(
+        "self", null=True, on_delete=models.CASCADE, related_name="copies", editable=False, db_index=False
+    )
+    rewound_at = models.DateTimeField(null=True, editable=False)
     created_by = models.TextField(blank=True, default="")
     created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    objects = MessageQuerySet.as_manager()
 
     class Meta:
         ordering = ["conversation", "seq"]
@@ -126,7 +151,10 @@ class Message(models.Model):
                 name="agents_message_only_tools_answer_calls",
             ),
         ]
-        indexes = [models.Index(fields=["run", "seq"], name="agents_message_of_run")]
+        indexes = [
+            models.Index(fields=["run", "seq"], name="agents_message_of_run"),
+            models.Index(fields=["copied_from"], condition=Q(copied_from__isnull=False), name="agents_message_copies"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.role} {self.seq}"

@@ -94,11 +94,6 @@ SELECT memory_check_references('agents_shadowrun', ARRAY[
     ['change_id', 'agents_change', ''],
     ['run_id', 'agents_run', '']
 ]);
-SELECT memory_check_references('agents_conversation', ARRAY[['agent_id', 'agents_agent', '']]);
-SELECT memory_check_references('agents_message', ARRAY[
-    ['conversation_id', 'agents_conversation', ''],
-    ['run_id', 'agents_run', '']
-]);
 SELECT memory_check_references('agents_compaction', ARRAY[['conversation_id', 'agents_conversation', '']]);
 SELECT memory_check_references('agents_run', ARRAY[
     ['agent_id', 'agents_agent', ''],

@@ -36,9 +36,8 @@ def read_result(effect: Effect) -> str:
     number, start = int(effect.arguments["result"]), int(effect.arguments.get("start", 0))
     count = min(int(effect.arguments.get("count", MAX_READ_CHARACTERS)), MAX_READ_CHARACTERS)
     message = (
-        Message.objects.filter(
-            conversation_id=effect.run.conversation_id, seq=number, role=Message.Role.TOOL, effect__isnull=False
-        )
+        Message.objects.read_at()
+        .filter(conversation_id=effect.run.conversation_id, seq=number, role=Message.Role.TOOL, effect__isnull=False)
         .select_related("effect")
         .first()
     )
@@ -62,7 +61,7 @@ def conversation_search(effect: Effect) -> str:
     wanted = Q()
     for word in words[:20]:
         wanted &= Q(content__icontains=word)
-    messages = Message.objects.filter(wanted, conversation_id=effect.run.conversation_id)
+    messages = Message.objects.read_at().filter(wanted, conversation_id=effect.run.conversation_id)
     found = list(messages.exclude(role=Message.Role.TOOL).order_by("-seq")[:FOUND_MESSAGES])
     if not found:
         return "No message has all of these words."

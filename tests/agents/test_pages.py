@@ -11,6 +11,7 @@ from agents.definitions.loading import load_file
 from agents.definitions.python_file import read_definitions
 from agents.definitions.storage import save_tool
 from agents.models.agents import Agent
+from agents.models.conversations import Conversation
 from agents.models.effects import Approval, Effect
 from agents.models.runs import Run
 from agents.models.tools import Tool
@@ -312,3 +313,22 @@ def test_number_of_queries_of_the_pages(django_assert_max_num_queries: Any) -> N
     for row in (run, approval, Agent.objects.get()):
         with django_assert_max_num_queries(36):
             assert client.get(path_of(row)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("sent", "left"),
+    [
+        ({"do": "rewind", "number": "1"}, {"rewound_to": 1}),
+        ({"do": "compact"}, {"compaction_wanted": True}),
+        ({"do": "fork", "number": "1", "message": "Try again."}, {"forks__messages_written": 2}),
+        ({"do": "delete"}, None),
+    ],
+)
+def test_conversation_is_managed_on_the_page_of_its_run(sent: dict[str, str], left: Any) -> None:
+    run = make_run(make_agent())
+    go_on(run, Script("On its way."))
+
+    log_in(run.project).post(path_of(run), sent)
+
+    conversations = Conversation.objects.filter(pk=run.conversation_id)
+    assert conversations.filter(**(left or {})).count() == (0 if left is None else 1)

@@ -255,6 +255,11 @@ def _run_agents(call: Any) -> None:
     call("listEffects", "get", f"/runs/{run['id']}/effects")
     call("listAgentRuns", "get", f"{path}/runs?limit=1")
     call("listMessages", "get", f"/conversations/{run['conversation']}/messages?limit=2")
+    conversation = f"/conversations/{run['conversation']}"
+    call("getConversation", "get", conversation)
+    call("forkConversation", "post", f"{conversation}/fork", {})
+    call("rewindConversation", "post", f"{conversation}/rewind", {"message": 1})
+    call("compactConversation", "post", f"{conversation}/compact")
     other = call("startRun", "post", f"{path}/runs", {"input": "And order 18?", "conversation": run["conversation"]})
     call("cancelRun", "post", f"/runs/{other['id']}/cancel")
     call("allowTool", "post", f"{path}/allow", {"tool": "send_message"})

@@ -28,7 +28,8 @@ OPERATIONS = {
     for path in yaml.safe_load(COMMITTED.read_text())["paths"].values()
     for operation in path.values()
 }
-WITHOUT_ANSWER = {"archiveAgent", "deletePassage", "eraseTrajectory", "followRun"}  # nothing, or a stream
+# nothing, or a stream
+WITHOUT_ANSWER = {"archiveAgent", "deleteConversation", "deletePassage", "eraseTrajectory", "followRun"}
 API_OPERATIONS = sorted(name for name, operation in OPERATIONS.items() if operation["security"])
 
 
