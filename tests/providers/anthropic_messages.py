@@ -57,8 +57,8 @@ class AnthropicMessages(Imitation):
             if strange := [id for id in answered if id not in asked]:
                 yield Refusal(
                     message=f"messages.{index}.content.0: unexpected `tool_use_id` found in `tool_result` blocks: "
-                    f"{strange[0]}. Each `tool_result` block must have a corresponding `tool_use` block in the previous "
-                    "message."
+                    f"{strange[0]}. Each `tool_result` block must have a corresponding `tool_use` block in the "
+                    "previous message."
                 )
             if not message["content"]:
                 yield Refusal(message=f"messages.{index}: all messages must have non-empty content")

@@ -31,8 +31,8 @@ class Gpt(ChatCompletions):
             )
         if body.get("temperature", 1) != 1:
             yield Refusal(
-                message=f"Unsupported value: 'temperature' does not support {body['temperature']} with this model. Only "
-                "the default (1) value is supported.",
+                message=f"Unsupported value: 'temperature' does not support {body['temperature']} with this model. "
+                "Only the default (1) value is supported.",
                 param="temperature",
                 code="unsupported_value",
                 is_expected=True,

@@ -1,4 +1,4 @@
-"""A provider on loopback that answers as its vendor does, and refuses what its vendor refuses, in the vendor's words."""
+"""A provider on loopback that answers and refuses as its vendor does, in the vendor's words."""
 
 import json
 from collections import deque

@@ -44,6 +44,10 @@ class Judge:
         for name, form in forms.items():
             self._validate(form, body[name]) if name in body else None
 
+    def model(self, form: Any, body: dict[str, Any]) -> None:
+        """Let a pydantic model read a request."""
+        self._validate(form, body)
+
     def _look(self, form: Any, body: dict[str, Any]) -> None:
         forms = get_args(form) or (form,)
         self._refuse_unknown(body, {name for each in forms for name in _members(each)} | self._extra)
