@@ -62,6 +62,10 @@ NOTES = {
     Ending.UNFIT: "Your last answer does not fit the JSON schema of final answers. Write it again as a JSON object "
     "that fits, and nothing else.",
 }
+# Answers in a row that end in the same way, after which the run fails. Not every provider says how large the window is,
+# so a prompt may have to be shortened more than once; a refused one costs nothing.
+TRIES = {Ending.OVERFLOW: 4}
+USUAL_TRIES = 2
 NO_PROGRESS_NOTE = (
     "You have called this with the same arguments {times} times, and the result was the same each time. Calling it "
     "again will change nothing: do something else, or answer the user."
@@ -114,7 +118,8 @@ def find_failure(endings: Sequence[str], *, calls: bool) -> Failure | None:
         return FAILURES[Ending(ending)]
     if ending not in FAILURES or calls:
         return None
-    return FAILURES[Ending(ending)] if len(endings) > 1 and endings[1] == ending else None
+    tries = TRIES.get(Ending(ending), USUAL_TRIES)
+    return FAILURES[Ending(ending)] if [*endings[:tries]] == [ending] * tries else None
 
 
 def is_unfinished(ending: str) -> bool:

@@ -17,8 +17,8 @@ def openai_events(body: dict[str, Any], *, with_usage: bool) -> Iterator[str]:
 
     message = choice["message"]
     yield chunk({"role": "assistant", "content": "", "refusal": None})
-    for name in ("content", "refusal"):
-        for piece in _pieces(message[name] or "", TEXT_PIECE):
+    for name in ("reasoning_content", "reasoning", "content", "refusal"):
+        for piece in _pieces(message.get(name) or "", TEXT_PIECE):
             yield chunk({name: piece})
     for index, call in enumerate(message.get("tool_calls", ())):
         function = {"name": call["function"]["name"], "arguments": ""}
@@ -37,16 +37,8 @@ def anthropic_events(body: dict[str, Any]) -> Iterator[str]:
     yield write_named_event({"type": "message_start", "message": begun})
     yield write_named_event({"type": "ping"})
     for index, block in enumerate(body["content"]):
-        is_text = block["type"] == "text"
-        empty: dict[str, Any] = {"text": ""} if is_text else {"input": {}}
+        empty, deltas = _anthropic_deltas(block)
         yield write_named_event({"type": "content_block_start", "index": index, "content_block": block | empty})
-        if is_text:
-            deltas = [{"type": "text_delta", "text": piece} for piece in _pieces(block["text"], TEXT_PIECE)]
-        else:
-            words = json.dumps(block["input"])
-            deltas = [
-                {"type": "input_json_delta", "partial_json": piece} for piece in ("", *_pieces(words, ARGUMENTS_PIECE))
-            ]
         for delta in deltas:
             yield write_named_event({"type": "content_block_delta", "index": index, "delta": delta})
         yield write_named_event({"type": "content_block_stop", "index": index})
@@ -55,6 +47,23 @@ def anthropic_events(body: dict[str, Any]) -> Iterator[str]:
         {"type": "message_delta", "delta": ended, "usage": {"output_tokens": usage["output_tokens"]}}
     )
     yield write_named_event({"type": "message_stop"})
+
+
+def _anthropic_deltas(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return how a block begins, and how it grows."""
+    match block["type"]:
+        case "text":
+            return {"text": ""}, [{"type": "text_delta", "text": piece} for piece in _pieces(block["text"], TEXT_PIECE)]
+        case "thinking":
+            thought = _pieces(block["thinking"], TEXT_PIECE)
+            deltas = [{"type": "thinking_delta", "thinking": piece} for piece in thought]
+            return {"thinking": "", "signature": ""}, [
+                *deltas,
+                {"type": "signature_delta", "signature": block["signature"]},
+            ]
+        case _:
+            words = ("", *_pieces(json.dumps(block["input"]), ARGUMENTS_PIECE))
+            return {"input": {}}, [{"type": "input_json_delta", "partial_json": piece} for piece in words]
 
 
 def _pieces(text: str, size: int) -> list[str]:

@@ -35,7 +35,7 @@ from reflection.llm.chat import ChatAnswer, ChatRequest, stored_calls
 from reflection.llm.models import ModelCall
 
 SECONDS_BETWEEN_PARTS = 0.1
-SHORTER = 0.75  # of a prompt that was too long
+SHORTER, MUCH_SHORTER = 0.75, 0.5  # of a prompt that was too long; where the provider does not say for what
 MOST_TIMEOUTS = 3  # of one step: each was paid for
 _Find = Callable[[str], Provider]
 
@@ -225,8 +225,11 @@ def _learn_window(run: Run, step: Step, window_tokens: int | None) -> None:
     )
     window = min(window_of(run), window_tokens or window_of(run))
     answer = min(run.revision.max_output_tokens, window // 4)
-    # Models count more tokens than are estimated here: the next prompt has to be shorter in any case.
-    window = min(window, int(step.prompt_tokens * SHORTER) + answer)
+    # A lower limit of output may be all that is needed. Otherwise the next prompt has to be shorter in any case, since
+    # models count more tokens than are estimated here.
+    if answer >= step.max_output_tokens or step.prompt_tokens + answer > window:
+        share = SHORTER if window_tokens else MUCH_SHORTER
+        window = min(window, int(step.prompt_tokens * share) + answer)
     Conversation.objects.filter(pk=run.conversation_id).update(window_tokens=window)
     append_event(run.pk, "window", configured=run.revision.window_tokens, tokens=window_tokens, used=window)
 

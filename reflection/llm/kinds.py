@@ -52,7 +52,7 @@ def _build_openai(config: ProviderConfig, kind: str, model: str, client: httpx2.
     from pydantic_ai.providers.openrouter import OpenRouterProvider
     from pydantic_ai.providers.vllm import VLLMProvider
 
-    from reflection.llm.openai_chat import LooseChatModel
+    from reflection.llm.openai_chat import LooseChatModel, LooseOpenRouterModel
 
     sdk = AsyncOpenAI(api_key=config.api_key or NO_KEY, base_url=config.base_url, http_client=client, max_retries=0)
     provider: Provider[AsyncOpenAI]
@@ -79,13 +79,7 @@ def _build_openai(config: ProviderConfig, kind: str, model: str, client: httpx2.
         ),
     )
     if kind == "openrouter":
-        from pydantic_ai.models.openrouter import OpenRouterModel
-
-        return OpenRouterModel(model, provider=provider, profile=profile)
-    if kind == "ollama":
-        from pydantic_ai.models.ollama import OllamaModel
-
-        return OllamaModel(model, provider=provider, profile=profile)
+        return LooseOpenRouterModel(model, provider=provider, profile=profile)
     is_openai = urlsplit(config.base_url).hostname == "api.openai.com"
     if kind == "openai-responses" or (kind == "openai" and is_openai):
         # Nothing is kept at OpenAI: what the model thought comes back encrypted, and is sent with the conversation.

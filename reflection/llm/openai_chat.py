@@ -8,6 +8,7 @@ from typing import Any
 from openai.types.chat import chat_completion_chunk
 from pydantic_ai.messages import ModelResponseStreamEvent
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIStreamedResponse
+from pydantic_ai.models.openrouter import OpenRouterModel, OpenRouterStreamedResponse
 
 
 @dataclass
@@ -49,3 +50,16 @@ class LooseChatModel(OpenAIChatModel):
     @property
     def _streamed_response_cls(self) -> type[OpenAIStreamedResponse]:
         return LooseStream
+
+
+@dataclass
+class LooseOpenRouterStream(LooseStream, OpenRouterStreamedResponse):
+    """OpenRouter passes on what the servers behind it send."""
+
+
+class LooseOpenRouterModel(OpenRouterModel):
+    """A model behind OpenRouter, whoever serves it there."""
+
+    @property
+    def _streamed_response_cls(self) -> type[OpenAIStreamedResponse]:
+        return LooseOpenRouterStream

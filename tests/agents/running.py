@@ -15,7 +15,7 @@ from agents.runs import RunRequest, start_run
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from reflection.jobs.models import Job
-from reflection.llm.base import BlockingProvider, Completion, CompletionRequest, OnText
+from reflection.llm.base import BlockingProvider, Completion, CompletionRequest, OnText, Provider
 from reflection.llm.chat import ChatAnswer, ChatRequest, ToolCall
 from tests.factories import make_project
 
@@ -70,7 +70,7 @@ def make_run(agent: Agent, input: str = "Where is order 1?", **request: Any) -> 
     return start_run(agent, RunRequest(input=input, **request), by=BY)
 
 
-def go_on(run: Run, script: Script, *, owner: str = "worker") -> Attempt:
+def go_on(run: Run, script: Provider, *, owner: str = "worker") -> Attempt:
     """Let a worker go on with a run until it ends or waits."""
     job = Job.objects.live().get(kind="agent_run", subject=str(run.pk))
     Job.objects.filter(pk=job.pk).update(available_at=Now())  # also where it waits to be tried again

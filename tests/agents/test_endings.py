@@ -149,9 +149,8 @@ def test_prompt_that_is_too_long_for_the_model_is_shortened_and_asked_again(monk
 
 
 def test_prompt_that_stays_too_long_ends_the_run() -> None:
-    run, script = make_run(make_agent()), Script(overflow(None), overflow(None))
-    go_on(run, script)
-    go_on(run, script)
-    go_on(run, script)
+    run, script = make_run(make_agent()), Script(*[overflow(None)] * 4)
+    for _ in range(5):
+        go_on(run, script)
 
     assert (run.status, run.stop_reason) == ("failed", "context_overflow")
