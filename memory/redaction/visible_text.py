@@ -25,6 +25,7 @@ _LEFTWARDS_RUN = re.compile(rf"[{_LEFTWARDS}]+(?: [{_LEFTWARDS}]+)*|[\u0660-\u06
 _WORD = re.compile(r"[^\W\d_]+")
 _MAX_CHECKED_CHARS = 20_000
 _MAX_WARNINGS = 20
+_MAX_PART_CHARS = 200
 # Letters of Cyrillic and Greek that look like Latin ones (from Unicode's table of confusables)
 _LOOK_LATIN = frozenset("аеорсухіјѕԁһԛԝӏвкмнтгАВЕКМНОРСТУХЅІЈԌҮΑΒΕΖΗΙΚΜΝΟΡΤΥΧονρυικατγωѡ")
 _SCRIPTS = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC")
@@ -89,8 +90,8 @@ def _find_in(text: str) -> Iterator[Oddity]:
             yield _describe(word, f"mixes {names} letters")
         elif others and has_latin and len(word) > 1 and not others & own and set(word) <= _LOOK_LATIN:
             yield _describe(word, f"looks Latin, but its letters are {others.copy().pop().capitalize()}")
-    for run in dict.fromkeys(_LEFTWARDS_RUN.findall(text)):
-        yield _describe(run, "is written from right to left; agents get the text in the order shown here")
+    if runs := " ".join(dict.fromkeys(_LEFTWARDS_RUN.findall(text)))[:_MAX_PART_CHARS]:
+        yield _describe(runs, "is written from right to left; agents get the text in the order shown here")
 
 
 def _find_scripts(word: str) -> set[str]:

@@ -322,7 +322,7 @@ def make_similar(project: Project, guideline: str) -> None:
 def test_duplicate_waits_until_all_words_of_the_other_lesson_were_shown(
     desk: Page, live_server: Any, project: Project
 ) -> None:
-    make_similar(project, f"Ask first. {LONG} Then refund nothing.")
+    make_similar(project, f"Ask first. {LONG * 4} Then refund nothing.")
     desk.set_viewport_size({"width": 1280, "height": 720})
     open_inbox(desk, live_server)
 
