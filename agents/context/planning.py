@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from django.db.models import Max
+
 from agents.context.prompt import SUMMARY, output_of, window_of, write_request
+from agents.endings import Ending
 from agents.limits import Compacting
 from agents.models.conversations import Compaction, Message
-from agents.models.runs import Run
+from agents.models.runs import Run, Step
 from reflection.llm.base import estimate_tokens
 from reflection.llm.chat import ChatRequest
 
@@ -88,13 +91,14 @@ def plan_compaction(shown: Shown) -> Plan | None:
     before = shown.request.estimated_input_tokens
     masked = shown.compaction.masked_through if shown.compaction else 0
     summarised = shown.compaction.summarised_through if shown.compaction else 0
+    read_through = _find_read_through(run)
     for keep in _fewer(options.keep_results):
-        masked = max(masked, _mask(messages, keep=keep))
+        masked = max(masked, min(_mask(messages, keep=keep), read_through))
         if _tokens(shown, masked=masked, summarised=summarised) <= most:
             return Plan(masked, summarised, before)
     for share in SHARES:
         cut = _cut(messages, share=share)
-        if cut > summarised and _tokens(shown, masked=masked, summarised=cut) <= most:
+        if summarised < cut <= read_through and _tokens(shown, masked=masked, summarised=cut) <= most:
             return Plan(masked, cut, before)
     return None
 
@@ -103,9 +107,22 @@ def plan_wanted(shown: Shown) -> Plan | None:
     """Return how a conversation is shortened that a person wants to be: all but its newest turn is summarised."""
     if not shown.run.conversation.compaction_wanted:
         return None
-    cut = _cut(shown.messages, share=1 - 1 / max(1, len(shown.messages)))
+    cut = min(_cut(shown.messages, share=1 - 1 / max(1, len(shown.messages))), _find_read_through(shown.run))
     masked = shown.compaction.masked_through if shown.compaction else 0
     return Plan(masked, cut, shown.request.estimated_input_tokens) if cut else None
+
+
+def _find_read_through(run: Run) -> int:
+    """Return the last message that is known to have been read: what comes after it is left out in no way.
+
+    What runs before this one left unread may be, so that a run can always begin; unless this one goes on with them.
+    """
+    steps = Step.objects.filter(run__in=[run.pk, run.resumes_id], status=Step.Status.ANSWERED)
+    read: int | None = steps.exclude(finish_reason=Ending.OVERFLOW).aggregate(last=Max("through"))["last"]
+    if read is not None:
+        return read
+    first = run.messages.order_by("seq").values_list("seq", flat=True).first()
+    return run.conversation.messages_written if first is None else first - 1
 
 
 def _fewer(keep: int) -> list[int]:

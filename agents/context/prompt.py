@@ -10,10 +10,12 @@ from typing import Any
 from agents.limits import ModelSettings
 from agents.models.conversations import Compaction, Message
 from agents.models.runs import Run, Step
+from agents.tools.catalogue import core_tools
 from reflection.llm.chat import ChatMessage, ChatRequest, ChatTool, ModelOptions, read_calls
 from reflection.llm.turns import arrange
 
 SCHEMA = "Your final answer is a JSON object, and nothing else, that fits this JSON schema: "
+READ_WITH = "with read_result"  # in what says that a result is not whole
 SUMMARY = "Summary of what was said before. The messages themselves can be found with conversation_search.\n\n"
 
 
@@ -64,14 +66,25 @@ def write_request(
         for call in message.tool_calls:
             names[call["id"]] = call["name"]
         said.append(_write(message, tool=names.get(message.tool_call_id, ""), masked=message.seq <= masked_through))
+    pinned = read_tools(run.tools)
     settings = ModelSettings.model_validate(run.revision.model_settings)
     return ChatRequest(
         messages=(ChatMessage(role="system", content=with_schema(run.head, settings)), *arrange(said)),
-        tools=read_tools(run.tools),
+        tools=(*pinned, *_find_named_tools(said, pinned)),
         max_output_tokens=max_output_tokens or output_of(run),
         temperature=run.revision.temperature,
         **asked_with(settings),
     )
+
+
+def _find_named_tools(said: Sequence[ChatMessage], offered: Sequence[ChatTool]) -> list[ChatTool]:
+    """Return the tools for reading that a text of ERL sends the agent to and that it was not given."""
+    named = {
+        "conversation_search": bool(said) and said[0].content.startswith(SUMMARY),
+        "read_result": any(READ_WITH in message.content for message in said if message.role == "tool"),
+    }
+    missing = [name for name, is_named in named.items() if is_named and name not in {tool.name for tool in offered}]
+    return [core_tools()[name].for_model for name in missing]
 
 
 def with_schema(head: str, settings: ModelSettings) -> str:
@@ -147,7 +160,7 @@ def read_tools(stored: Iterable[dict[str, Any]]) -> tuple[ChatTool, ...]:
 
 def write_mask(message: Message, *, tool: str) -> str:
     """Return the line that stands for an old result."""
-    return f"[Result {message.seq} of {tool}, {len(message.content):,} characters. Read it with read_result.]"
+    return f"[Result {message.seq} of {tool}, {len(message.content):,} characters. Read it {READ_WITH}.]"
 
 
 def _write(message: Message, *, tool: str, masked: bool) -> ChatMessage:

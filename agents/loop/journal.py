@@ -10,10 +10,12 @@ from typing import Any
 
 from django.utils import timezone
 
-from agents.context.prompt import window_of
+from agents.context.planning import prompt_budget
+from agents.context.prompt import READ_WITH, window_of, write_request
 from agents.conversations import add_message
 from agents.endings import LOOKED_AT, NO_PROGRESS_NOTE, TOLD_AT, Ending
 from agents.loop.rows import UNREADABLE, read_history
+from agents.models.conversations import Message
 from agents.models.effects import Approval, Effect
 from agents.models.runs import Step
 from agents.rules import needs_approval, read_rules, refuse_call
@@ -24,6 +26,8 @@ from memory.events import Event, EventKind, announce
 from memory.limits import MAX_ARGUMENTS_CHARS, MAX_NAME_CHARS
 
 MAX_RESULT_SHARE = 0.2  # of the context window; the rest can be read with read_result
+MAX_RESULTS_SHARE = 0.5  # of what the head leaves of a prompt: for the results of one answer together
+LEAST_RESULT = 200  # characters
 CHARACTERS_PER_TOKEN = 3
 
 
@@ -147,18 +151,55 @@ def end_effect(effect: Effect, *, status: str, result: str = "", error: str = ""
 
 def add_result(effect: Effect) -> None:
     """Write the message that answers a call of the model, cut where it would fill the window."""
-    text = effect.result if effect.status == Effect.Status.SUCCEEDED else f"Error: {effect.error}"
+    text = _write_result(effect)
     most = int(window_of(effect.run) * MAX_RESULT_SHARE) * CHARACTERS_PER_TOKEN
     message = add_message(effect.run, role="tool", content=text[:most], tool_call_id=effect.call_id, effect=effect)
     if len(text) > most:
-        message.content += (
-            f"\n[Cut here: {len(text):,} characters in all. Read on with read_result, result {message.seq}.]"
-        )
+        message.content = _cut(text, most, seq=message.seq)
         message.save(update_fields=["content"])
+    # Calls end in their order, but for those about which people decide.
+    if (effect.index or effect.needs_approval) and not _has_open_calls(effect.step):
+        _share_room(effect.step)
+        message.refresh_from_db(fields=["content"])
     if effect.step.seq >= TOLD_AT and _count_same(effect) == TOLD_AT:
         message.content += f"\n[{NO_PROGRESS_NOTE.format(times=TOLD_AT)}]"
         message.save(update_fields=["content"])
     append_event(effect.run_id, "message", role="tool", seq=message.seq, content=message.content, effect=effect.pk)
+
+
+def _has_open_calls(step: Step) -> bool:
+    return step.effects.filter(parent__isnull=True, status__in=Effect.OPEN).exists()
+
+
+def _write_result(effect: Effect) -> str:
+    return effect.result if effect.status == Effect.Status.SUCCEEDED else f"Error: {effect.error}"
+
+
+def _cut(text: str, most: int, *, seq: int) -> str:
+    return f"{text[:most]}\n[Cut here: {len(text):,} characters in all. Read on {READ_WITH}, result {seq}.]"
+
+
+def _share_room(step: Step) -> None:
+    """Shorten the results of an answer evenly where they leave too little of the prompt: the longest, to one length."""
+    messages = list(Message.objects.filter(effect__step=step, role=Message.Role.TOOL).select_related("effect"))
+    total = sum(len(message.content) for message in messages)
+    budget = prompt_budget(step.run)
+    if total <= budget * MAX_RESULTS_SHARE / 2 * CHARACTERS_PER_TOKEN:  # whatever the head is
+        return
+    head = write_request(step.run, (), compaction=None).estimated_input_tokens
+    left = room = int(max(0, budget - head) * MAX_RESULTS_SHARE) * CHARACTERS_PER_TOKEN
+    if total <= room:
+        return
+    share = 0
+    for number, length in enumerate(sorted(len(message.content) for message in messages)):
+        share = max(LEAST_RESULT, left // (len(messages) - number))
+        if length > share:
+            break
+        left -= length
+    for message in messages:
+        if len(message.content) > share and message.effect is not None:
+            message.content = _cut(_write_result(message.effect), share, seq=message.seq)
+            message.save(update_fields=["content"])
 
 
 def _count_same(effect: Effect) -> int:

@@ -59,6 +59,7 @@ def _clean_descriptions(schema: Any) -> Any:
     return cleaned | read
 
 
+ALWAYS_OFFERED = ("read_result", "conversation_search")  # where a text of ERL refers to them
 _core: dict[str, Tool] = {}
 _more: list[Tool] = []
 
@@ -80,12 +81,15 @@ def core_tools() -> dict[str, Tool]:
 def find_tool(run: Run, name: str, *, parent: Effect | None = None) -> Tool | None:
     """Return a tool that a run's agent has, or that a tool in the sandbox may use; None where it has none of the name.
 
-    What an agent has is pinned by its revision. What a tool uses is what is in force.
+    What an agent has is pinned by its revision, but for what reads its own conversation. What a tool uses is what is in
+    force.
     """
     if parent is not None:
         uses = parent.tool_revision.uses if parent.tool_revision else ()
         return _find_current(run.project_id, name) if name in uses else None
     named = next((each for each in run.revision.tools if each["name"] == name), None)
+    if named is None and name in ALWAYS_OFFERED:
+        return core_tools()[name]
     return None if named is None else _find_named(run.project_id, named)
 
 

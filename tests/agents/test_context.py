@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from agents.context.prompt import hash_prompt, rebuild_request, write_prompt
+from agents.limits import Compacting
 from agents.models.runs import Run
 from agents.models.tools import ToolKind
 from agents.tools.catalogue import Tool, core_tools
@@ -104,3 +105,41 @@ def test_message_that_does_not_fit_is_refused_as_one() -> None:
 
 def _continues(one: ChatRequest, two: ChatRequest) -> bool:
     return two.messages[: len(one.messages)] == one.messages
+
+
+@pytest.mark.usefixtures("_long_tool")
+def test_results_of_one_answer_share_the_room_evenly() -> None:
+    run, script = run_long([[("look", {"page": page}) for page in range(8)], "Done."])
+
+    results = [said.content for said in script.asked[-1].messages if said.role == "tool"]
+    lengths = {len(result.partition("\n[Cut here")[0]) for result in results}
+    assert (run.status, len(results), len(lengths)) == ("succeeded", 8, 1)
+    assert all(result.startswith(f"{index} word") for index, result in enumerate(results))
+
+
+@pytest.mark.usefixtures("_long_tool")
+def test_nothing_is_left_out_that_the_model_has_not_read() -> None:
+    _, script = run_long(
+        [*look(5), [("look", {"page": page}) for page in range(8)], "Done."],
+        compaction=Compacting(keep_results=1, at=0.5),
+    )
+
+    last = [said.content for said in script.asked[-1].messages if said.role == "tool"][-8:]
+    assert [result.partition(" ")[0] for result in last] == [str(index) for index in range(8)]
+
+
+@pytest.mark.usefixtures("_long_tool")
+def test_tool_that_reads_on_is_offered_where_a_result_was_cut() -> None:
+    run = make_run(make_agent(tools=["look"], window_tokens=4_000, max_output_tokens=500))
+    script = Script(
+        [("look", {"page": page}) for page in range(8)], [("read_result", {"result": 3, "count": 6})], "Done."
+    )
+
+    go_on(run, script)
+
+    offered = [[tool.name for tool in request.tools] for request in script.asked]
+    assert offered == [["look"], ["look", "read_result"], ["look", "read_result"]]
+    assert run.effects.get(tool="read_result").result.startswith("0 word")
+    assert [hash_prompt(rebuild_request(step)) for step in run.steps.order_by("seq")] == [
+        hash_prompt(request) for request in script.asked
+    ]
