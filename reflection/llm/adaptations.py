@@ -4,6 +4,7 @@ Servers and models differ in the parameters that they know, and change them. Wha
 from then on, in this process, and `manage.py smoke_llm` says what was left out.
 """
 
+import hashlib
 import re
 from collections.abc import Callable
 from copy import deepcopy
@@ -31,8 +32,10 @@ _NO_SYSTEM = re.compile(r"system role (?:is )?not supported|(?:role|roles?) ['\"
 _NO_TOOLS_WITH_EFFORT = re.compile(
     r"tools?\b[^.]{0,60}\breasoning[_ ]effort|reasoning[_ ]effort[^.]{0,80}\btools?\b", re.I
 )
+_SHORT_IDS = re.compile(r"tool[ _]call ids?\b.{0,200}\blength(?: of)? 9\b", re.I | re.S)
 _UNKNOWN = re.compile("unsupported|not supported|unknown|unrecognized|extra", re.I)
 MAX_WORDS = 4_000
+SHORT_ID_CHARACTERS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,8 @@ def _find_changes(body: dict[str, Any], words: str) -> list[Change]:
         return [Change("reasoning_effort: none", partial(_set, name="reasoning_effort", value="none"))]
     if _NO_SYSTEM.search(words) and body.get("messages"):
         return [Change("system as user", _merge_system)]
+    if _SHORT_IDS.search(words):
+        return [Change("ids of calls with nine characters", _shorten_ids)]
     return [*_limit_changes(body, words), *_dropped(body, words)]
 
 
@@ -133,6 +138,20 @@ def _dropped(body: dict[str, Any], words: str) -> list[Change]:
 
 def _drop(body: dict[str, Any], *, place: str, name: str) -> None:
     (body.get(place, {}) if place else body).pop(name, None)
+
+
+def _shorten_ids(body: dict[str, Any]) -> None:
+    """Give calls, perhaps of another model, ids of nine letters and digits, as Mistral's models have them."""
+    for message in body.get("messages") or []:
+        for call in message.get("tool_calls") or []:
+            call["id"] = _short_id(call["id"])
+        if message.get("tool_call_id"):
+            message["tool_call_id"] = _short_id(message["tool_call_id"])
+
+
+def _short_id(id: str) -> str:
+    is_short = len(id) == SHORT_ID_CHARACTERS and id.isascii() and id.isalnum()
+    return id if is_short else hashlib.sha256(id.encode()).hexdigest()[:SHORT_ID_CHARACTERS]
 
 
 def _merge_system(body: dict[str, Any]) -> None:

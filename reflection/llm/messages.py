@@ -19,7 +19,7 @@ from pydantic_ai.messages import (
     UserContent,
     UserPromptPart,
 )
-from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
@@ -36,6 +36,8 @@ ENDINGS = {
     "content_filter": "content_filter",
     "error": "error",
 }
+# Gemini's own word for a call that another model made, where it expects its signature
+UNSIGNED = {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
 _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 NORMALISED = {"tool_call": "stop"}
 
@@ -91,7 +93,7 @@ def write_settings(request: ChatRequest) -> ModelSettings:
     return settings
 
 
-def write_messages(request: ChatRequest, *, kind: str) -> list[ModelMessage]:
+def write_messages(request: ChatRequest, *, kind: str, model: Model) -> list[ModelMessage]:
     """Return the conversation in an order that every provider and every template of a local model accepts."""
     if kind == "anthropic":
         request = replace(request, messages=tuple(_with_plain_ids(message) for message in request.messages))
@@ -99,7 +101,7 @@ def write_messages(request: ChatRequest, *, kind: str) -> list[ModelMessage]:
     written: list[ModelMessage] = []
     for message in arrange(request.messages):
         if message.role == "assistant":
-            written.append(_write_answer(message))
+            written.append(_write_answer(message, kind=kind, model=model))
             continue
         if not written or not isinstance(written[-1], ModelRequest):
             written.append(ModelRequest(parts=[]))
@@ -131,16 +133,18 @@ def _write_content(message: ChatMessage) -> str | list[UserContent]:
     return [message.content, *files] if message.content else files
 
 
-def _write_answer(message: ChatMessage) -> ModelResponse:
-    """Return an assistant's message as the provider sent it, or what is known of it."""
+def _write_answer(message: ChatMessage, *, kind: str, model: Model) -> ModelResponse:
+    """Return an assistant's message as the provider sent it; of another provider's, words and calls alone."""
     if message.received is not None:
         (received,) = ModelMessagesTypeAdapter.validate_python([message.received])
-        if isinstance(received, ModelResponse):
+        if isinstance(received, ModelResponse) and model.accepts_stateless_artifacts(received):
             return received
     texts = [TextPart(content=message.content)] if message.content.strip() else []
     calls = [
         ToolCallPart(tool_name=call.name, args=call.sent_arguments, tool_call_id=call.id) for call in message.tool_calls
     ]
+    if calls and kind == "gemini":
+        calls[0] = replace(calls[0], provider_details=UNSIGNED, provider_name=model.system)
     return ModelResponse(parts=[*texts, *calls])
 
 

@@ -98,7 +98,8 @@ class ModelProvider:
     async def _request(self, request: ChatRequest, on_text: OnText | None) -> ModelResponse:
         if self.model not in self._models:
             self._models[self.model] = build_model(self.config, self.model, self.connections)
-        model, messages = self._models[self.model], write_messages(request, kind=self.config.kind or self.name)
+        model = self._models[self.model]
+        messages = write_messages(request, kind=self.config.kind or self.name, model=model)
         settings = write_settings(request)
         takes_schema = bool(model.profile.get("supports_json_schema_output"))
         parameters = write_parameters(request, takes_schema=takes_schema)

@@ -68,7 +68,8 @@ class AnthropicMessages(Imitation):
     def _refuse_thoughts(self, messages: list[dict[str, Any]]) -> Iterator[Refusal]:
         for index, message in enumerate(messages):
             kinds = [block["type"] for block in message["content"]]
-            if message["role"] == "assistant" and "tool_use" in kinds and kinds[0] not in THOUGHTS:
+            is_strange = self.is_second and index < _last_question(messages)
+            if message["role"] == "assistant" and "tool_use" in kinds and kinds[0] not in THOUGHTS and not is_strange:
                 yield Refusal(
                     message=f"messages.{index}.content.0.type: Expected `thinking` or `redacted_thinking`, but found "
                     f"`{kinds[0]}`. When `thinking` is enabled, a final `assistant` message must start with a thinking "
@@ -123,3 +124,9 @@ class AnthropicMessages(Imitation):
 def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
     content = message["content"]
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+
+
+def _last_question(messages: list[dict[str, Any]]) -> int:
+    """Return where the user spoke last: only what follows has to have its thoughts."""
+    questions = [index for index, message in enumerate(messages) if message["content"][0]["type"] == "text"]
+    return max(index for index in questions if messages[index]["role"] == "user")

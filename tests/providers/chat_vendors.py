@@ -26,7 +26,9 @@ class DeepSeek(ChatCompletions):
         for message in body["messages"]:
             calls = message.get("tool_calls") or ()
             wanted = self.thoughts.get(calls[0]["id"]) if calls else None
-            if calls and (not wanted or message.get("reasoning_content") != wanted):
+            sent = message.get("reasoning_content")
+            is_strange = self.is_second and wanted is None
+            if calls and (sent is None if is_strange else sent != wanted):
                 words = "The `reasoning_content` in the thinking mode must be passed back to the API."
                 yield Refusal(message=words, code="invalid_request_error")
 
@@ -80,7 +82,7 @@ class LaPlateforme(ChatCompletions):
 
     def refuse(self, body: dict[str, Any]) -> Iterator[Refusal]:
         messages = body["messages"]
-        yield from refuse_long_ids(messages)
+        yield from refuse_long_ids(messages, is_second=self.is_second)
         words = "Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant"
         yield from refuse_prefill(messages, words)
         for before, message in pairwise(messages):
@@ -127,11 +129,11 @@ def whole_events(answer: dict[str, Any], *, with_index: bool = True) -> Iterator
     yield "data: [DONE]\n\n"
 
 
-def refuse_long_ids(messages: list[dict[str, Any]]) -> Iterator[Refusal]:
+def refuse_long_ids(messages: list[dict[str, Any]], *, is_second: bool) -> Iterator[Refusal]:
     """Refuse ids of calls that are not nine letters and digits."""
     ids = [call["id"] for message in messages for call in message.get("tool_calls") or ()]
     ids += [message["tool_call_id"] for message in messages if message["role"] == "tool"]
     for id in ids:
         if len(id) != 9 or not id.isalnum():
             message = f"Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9."
-            yield Refusal(message=message, code="3280")
+            yield Refusal(message=message, code="3280", is_expected=is_second)

@@ -11,6 +11,7 @@ from tests.scripted_streams import write_event
 
 REASONS = {"": "STOP", "cut": "MAX_TOKENS", "refused": "SAFETY", "paused": "STOP"}
 STATUS = "INVALID_ARGUMENT"
+UNSIGNED = "skip_thought_signature_validator"  # documented for calls of another model
 
 
 def refuse_unsigned(name: str, position: int) -> Refusal:
@@ -81,9 +82,10 @@ class Gemini(Imitation):
                 "response turn.",
                 kind=STATUS,
             )
-        if calls and _signature(calls[0]) not in self.signatures:
+        known = self.signatures | ({signature(UNSIGNED)} if self.is_second else set())
+        if calls and _signature(calls[0]) not in known:
             yield refuse_unsigned(calls[0]["functionCall"]["name"], index)
-        if strange := {_signature(part) for part in parts} - self.signatures - {""}:
+        if strange := {_signature(part) for part in parts} - known - {""}:
             yield Refusal(message=f"Thought signature is not valid: {strange}.", kind=STATUS)
 
     def refuse_length(self, tokens: int, window: int) -> Refusal:
@@ -143,7 +145,7 @@ class CompatibleGemini(ChatCompletions):
         for index, message in enumerate(body["messages"]):
             for call in (message.get("tool_calls") or ())[:1]:
                 google = (call.get("extra_content") or {}).get("google") or {}
-                if google.get("thought_signature") not in self.signatures:
+                if google.get("thought_signature") not in self.signatures | ({UNSIGNED} if self.is_second else set()):
                     yield refuse_unsigned(call["function"]["name"], index)
 
     def refuse_length(self, tokens: int, window: int) -> Refusal:

@@ -65,6 +65,7 @@ class Imitation:
         self.requests: list[dict[str, Any]] = []
         self.refused: list[Refusal] = []
         self.window: int | None = None  # in tokens
+        self.is_second = False  # the conversation began with another model, whose marks this one cannot know
         self.numbers = count(1)
         self.judge = Judge(self.vendor_members)
 

@@ -108,7 +108,7 @@ class MistralTemplate(Template):
         yield from super().refuse(body)
         messages = body["messages"]
         yield from refuse_neighbours(messages, f"After the optional system message, {ALTERNATE}")
-        yield from refuse_long_ids(messages)
+        yield from refuse_long_ids(messages, is_second=self.is_second)
         if any(pair == ("tool", "user") for pair in _pairs(messages)):
             yield Refusal(message="Unexpected role 'user' after role 'tool'")
 

@@ -1,0 +1,21 @@
+"""The table in the docs is the suite's own."""
+
+import re
+
+from tests.providers.table import CASES, write_table
+from tests.stack import ROOT
+
+TEST = re.compile(r"^def (test_\w+)\(", re.M)
+FILES = ("test_conformance.py", "test_kills.py", "test_docs_example.py")
+
+
+def test_table_of_the_docs_has_every_provider_and_case() -> None:
+    docs = (ROOT / "docs" / "language-models.md").read_text()
+
+    assert write_table(lambda imitation, case: True) in docs
+
+
+def test_every_case_has_a_column() -> None:
+    texts = [(ROOT / "tests" / "providers" / file).read_text() for file in FILES]
+
+    assert {test for text in texts for test in TEST.findall(text)} - {*CASES} == {"test_paused_answer"}
