@@ -20,7 +20,7 @@ def play() -> tuple[Run, ScriptedModel]:
     load_file(make_project(), DEFINITION.read_text(encoding="utf-8"), by=BY)
     config = ProviderConfig(name="scripted", model="scripted", base_url=str(SCRIPT), timeout_seconds=0.0, api_key="")
     run, model = make_run(Agent.objects.get(), TASK), ScriptedModel(config)
-    go_on(run, model)  # type: ignore[arg-type]  # another script than the tests' own
+    go_on(run, model)
     return run, model
 
 
@@ -37,7 +37,7 @@ def test_sample_waits_before_it_charges_a_fee_and_goes_on_after_the_decision(dec
     assert (run.status, call.tool, call.arguments["fee"]) == ("waiting", "change_flight", 75)
 
     decide_effect(call, decision=decision, arguments_sha256=call.arguments_sha256, by=BY, reason="Not now")
-    go_on(run, model)  # type: ignore[arg-type]
+    go_on(run, model)
 
     assert run.status == "succeeded"
     assert run.messages.filter(is_reply=True).get().content == reply

@@ -40,7 +40,7 @@ class AnthropicMessages(Imitation):
                 "message."
             )
         for index, message in enumerate(messages):
-            before = messages[index - 1] if index else {"role": "", "content": []}
+            before: dict[str, Any] = messages[index - 1] if index else {"role": "", "content": []}
             if before["role"] == message["role"]:
                 yield Refusal(
                     message='messages: roles must alternate between "user" and "assistant", but found multiple '
