@@ -170,7 +170,7 @@ def _restore_compaction(conversation: Conversation, *, to: int, number: int, int
 
 def _copy(message: Message, fork: Conversation) -> Message:
     """Return a copy of a message in a fork. It belongs to no run, so that each run has only what was said in it."""
-    words = ("role", "content", "tool_calls", "tool_call_id", "received")
+    words = ("role", "content", "tool_calls", "tool_call_id", "received", "attachments")
     columns = ("project_id", "seq", *words, "effect_id", "is_reply", "created_by")
     kept = {name: getattr(message, name) for name in columns}
     return Message(conversation=fork, copied_from=message, **kept)

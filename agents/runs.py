@@ -25,9 +25,10 @@ from reflection.jobs.queue import enqueue
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunRequest:
-    """What an agent is to do. Limits that are None are those of its revision."""
+    """What an agent is to do. Limits that are None are those of its revision; for `attachments` see `Message`."""
 
     input: str
+    attachments: tuple[dict[str, str], ...] = ()
     conversation: Conversation | None = None
     task_id: str = ""
     limits: Limits | None = None
@@ -49,7 +50,13 @@ def start_run(agent: Agent, request: RunRequest, *, by: Actor) -> Run:
         project=agent.project, agent=agent, created_by=by.label
     )
     run = _insert(agent, conversation, request, by=by)
-    message = add_message(run, role=Message.Role.USER, content=request.input, created_by=by.label)
+    message = add_message(
+        run,
+        role=Message.Role.USER,
+        content=request.input,
+        created_by=by.label,
+        attachments=[*request.attachments] or None,
+    )
     append_event(run.pk, "run", status=run.status, agent=agent.pk, conversation=conversation.pk)
     append_event(run.pk, "message", role="user", seq=message.seq, content=message.content)
     wake(run)

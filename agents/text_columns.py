@@ -49,7 +49,7 @@ TEXT_COLUMNS = {
     ),
     "agents_conversation": (Columns("created_by rewound_by", Fate.NO_TEXT, _BY),),
     "agents_message": (
-        Columns("content tool_calls received", Fate.DELETED, _WITH_RUN),
+        Columns("content tool_calls received attachments", Fate.DELETED, _WITH_RUN),
         Columns("role tool_call_id", Fate.NO_TEXT, _MACHINE),
         Columns("created_by", Fate.NO_TEXT, _BY),
     ),

@@ -1,5 +1,6 @@
 """Agents, runs and decisions as clients send and read them."""
 
+import base64
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -35,10 +36,43 @@ class AllowToolInput(Input):
     ] = None
 
 
+_BEGINNINGS = {
+    "image/png": b"\x89PNG\r\n\x1a\n",
+    "image/jpeg": b"\xff\xd8\xff",
+    "image/gif": b"GIF8",
+    "image/webp": b"RIFF",
+    "application/pdf": b"%PDF-",
+    "text/plain": b"",
+}
+
+
+class AttachmentInput(Input):
+    """An image or a file that comes with a message."""
+
+    media_type: Annotated[str, Field(json_schema_extra={"enum": list(_BEGINNINGS)})]
+    data: Annotated[str, Field(min_length=1, description="The bytes in base64.", json_schema_extra={"format": "byte"})]
+
+    @model_validator(mode="after")
+    def _is_what_it_says(self) -> "AttachmentInput":
+        if self.media_type not in _BEGINNINGS:
+            raise wrong_member("media_type", f"Send one of {', '.join(_BEGINNINGS)}.")
+        try:
+            data = base64.b64decode(self.data, validate=True)
+        except ValueError:
+            raise wrong_member("data", "Send the bytes in base64 (RFC 4648, section 4), without line breaks.") from None
+        if not data.startswith(_BEGINNINGS[self.media_type]):
+            raise wrong_member("data", f"The bytes do not begin as {self.media_type} does.")
+        return self
+
+
 class RunInput(Input):
     """What an agent is to do."""
 
     input: Annotated[Text, Field(max_length=MAX_TASK_CHARS, description="The message of the user.")]
+    attachments: Annotated[
+        list[AttachmentInput],
+        Field(max_length=10, description="Images and files of the message, if the model takes them."),
+    ] = []
     conversation: Annotated[Id | None, Field(description="Where to go on; a new conversation if left out.")] = None
     task_id: Annotated[Name, Field(description="The task family.")] = ""
     limits: Annotated[Limits | None, Field(description="The agent's own if left out.")] = None
@@ -271,6 +305,13 @@ class ConversationAnswer(BaseModel):
     created_at: datetime
 
 
+class AttachmentAnswer(BaseModel):
+    """An image or a file of a message. `bytes` is its size."""
+
+    media_type: str
+    bytes: int
+
+
 class MessageAnswer(BaseModel):
     """A message.
 
@@ -283,6 +324,7 @@ class MessageAnswer(BaseModel):
     content: str
     tool_calls: list[dict[str, Any]]
     tool_call_id: str
+    attachments: list[AttachmentAnswer]
     run: UUID | None
     effect: UUID | None
     is_reply: bool
@@ -371,6 +413,10 @@ def describe_conversation(conversation: Conversation) -> dict[str, Any]:
 
 def describe_message(message: Message) -> dict[str, Any]:
     related = {
+        "attachments": [
+            {"media_type": each["media_type"], "bytes": len(base64.b64decode(each["data"]))}
+            for each in message.attachments or ()
+        ],
         "run": message.run_id,
         "effect": message.effect_id,
         "compacted": message.compacted_by_id is not None,

@@ -128,6 +128,11 @@ def write_prompt(request: ChatRequest) -> bytes:
             ]
         if said.tool_call_id:
             message["tool_call_id"] = said.tool_call_id
+        if said.attachments:
+            message["attachments"] = [
+                {"media_type": each["media_type"], "sha256": hashlib.sha256(each["data"].encode()).hexdigest()}
+                for each in said.attachments
+            ]
         if said.received is not None:
             message["received"] = said.received
         messages.append(message)
@@ -178,4 +183,4 @@ def _write(message: Message, *, tool: str, masked: bool) -> ChatMessage:
                 received=message.received,
             )
         case _:
-            return ChatMessage(role="user", content=content)
+            return ChatMessage(role="user", content=content, attachments=tuple(message.attachments or ()))

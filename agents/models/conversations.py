@@ -129,6 +129,9 @@ class Message(models.Model):
     received = models.JSONField(
         null=True, editable=False, help_text="An assistant's message as the provider sent it, which it wants back."
     )
+    attachments = models.JSONField(
+        null=True, editable=False, help_text="A user's images and files: media_type, and data in base64."
+    )
     effect = models.ForeignKey("agents.Effect", null=True, on_delete=models.SET_NULL, related_name="messages")
     is_reply = models.BooleanField(default=False, help_text="Whether it is meant for the user.")
     compacted_by = models.ForeignKey(Compaction, null=True, on_delete=models.SET_NULL, related_name="messages")

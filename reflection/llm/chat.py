@@ -13,6 +13,7 @@ from memory.strict_json import InvalidJson, check_json
 from reflection.llm.base import Completion, estimate_tokens, storable
 
 Role = Literal["system", "user", "assistant", "tool"]
+TOKENS_OF_IMAGE = 2_000
 TOKENS_AROUND = 8  # of the markers that a provider puts around each message and tool, estimated high
 
 
@@ -134,7 +135,8 @@ class ChatRequest:
     def estimated_input_tokens(self) -> int:
         """A cautious estimate of the tokens of the messages and tools."""
         tools = json.dumps([[tool.name, tool.description, tool.parameters] for tool in self.tools])
-        around = TOKENS_AROUND * (len(self.messages) + len(self.tools))
+        files = sum(_count_tokens(each) for said in self.messages for each in said.attachments)
+        around = files + TOKENS_AROUND * (len(self.messages) + len(self.tools))
         return estimate_tokens(self.asked_text) + estimate_tokens(tools) + around
 
 
@@ -153,6 +155,13 @@ class ChatAnswer(Completion):
     def message(self) -> ChatMessage:
         """The answer as the next message of the conversation."""
         return ChatMessage(role="assistant", content=self.text, tool_calls=self.tool_calls, received=self.received)
+
+
+def _count_tokens(attachment: dict[str, str]) -> int:
+    """Estimate what an image or a file takes of the window, high; providers count pixels and pages."""
+    if attachment["media_type"].startswith("image/"):
+        return TOKENS_OF_IMAGE
+    return max(TOKENS_OF_IMAGE, len(attachment["data"]) // 20)
 
 
 def id_of_call(request_sha256: str, index: int) -> str:
