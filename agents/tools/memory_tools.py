@@ -19,17 +19,24 @@ from memory.limits import MAX_FOUND_PASSAGES, MAX_PASSAGE_CHARS, MAX_TAG_CHARS, 
 from memory.passages.search import PassageQuery, search_passages
 from memory.passages.storage import NewPassage, insert_passage
 from memory.projects.actors import Actor
+from memory.redaction import redact
 from memory.retrieval.safe_text import clean, clean_text, needs_cleaning
 
 _SAID = {
-    BlockRevision.Status.APPLIED: "Done. You see it in your instructions from the next run on.",
+    BlockRevision.Status.APPLIED: "Done. Your memory shows it from now on.",
     BlockRevision.Status.OVERLAY: "Done, for this conversation. A person decides whether it stays.",
-    BlockRevision.Status.PROPOSED: "Proposed. It is in effect after a person has approved it.",
+    BlockRevision.Status.PROPOSED: (
+        "Proposed, and it waits for review: your memory shows it only after a person has approved it."
+    ),
 }
 CLEANED = (
     " Some characters were changed, as they could pass for the end of a message or of your memory, or cannot be seen: "
     "you read the text without them."
 )
+
+
+REDACTED = " What looked like secrets or personal data was replaced before it was stored: {kinds}."
+BLOCK_TOOLS = ("memory_append", "memory_replace", "memory_patch")
 
 
 def append_block(effect: Effect) -> str:
@@ -62,7 +69,7 @@ def insert_archival(effect: Effect) -> str:
         raise ToolError(f"There are at most {MAX_TAGS} tags, each of 1 to {MAX_TAG_CHARS} characters.")
     new = NewPassage(text=text, tags=tags, owner=effect.run.agent_id, run_id=effect.run_id)
     _, is_new = insert_passage(effect.run.project, new, by=_actor(effect))
-    return ("Kept." if is_new else "This was kept before.") + (CLEANED if needs_cleaning(text, *tags) else "")
+    return ("Kept." if is_new else "This was kept before.") + _say_changed(text, *tags)
 
 
 def search_archival(effect: Effect) -> str:
@@ -105,7 +112,14 @@ def _actor(effect: Effect) -> Actor:
 
 
 def _say(revision: BlockRevision, sent: str) -> str:
-    return _SAID[BlockRevision.Status(revision.status)] + (CLEANED if needs_cleaning(sent) else "")
+    return _SAID[BlockRevision.Status(revision.status)] + _say_changed(sent)
+
+
+def _say_changed(*sent: str) -> str:
+    """Say what of a text is stored in another form."""
+    counts = redact(list(sent)).counts
+    kinds = ", ".join(f"{count} × {kind}" for kind, count in sorted(counts.items()))
+    return (REDACTED.format(kinds=kinds) if kinds else "") + (CLEANED if needs_cleaning(*sent) else "")
 
 
 def _moment(text: str) -> datetime | None:

@@ -10,9 +10,10 @@ from agents.approvals import decide_effect, expire_approvals
 from agents.errors import ArgumentsChanged, NothingPending
 from agents.models.effects import Approval, Effect
 from agents.models.runs import Run
+from agents.runs import cancel_run
 from memory.errors import ProjectArchived
 from memory.projects.actors import Actor
-from tests.agents.running import Script, check_deferred, go_on, make_agent, make_run
+from tests.agents.running import BY, Script, check_deferred, go_on, make_agent, make_run
 
 pytestmark = pytest.mark.django_db
 ANA = Actor(label="user:ana")
@@ -196,3 +197,32 @@ def test_worker_whose_clock_is_wrong_expires_nothing(monkeypatch: pytest.MonkeyP
 
     assert (run.status, run.waited_seconds < 60) == ("succeeded", True)
     assert Approval.objects.filter(expires_at__lt=timezone.now() + timedelta(days=8)).exists()
+
+
+def test_agent_is_told_that_a_person_edited_its_call() -> None:
+    run = make_run(make_agent(tools=["send_message"], rules=({"type": "requires_approval", "tool": "send_message"},)))
+    go_on(run, Script([("send_message", {"message": "Refunded."})]))
+    effect = run.effects.get()
+
+    decide_effect(
+        effect,
+        decision="edit",
+        arguments_sha256=effect.arguments_sha256,
+        arguments={"message": "On its way."},
+        by=BY,
+    )
+    script = Script("Done.")
+    go_on(run, script)
+
+    answer = next(message.content for message in script.asked[0].messages if message.role == "tool")
+    assert answer.startswith(
+        '[A person changed the arguments of this call. It was made with {"message": "On its way."}]'
+    )
+
+
+def test_late_text_after_a_cancel_is_no_reply() -> None:
+    run = make_run(make_agent())
+
+    go_on(run, Script(lambda request: cancel_run(run, by=BY) and "Too late."))
+
+    assert (run.status, run.messages.filter(is_reply=True).count()) == ("cancelled", 0)
