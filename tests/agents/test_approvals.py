@@ -7,7 +7,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from agents.approvals import decide_effect, expire_approvals
-from agents.errors import ArgumentsChanged, NothingPending
+from agents.errors import ArgumentsChanged, ConversationBusy, NothingPending
 from agents.models.effects import Approval, Effect
 from agents.models.runs import Run
 from agents.runs import cancel_run
@@ -226,3 +226,47 @@ def test_late_text_after_a_cancel_is_no_reply() -> None:
     go_on(run, Script(lambda request: cancel_run(run, by=BY) and "Too late."))
 
     assert (run.status, run.messages.filter(is_reply=True).count()) == ("cancelled", 0)
+
+
+def make_waiting_run() -> Run:
+    run = make_run(make_agent(tools=["send_message"], rules=({"type": "requires_approval", "tool": "send_message"},)))
+    go_on(run, Script([("send_message", {"message": "Refunded."})]))
+    return run
+
+
+def test_refusal_of_a_second_run_says_how_to_decide_about_the_call_that_waits() -> None:
+    run = make_waiting_run()
+
+    with pytest.raises(ConversationBusy) as raised:
+        make_run(run.agent, conversation=run.conversation)
+    approval = run.approvals.get()
+    assert approval.expires_at is not None
+    for part in (
+        f"effects/{approval.effect_id}/decide",
+        approval.arguments_sha256,
+        f"/admin/agents/approval/{approval.pk}/",
+        f"{approval.expires_at:%Y-%m-%d %H:%M:%S}",
+    ):
+        assert part in str(raised.value)
+
+
+def test_new_message_takes_the_place_of_a_run_that_waits() -> None:
+    run = make_waiting_run()
+
+    new = make_run(run.agent, "Leave it.", conversation=run.conversation, replaces_open=True)
+    go_on(new, Script("I left it."))
+
+    run.refresh_from_db()
+    assert (run.status, run.approvals.get().status, new.status) == ("cancelled", "cancelled", "succeeded")
+
+
+def test_worker_writes_nothing_into_a_run_whose_place_was_taken() -> None:
+    run = make_run(make_agent())
+
+    def replace(request: object) -> str:
+        make_run(run.agent, "Leave it.", conversation=run.conversation, replaces_open=True)
+        return "Too late."
+
+    go_on(run, Script(replace))
+
+    assert (run.status, run.messages.filter(role="assistant").count()) == ("cancelled", 0)

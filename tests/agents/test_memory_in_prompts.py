@@ -255,3 +255,9 @@ def test_agent_is_told_what_becomes_of_its_edit(policy: str, text: str, said: st
     _, script = run_with_block(policy, text)
 
     assert said in next(message.content for message in script.asked[1].messages if message.role == "tool")
+
+
+def test_view_of_a_conversation_is_proposed_when_its_run_ends() -> None:
+    run_with_block("overlay", "Drinks tea")
+
+    assert BlockRevision.objects.get(status="proposed").value == "Name: Ana\nDrinks tea"
