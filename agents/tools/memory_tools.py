@@ -16,7 +16,7 @@ from agents.tools.core import object_schema
 from memory.blocks.edits import Edit, append_to_block, patch_block, replace_in_block
 from memory.blocks.models import Block, BlockRevision
 from memory.limits import MAX_FOUND_PASSAGES, MAX_PASSAGE_CHARS, MAX_TAG_CHARS, MAX_TAGS, MAX_TASK_CHARS
-from memory.passages.search import PassageQuery, search_passages
+from memory.passages.search import PassageQuery, list_passages, search_passages
 from memory.passages.storage import NewPassage, insert_passage
 from memory.projects.actors import Actor
 from memory.redaction import redact
@@ -77,19 +77,25 @@ def search_archival(effect: Effect) -> str:
     sent, count = effect.arguments, int(effect.arguments.get("count", 5))  # 5.0 is a whole number, too
     if not 0 < count <= MAX_FOUND_PASSAGES:
         raise ToolError(f"count is a number from 1 to {MAX_FOUND_PASSAGES}.")
+    text = sent.get("query", "").strip()
+    if not text and not sent.get("tags"):
+        raise ToolError("Write what you look for in query, or name tags to list what has one of them.")
     query = PassageQuery(
-        text=sent["query"][:MAX_TASK_CHARS],
+        text=text[:MAX_TASK_CHARS],
         owner=effect.run.agent_id,
         tags=sent.get("tags", []),
         since=_moment(sent.get("since", "")),
         until=_moment(sent.get("until", "")),
     )
-    found = search_passages(effect.run.project, query, limit=count).passages
+    if text:
+        found = [each.passage for each in search_passages(effect.run.project, query, limit=count).passages]
+    else:
+        found = list(list_passages(effect.run.project, query)[:count])
     if not found:
         return "Nothing was found."
     return "\n\n".join(
-        f"{each.passage.created_at:%Y-%m-%d} {' '.join(f'#{clean(tag)}' for tag in each.passage.tags)}".strip()
-        + f"\n{clean_text(each.passage.text)}"
+        f"{each.created_at:%Y-%m-%d} {' '.join(f'#{clean(tag)}' for tag in each.tags)}".strip()
+        + f"\n{clean_text(each.text)}"
         for each in found
     )
 
@@ -170,10 +176,10 @@ TOOLS = (
     ),
     Tool(
         name="archival_search",
-        description="Search what you kept, by meaning, words, tags and time.",
+        description="Search what you kept, by meaning, words, tags and time, or list what has a tag, the newest first.",
         parameters=object_schema(
-            ["query"],
-            query=_TEXT,
+            [],
+            query=_TEXT | {"description": "What to look for. Left out, what has one of the tags is listed."},
             tags=_TAGS | {"description": "One of these has to be there."},
             since=_TEXT | {"description": "The first day, such as 2026-11-23."},
             until=_TEXT | {"description": "The day after the last."},

@@ -205,7 +205,7 @@ def test_conversation_is_managed_over_http_after_a_cancelled_run(act: str) -> No
     cancel_run(Run.objects.get(pk=run["id"]), by=BY)
     finish(run)
     path = f"conversations/{run['conversation']}"
-    send = {
+    send: Any = {
         "rewind": lambda: api.post(f"{path}/rewind", {"message": 1}),
         "fork": lambda: api.post(f"{path}/fork"),
         "compact": lambda: api.post(f"{path}/compact"),

@@ -261,3 +261,12 @@ def test_view_of_a_conversation_is_proposed_when_its_run_ends() -> None:
     run_with_block("overlay", "Drinks tea")
 
     assert BlockRevision.objects.get(status="proposed").value == "Name: Ana\nDrinks tea"
+
+
+def test_passages_are_listed_by_a_tag_alone() -> None:
+    run = make_run(make_agent(tools=["archival_insert", "archival_search"]))
+    kept = [("archival_insert", {"text": text, "tags": [tag]}) for text, tag in (("Tea", "drink"), ("Pie", "food"))]
+    go_on(run, Script(kept, [("archival_search", {"tags": ["drink"]})], "Done."))
+
+    result = run.effects.get(tool="archival_search").result
+    assert ("Tea" in result, "Pie" in result) == (True, False)
