@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.db import connection, transaction
+from django.urls import reverse
 
 from agents.errors import ConversationBusy
 from agents.models.conversations import Compaction, CompactionMethod, Conversation, Message
@@ -128,10 +129,16 @@ def refuse_open_run(conversation: Conversation) -> None:
         Approval.objects.filter(run=run, status=ApprovalStatus.PENDING).select_related("effect").order_by("id").first()
     )
     if approval is None:
-        raise ConversationBusy(f"Run {run.pk} goes on in this conversation. Wait for its end, or cancel it.")
+        raise ConversationBusy(
+            f"Run {run.pk} goes on in this conversation. Wait for its end, or cancel it; a "
+            'new message takes its place with "open_run": "replace".'
+        )
+    until = f" until {approval.expires_at:%Y-%m-%d %H:%M:%S} UTC" if approval.expires_at else ""
     raise ConversationBusy(
-        f"Run {run.pk} goes on in this conversation and waits for a decision about {approval.effect.tool}. Decide "
-        "about it, or cancel the run."
+        f"Run {run.pk} goes on in this conversation and waits{until} for a decision about {approval.effect.tool}. "
+        f"Decide with POST /api/v1/effects/{approval.effect_id}/decide and the arguments_sha256 "
+        f"{approval.arguments_sha256}, or on the page {reverse('admin:agents_approval_change', args=[approval.pk])}. "
+        'Or cancel the run; a new message takes its place with "open_run": "replace".'
     )
 
 

@@ -163,7 +163,8 @@ def _exchange(
             deadline(request.seconds),
             client.stream(request.method, url, content=body, headers=headers, params=params) as response,
         ):
-            status, content = response.status_code, _read(response, request.max_bytes)
+            status = response.status_code
+            content, is_whole = _read(response, request.max_bytes)
     except DeliveryFailed as error:  # the address may not be used
         raise RequestFailed(str(error), is_certain=True) from error
     except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -183,6 +184,9 @@ def _exchange(
         said = content.decode(errors="replace")[:500].replace("\x00", "")
         is_certain, may_pass = 400 <= status < 500, status in _MAY_PASS
         raise RequestFailed(f"The service answered {status}: {said}", is_certain=is_certain, may_pass=may_pass)
+    if not is_whole:  # its status says that it was done
+        said = f"[The service answered {status} with more than {request.max_bytes:,} bytes. The rest was not read.]"
+        return HttpAnswer(status=status, value=f"{content.decode(errors='replace')}\n{said}".replace("\x00", ""))
     return HttpAnswer(status=status, value=_parse(content))
 
 
@@ -200,13 +204,14 @@ def _write(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _read(response: httpx.Response, most: int) -> bytes:
+def _read(response: httpx.Response, most: int) -> tuple[bytes, bool]:
+    """Return the content, and whether it is whole: its status says what happened, however long it is."""
     content = bytearray()
     for chunk in response.iter_raw():
         content += chunk
         if len(content) > most:
-            raise RequestFailed(f"The answer has more than {most:,} bytes.", is_certain=False)
-    return bytes(content)
+            return bytes(content[:most]), False
+    return bytes(content), True
 
 
 def _parse(content: bytes) -> Any:

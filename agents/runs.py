@@ -12,9 +12,11 @@ from agents.conversations import add_message, refuse_open_run
 from agents.errors import AgentArchived, ConversationBusy, RunNotResumable
 from agents.limits import Limits
 from agents.loop.fence import lock_run
+from agents.loop.finishing import finish_run
 from agents.models.agents import Agent
 from agents.models.conversations import Conversation, Message
-from agents.models.runs import KIND, Run, RunStatus
+from agents.models.effects import Effect
+from agents.models.runs import KIND, Run, RunStatus, StopReason
 from agents.streaming.events import append_event
 from memory.ids import uuid7
 from memory.projects.actors import Actor
@@ -25,13 +27,17 @@ from reflection.jobs.queue import enqueue
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunRequest:
-    """What an agent is to do. Limits that are None are those of its revision; for `attachments` see `Message`."""
+    """What an agent is to do. Limits that are None are those of its revision; for `attachments` see `Message`.
+
+    `replaces_open`: a run that goes on in the conversation is cancelled at once.
+    """
 
     input: str
     attachments: tuple[dict[str, str], ...] = ()
     conversation: Conversation | None = None
     task_id: str = ""
     limits: Limits | None = None
+    replaces_open: bool = False
     client: str = ""
     api_key: ApiKey | None = None
     request_id: str = ""
@@ -49,6 +55,8 @@ def start_run(agent: Agent, request: RunRequest, *, by: Actor) -> Run:
     conversation = request.conversation or Conversation.objects.create(
         project=agent.project, agent=agent, created_by=by.label
     )
+    if request.replaces_open:
+        _end_open_run(conversation, by=by)
     run = _insert(agent, conversation, request, by=by)
     message = add_message(
         run,
@@ -112,6 +120,24 @@ def wake(run: Run) -> None:
     job.request_id = run.request_id
     job.traceparent = structlog.contextvars.get_contextvars().get("traceparent", "")
     enqueue(job)
+
+
+def _end_open_run(conversation: Conversation, *, by: Actor) -> None:
+    """Cancel the run that goes on in a conversation. A worker that has it writes nothing more (agents/loop/fence.py).
+
+    Raises:
+        ConversationBusy: it makes a call right now, whose end has to be written down.
+    """
+    open_run = Run.objects.live().filter(conversation=conversation).first()
+    run = lock_run(open_run.pk) if open_run else None
+    if run is None or not run.is_live:
+        return
+    if run.effects.filter(status=Effect.Status.STARTED).exists():
+        raise ConversationBusy(f"Run {run.pk} makes a call right now. Send the message again in a moment.")
+    run.cancel_requested_at = timezone.now()
+    Run.objects.filter(pk=run.pk).update(cancel_requested_at=run.cancel_requested_at)
+    append_event(run.pk, "cancel", by=by.label)
+    finish_run(run, status=RunStatus.CANCELLED, reason=StopReason.CANCELLED)
 
 
 def _refuse_archived(agent: Agent) -> None:

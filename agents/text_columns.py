@@ -62,7 +62,10 @@ TEXT_COLUMNS = {
         Columns("status stop_reason task_id arm client request_id", Fate.NO_TEXT, _MACHINE),
         Columns("created_by", Fate.NO_TEXT, _BY),
     ),
-    "agents_step": (Columns("status prompt_sha256 request_sha256 model finish_reason", Fate.NO_TEXT, _MACHINE),),
+    "agents_step": (
+        Columns("head", Fate.DELETED, _WITH_RUN),
+        Columns("status prompt_sha256 request_sha256 model finish_reason", Fate.NO_TEXT, _MACHINE),
+    ),
     "agents_effect": (
         Columns("arguments result error", Fate.DELETED, _WITH_RUN),
         Columns("tool call_id arguments_sha256 kind status", Fate.NO_TEXT, _MACHINE),

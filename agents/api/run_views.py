@@ -72,7 +72,8 @@ class AgentRunListView(ApiView):
         summary="Let an agent do something",
         description="Writes down the message and queues a run that answers it. Follow `/runs/{id}/events`, or read the "
         "run. With `Prefer: wait=N` the server waits for up to N seconds, at most 30, and answers 200 if the run ended "
-        "or waits for a person by then. A conversation has one run at a time: a second one gets 409.",
+        "or waits for a person by then. A conversation has one run at a time: a second one gets 409, "
+        "unless `open_run` is `replace`.",
         request=RunInput,
         responses={
             202: OpenApiResponse(RunAnswer, "It is queued; follow `Location`."),
@@ -93,6 +94,7 @@ class AgentRunListView(ApiView):
             conversation=conversation,
             task_id=sent.task_id,
             limits=sent.limits,
+            replaces_open=sent.open_run == "replace",
             client=self.api_key.client,
             api_key=self.api_key,
             request_id=self.request_id,

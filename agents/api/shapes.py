@@ -76,6 +76,14 @@ class RunInput(Input):
     conversation: Annotated[Id | None, Field(description="Where to go on; a new conversation if left out.")] = None
     task_id: Annotated[Name, Field(description="The task family.")] = ""
     limits: Annotated[Limits | None, Field(description="The agent's own if left out.")] = None
+    open_run: Annotated[
+        str,
+        Field(
+            pattern="^(refuse|replace)$",
+            description="What becomes of a run that goes on in the conversation: with `refuse` the answer is 409, with "
+            "`replace` it is cancelled and this message takes its place.",
+        ),
+    ] = "refuse"
 
 
 class ResumeInput(Input):

@@ -18,6 +18,21 @@ def write_head(run: Run, *, lessons: str) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+def rewrite_head(run: Run) -> None:
+    """Put the agent's blocks as they are now into the head of a run, for the prompts of its next steps.
+
+    Steps that were taken keep the head that they had, so that their prompts can be built again.
+    """
+    start = len(run.revision.system) + 2 if run.revision.system else 0
+    end = run.head.find(CLOSE, start)
+    if end < 0 or not run.head.startswith(OPEN, start):
+        return
+    head = run.head[:start] + write_blocks(run) + run.head[end + len(CLOSE) :]
+    run.steps.filter(head__isnull=True).update(head=run.head)
+    Run.objects.filter(pk=run.pk).update(head=head)
+    run.head = head
+
+
 def write_blocks(run: Run) -> str:
     """Return the agent's blocks as its conversation sees them now."""
     ids = [UUID(each["block"]) for each in run.revision.blocks]

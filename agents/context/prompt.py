@@ -40,11 +40,14 @@ def build_request(
     compaction: Compaction | None,
     max_output_tokens: int | None = None,
     at: datetime | None = None,
+    head: str | None = None,
 ) -> ChatRequest:
     """Return what the model is asked when it reads the conversation up to message `through`, now or `at` a time."""
     since = compaction.summarised_through if compaction else 0
     messages = Message.objects.read_at(at).filter(conversation_id=run.conversation_id, seq__gt=since, seq__lte=through)
-    return write_request(run, messages.order_by("seq"), compaction=compaction, max_output_tokens=max_output_tokens)
+    return write_request(
+        run, messages.order_by("seq"), compaction=compaction, max_output_tokens=max_output_tokens, head=head
+    )
 
 
 def write_request(
@@ -53,8 +56,12 @@ def write_request(
     *,
     compaction: Compaction | None,
     max_output_tokens: int | None = None,
+    head: str | None = None,
 ) -> ChatRequest:
-    """Return what the model is asked when it reads these messages, which `compaction` shortens."""
+    """Return what the model is asked when it reads these messages, which `compaction` shortens.
+
+    `head` is that of the run unless it is given.
+    """
     said = []
     if compaction is not None and compaction.summary:
         said.append(ChatMessage(role="user", content=SUMMARY + compaction.summary))
@@ -69,7 +76,10 @@ def write_request(
     pinned = read_tools(run.tools)
     settings = ModelSettings.model_validate(run.revision.model_settings)
     return ChatRequest(
-        messages=(ChatMessage(role="system", content=with_schema(run.head, settings)), *arrange(said)),
+        messages=(
+            ChatMessage(role="system", content=with_schema(run.head if head is None else head, settings)),
+            *arrange(said),
+        ),
         tools=(*pinned, *_find_named_tools(said, pinned)),
         max_output_tokens=max_output_tokens or output_of(run),
         temperature=run.revision.temperature,
@@ -114,6 +124,7 @@ def rebuild_request(step: Step) -> ChatRequest:
         compaction=step.compaction,
         max_output_tokens=step.max_output_tokens,
         at=step.started_at,
+        head=step.head,
     )
 
 

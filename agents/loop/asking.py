@@ -189,7 +189,7 @@ def _write_answer(claimed: Claimed, step: Step, answer: ChatAnswer, call: ModelC
             content=answer.text,
             tool_calls=stored_calls(answer.tool_calls),
             received=answer.received,
-            is_reply=not answer.tool_calls and ending not in set(Ending),
+            is_reply=not answer.tool_calls and ending not in set(Ending) and run.cancel_requested_at is None,
         )
         append_event(
             run.pk,

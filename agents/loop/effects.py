@@ -13,6 +13,7 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
+from agents.context.head import rewrite_head
 from agents.errors import OutcomeUnknown
 from agents.loop.fence import Claimed
 from agents.loop.journal import ask_people, end_effect, plan_effect
@@ -20,6 +21,7 @@ from agents.models.effects import Effect
 from agents.models.runs import Run
 from agents.tools.catalogue import Tool, find_tool
 from agents.tools.custom import CallsHost
+from agents.tools.memory_tools import BLOCK_TOOLS
 from memory.errors import MemoryAppError
 from memory.failpoints import failpoint
 from memory.tracing import span
@@ -73,7 +75,7 @@ def mark_unknown(claimed: Claimed, effect_id: UUID) -> None:
 def _execute_local(claimed: Claimed, effect_id: UUID) -> None:
     with claimed.writing() as run:
         effect = _get(effect_id, run)
-        if effect.status != _Status.PLANNED:
+        if effect.status != _Status.PLANNED or run.cancel_requested_at is not None:
             return
         effect.started_at, effect.fence = timezone.now(), claimed.fence
         Effect.objects.filter(pk=effect.pk).update(
@@ -87,6 +89,8 @@ def _execute_local(claimed: Claimed, effect_id: UUID) -> None:
             _end(effect, _Status.FAILED, str(error))
         else:
             _end(effect, _Status.SUCCEEDED if tool else _Status.FAILED, value)
+            if effect.tool in BLOCK_TOOLS:
+                rewrite_head(run)
         failpoint("agent.local_before_commit")
 
 

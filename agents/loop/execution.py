@@ -110,7 +110,7 @@ def _take(action: Action, claimed: Claimed, run: Run, *, find: _Find) -> None:
 
 def _stop(claimed: Claimed) -> bool:
     """End the run, or let it wait, where that is still what comes next; False where it goes on after all."""
-    with claimed.writing() as run:
+    with claimed.writing(also_ended=True) as run:
         action = next_action(load_rows(run.pk))
         match action:
             case None:

@@ -27,8 +27,8 @@ class Claimed:
         return self.job.attempts
 
     @contextmanager
-    def writing(self) -> Iterator[Run]:
-        """Lock the run and let the block write, unless another worker holds the job.
+    def writing(self, *, also_ended: bool = False) -> Iterator[Run]:
+        """Lock the run and let the block write, unless another worker holds the job or the run has ended meanwhile.
 
         The run is locked before the job: a request that decides or cancels locks it first too.
 
@@ -39,6 +39,8 @@ class Claimed:
             run = lock_run(self.run_id)
             if run is None:
                 raise LostClaim("The run is gone.")
+            if not (run.is_live or also_ended):
+                raise LostClaim("The run has ended: a new message took its place.")
             hold(self.job)
             yield run
 

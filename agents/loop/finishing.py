@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import structlog
+from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -11,8 +13,12 @@ from agents.models.effects import Approval, Effect
 from agents.models.runs import Run, RunStatus, StopReason
 from agents.streaming.events import append_event
 from agents.trajectories import record_run
+from memory.blocks.decisions import propose_overlays
 from memory.database_clock import database_now
+from memory.errors import MemoryAppError
 from memory.projects.actors import Actor, name_actor
+
+log = structlog.get_logger(__name__)
 
 NOT_CALLED = "The run ended before this call."
 BEGUN = "The run ended while this call went on, so it may have happened."
@@ -41,8 +47,19 @@ def finish_run(run: Run, *, status: RunStatus, reason: StopReason, error: str = 
         trajectory=trajectory,
     )
     run.waiting_since, run.trajectory = None, trajectory
+    _propose_views(run)
     append_event(run.pk, "run", status=status, stop_reason=reason, error=run.error, **_figures(run))
     return run
+
+
+def _propose_views(run: Run) -> None:
+    """Propose what the conversation has made of blocks that take edits in one conversation only."""
+    by = Actor(label=f"agent:{run.agent.name}", api_key_id=run.api_key_id)
+    try:
+        with transaction.atomic():
+            propose_overlays(run.project_id, conversation=run.conversation_id, by=by)
+    except MemoryAppError as refusal:  # a run ends all the same
+        log.info("views_not_proposed", run=str(run.pk), reason=type(refusal).__name__)
 
 
 def _close_calls(run: Run) -> None:

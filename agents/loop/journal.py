@@ -28,6 +28,7 @@ from memory.limits import MAX_ARGUMENTS_CHARS, MAX_NAME_CHARS
 MAX_RESULT_SHARE = 0.2  # of the context window; the rest can be read with read_result
 MAX_RESULTS_SHARE = 0.5  # of what the head leaves of a prompt: for the results of one answer together
 LEAST_RESULT = 200  # characters
+EDITED_CHARACTERS = 2_000
 CHARACTERS_PER_TOKEN = 3
 
 
@@ -172,7 +173,12 @@ def _has_open_calls(step: Step) -> bool:
 
 
 def _write_result(effect: Effect) -> str:
-    return effect.result if effect.status == Effect.Status.SUCCEEDED else f"Error: {effect.error}"
+    """Return what the model reads of a call, with its arguments where a person wrote them."""
+    text = effect.result if effect.status == Effect.Status.SUCCEEDED else f"Error: {effect.error}"
+    if effect.replaces_id is None:
+        return text
+    made = json.dumps(effect.arguments, ensure_ascii=False)
+    return f"[A person changed the arguments of this call. It was made with {made[:EDITED_CHARACTERS]}]\n{text}"
 
 
 def _cut(text: str, most: int, *, seq: int) -> str:

@@ -182,6 +182,7 @@ class Step(models.Model):
     prompt_sha256 = models.CharField(max_length=64)
     request_sha256 = models.CharField(max_length=64)
     prompt_tokens = models.PositiveIntegerField(default=0, help_text="Estimated.")
+    head = models.TextField(null=True, help_text="The beginning of its prompt, where the run's has changed since.")
     max_output_tokens = models.PositiveIntegerField(null=True, help_text="Of the answer; empty for the agent's own.")
     model_call = models.ForeignKey(ModelCall, null=True, on_delete=models.SET_NULL, related_name="+")
     model = models.TextField(blank=True, default="")

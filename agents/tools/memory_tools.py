@@ -16,20 +16,27 @@ from agents.tools.core import object_schema
 from memory.blocks.edits import Edit, append_to_block, patch_block, replace_in_block
 from memory.blocks.models import Block, BlockRevision
 from memory.limits import MAX_FOUND_PASSAGES, MAX_PASSAGE_CHARS, MAX_TAG_CHARS, MAX_TAGS, MAX_TASK_CHARS
-from memory.passages.search import PassageQuery, search_passages
+from memory.passages.search import PassageQuery, list_passages, search_passages
 from memory.passages.storage import NewPassage, insert_passage
 from memory.projects.actors import Actor
+from memory.redaction import redact
 from memory.retrieval.safe_text import clean, clean_text, needs_cleaning
 
 _SAID = {
-    BlockRevision.Status.APPLIED: "Done. You see it in your instructions from the next run on.",
+    BlockRevision.Status.APPLIED: "Done. Your memory shows it from now on.",
     BlockRevision.Status.OVERLAY: "Done, for this conversation. A person decides whether it stays.",
-    BlockRevision.Status.PROPOSED: "Proposed. It is in effect after a person has approved it.",
+    BlockRevision.Status.PROPOSED: (
+        "Proposed, and it waits for review: your memory shows it only after a person has approved it."
+    ),
 }
 CLEANED = (
     " Some characters were changed, as they could pass for the end of a message or of your memory, or cannot be seen: "
     "you read the text without them."
 )
+
+
+REDACTED = " What looked like secrets or personal data was replaced before it was stored: {kinds}."
+BLOCK_TOOLS = ("memory_append", "memory_replace", "memory_patch")
 
 
 def append_block(effect: Effect) -> str:
@@ -62,7 +69,7 @@ def insert_archival(effect: Effect) -> str:
         raise ToolError(f"There are at most {MAX_TAGS} tags, each of 1 to {MAX_TAG_CHARS} characters.")
     new = NewPassage(text=text, tags=tags, owner=effect.run.agent_id, run_id=effect.run_id)
     _, is_new = insert_passage(effect.run.project, new, by=_actor(effect))
-    return ("Kept." if is_new else "This was kept before.") + (CLEANED if needs_cleaning(text, *tags) else "")
+    return ("Kept." if is_new else "This was kept before.") + _say_changed(text, *tags)
 
 
 def search_archival(effect: Effect) -> str:
@@ -70,19 +77,25 @@ def search_archival(effect: Effect) -> str:
     sent, count = effect.arguments, int(effect.arguments.get("count", 5))  # 5.0 is a whole number, too
     if not 0 < count <= MAX_FOUND_PASSAGES:
         raise ToolError(f"count is a number from 1 to {MAX_FOUND_PASSAGES}.")
+    text = sent.get("query", "").strip()
+    if not text and not sent.get("tags"):
+        raise ToolError("Write what you look for in query, or name tags to list what has one of them.")
     query = PassageQuery(
-        text=sent["query"][:MAX_TASK_CHARS],
+        text=text[:MAX_TASK_CHARS],
         owner=effect.run.agent_id,
         tags=sent.get("tags", []),
         since=_moment(sent.get("since", "")),
         until=_moment(sent.get("until", "")),
     )
-    found = search_passages(effect.run.project, query, limit=count).passages
+    if text:
+        found = [each.passage for each in search_passages(effect.run.project, query, limit=count).passages]
+    else:
+        found = list(list_passages(effect.run.project, query)[:count])
     if not found:
         return "Nothing was found."
     return "\n\n".join(
-        f"{each.passage.created_at:%Y-%m-%d} {' '.join(f'#{clean(tag)}' for tag in each.passage.tags)}".strip()
-        + f"\n{clean_text(each.passage.text)}"
+        f"{each.created_at:%Y-%m-%d} {' '.join(f'#{clean(tag)}' for tag in each.tags)}".strip()
+        + f"\n{clean_text(each.text)}"
         for each in found
     )
 
@@ -105,7 +118,14 @@ def _actor(effect: Effect) -> Actor:
 
 
 def _say(revision: BlockRevision, sent: str) -> str:
-    return _SAID[BlockRevision.Status(revision.status)] + (CLEANED if needs_cleaning(sent) else "")
+    return _SAID[BlockRevision.Status(revision.status)] + _say_changed(sent)
+
+
+def _say_changed(*sent: str) -> str:
+    """Say what of a text is stored in another form."""
+    counts = redact(list(sent)).counts
+    kinds = ", ".join(f"{count} × {kind}" for kind, count in sorted(counts.items()))
+    return (REDACTED.format(kinds=kinds) if kinds else "") + (CLEANED if needs_cleaning(*sent) else "")
 
 
 def _moment(text: str) -> datetime | None:
@@ -156,10 +176,10 @@ TOOLS = (
     ),
     Tool(
         name="archival_search",
-        description="Search what you kept, by meaning, words, tags and time.",
+        description="Search what you kept, by meaning, words, tags and time, or list what has a tag, the newest first.",
         parameters=object_schema(
-            ["query"],
-            query=_TEXT,
+            [],
+            query=_TEXT | {"description": "What to look for. Left out, what has one of the tags is listed."},
             tags=_TAGS | {"description": "One of these has to be there."},
             since=_TEXT | {"description": "The first day, such as 2026-11-23."},
             until=_TEXT | {"description": "The day after the last."},

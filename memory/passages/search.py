@@ -14,6 +14,7 @@ from uuid import UUID
 import numpy as np
 import structlog
 from django.db import connection
+from django.db.models import Q, QuerySet
 from pgvector import HalfVector
 
 from memory.errors import EmbedderError
@@ -122,6 +123,20 @@ class FoundPassages:
     passages: list[FoundPassage]
     total: int
     degraded: bool = False
+
+
+def list_passages(project: Project, query: PassageQuery) -> QuerySet[Passage]:
+    """Return all passages in question, the newest first, whatever they say."""
+    rows = Passage.objects.filter(project=project, quarantine_order_id__isnull=True)
+    if query.owner is not None:
+        rows = rows.filter(Q(owner=query.owner) | Q(owner__isnull=True))
+    if query.tags:
+        rows = rows.filter(**{"tags__contains" if query.all_tags else "tags__overlap": list(query.tags)})
+    if query.since is not None:
+        rows = rows.filter(created_at__gte=query.since)
+    if query.until is not None:
+        rows = rows.filter(created_at__lt=query.until)
+    return rows.order_by("-created_at", "-pk")
 
 
 def search_passages(project: Project, query: PassageQuery, *, limit: int = 10, offset: int = 0) -> FoundPassages:

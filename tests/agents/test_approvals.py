@@ -7,12 +7,13 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from agents.approvals import decide_effect, expire_approvals
-from agents.errors import ArgumentsChanged, NothingPending
+from agents.errors import ArgumentsChanged, ConversationBusy, NothingPending
 from agents.models.effects import Approval, Effect
 from agents.models.runs import Run
+from agents.runs import cancel_run
 from memory.errors import ProjectArchived
 from memory.projects.actors import Actor
-from tests.agents.running import Script, check_deferred, go_on, make_agent, make_run
+from tests.agents.running import BY, Script, check_deferred, go_on, make_agent, make_run
 
 pytestmark = pytest.mark.django_db
 ANA = Actor(label="user:ana")
@@ -196,3 +197,76 @@ def test_worker_whose_clock_is_wrong_expires_nothing(monkeypatch: pytest.MonkeyP
 
     assert (run.status, run.waited_seconds < 60) == ("succeeded", True)
     assert Approval.objects.filter(expires_at__lt=timezone.now() + timedelta(days=8)).exists()
+
+
+def test_agent_is_told_that_a_person_edited_its_call() -> None:
+    run = make_run(make_agent(tools=["send_message"], rules=({"type": "requires_approval", "tool": "send_message"},)))
+    go_on(run, Script([("send_message", {"message": "Refunded."})]))
+    effect = run.effects.get()
+
+    decide_effect(
+        effect,
+        decision="edit",
+        arguments_sha256=effect.arguments_sha256,
+        arguments={"message": "On its way."},
+        by=BY,
+    )
+    script = Script("Done.")
+    go_on(run, script)
+
+    answer = next(message.content for message in script.asked[0].messages if message.role == "tool")
+    assert answer.startswith(
+        '[A person changed the arguments of this call. It was made with {"message": "On its way."}]'
+    )
+
+
+def test_late_text_after_a_cancel_is_no_reply() -> None:
+    run = make_run(make_agent())
+
+    go_on(run, Script(lambda request: cancel_run(run, by=BY) and "Too late."))
+
+    assert (run.status, run.messages.filter(is_reply=True).count()) == ("cancelled", 0)
+
+
+def make_waiting_run() -> Run:
+    run = make_run(make_agent(tools=["send_message"], rules=({"type": "requires_approval", "tool": "send_message"},)))
+    go_on(run, Script([("send_message", {"message": "Refunded."})]))
+    return run
+
+
+def test_refusal_of_a_second_run_says_how_to_decide_about_the_call_that_waits() -> None:
+    run = make_waiting_run()
+
+    with pytest.raises(ConversationBusy) as raised:
+        make_run(run.agent, conversation=run.conversation)
+    approval = run.approvals.get()
+    assert approval.expires_at is not None
+    for part in (
+        f"effects/{approval.effect_id}/decide",
+        approval.arguments_sha256,
+        f"/admin/agents/approval/{approval.pk}/",
+        f"{approval.expires_at:%Y-%m-%d %H:%M:%S}",
+    ):
+        assert part in str(raised.value)
+
+
+def test_new_message_takes_the_place_of_a_run_that_waits() -> None:
+    run = make_waiting_run()
+
+    new = make_run(run.agent, "Leave it.", conversation=run.conversation, replaces_open=True)
+    go_on(new, Script("I left it."))
+
+    run.refresh_from_db()
+    assert (run.status, run.approvals.get().status, new.status) == ("cancelled", "cancelled", "succeeded")
+
+
+def test_worker_writes_nothing_into_a_run_whose_place_was_taken() -> None:
+    run = make_run(make_agent())
+
+    def replace(request: object) -> str:
+        make_run(run.agent, "Leave it.", conversation=run.conversation, replaces_open=True)
+        return "Too late."
+
+    go_on(run, Script(replace))
+
+    assert (run.status, run.messages.filter(role="assistant").count()) == ("cancelled", 0)

@@ -62,7 +62,6 @@ def test_request_has_arguments_key_and_effect_id(shop: ScriptedProvider) -> None
         (raw(b"", status=307, headers={"location": "http://127.0.0.1/"}), "a redirect, which is not followed", True),
         (raw(b"", status=303, headers={"location": "http://127.0.0.1/"}), "a redirect, which is not followed", False),
         (raw(b"broken", status=500), "answered 500", False),
-        (raw(b"x" * 2_000), "more than 1,000 bytes", False),
     ],
 )
 def test_other_answer_is_a_failure(shop: ScriptedProvider, behaviour: Any, said: str, is_certain: bool) -> None:
@@ -159,3 +158,11 @@ def test_unusable_secrets_are_found_by_a_check(settings: Any, secrets: Any) -> N
     settings.ERL_TOOL_SECRETS = secrets
 
     assert "erl.services.E009" in [message.id for message in check_services()]
+
+
+def test_answer_that_is_too_long_says_that_it_happened(shop: ScriptedProvider) -> None:
+    shop.script(raw(b"x" * 2_000))
+
+    answer = send_request(request_to(shop, max_bytes=1_000), PARAMETERS, {"order_id": "A1"})
+
+    assert (answer.status, answer.value.startswith("x" * 1_000 + "\n[The service answered 200")) == (200, True)

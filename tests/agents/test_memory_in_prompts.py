@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from agents.context.prompt import hash_prompt, rebuild_request
 from agents.models.conversations import Compaction
 from agents.tools.catalogue import Tool
 from agents.tools.memory_tools import CLEANED
@@ -218,3 +219,54 @@ def test_passage_is_answered_without_what_steers_a_model(ask: Any, text: str) ->
 
     assert is_safe(found["text"].replace("\n", " "))
     assert found["tags"] == ["(/memory>"]
+
+
+def run_with_block(policy: str, text: str) -> tuple[Any, Script]:
+    """Let an agent append a text to its block, and take a second step."""
+    project = make_project()
+    block = create_block(project, NewBlock(label="human", value="Name: Ana", policy=policy), by=BY)
+    blocks = ({"label": "human", "block": str(block.pk)},)
+    agent = make_agent(project=project, tools=["memory_append"], blocks=blocks, system="You help.")
+    run, script = make_run(agent), Script([("memory_append", {"label": "human", "text": text})], "Done.")
+    go_on(run, script)
+    return run, script
+
+
+@pytest.mark.parametrize(("policy", "is_read"), [("direct", True), ("overlay", True), ("propose", False)])
+def test_edit_that_is_in_effect_is_in_the_prompt_of_the_next_step(policy: str, is_read: bool) -> None:
+    run, script = run_with_block(policy, "Drinks tea")
+
+    heads = [request.messages[0].content for request in script.asked]
+    assert ["Drinks tea" in head for head in heads] == [False, is_read]
+    assert heads[1].startswith("You help.\n\n<memory>")
+    assert [hash_prompt(rebuild_request(step)) for step in run.steps.order_by("seq")] == [
+        hash_prompt(request) for request in script.asked
+    ]
+
+
+@pytest.mark.parametrize(
+    ("policy", "text", "said"),
+    [
+        ("propose", "Drinks tea", "waits for review"),
+        ("direct", "Mail: ana@example.com", "was replaced before it was stored: 1 × "),
+    ],
+)
+def test_agent_is_told_what_becomes_of_its_edit(policy: str, text: str, said: str) -> None:
+    _, script = run_with_block(policy, text)
+
+    assert said in next(message.content for message in script.asked[1].messages if message.role == "tool")
+
+
+def test_view_of_a_conversation_is_proposed_when_its_run_ends() -> None:
+    run_with_block("overlay", "Drinks tea")
+
+    assert BlockRevision.objects.get(status="proposed").value == "Name: Ana\nDrinks tea"
+
+
+def test_passages_are_listed_by_a_tag_alone() -> None:
+    run = make_run(make_agent(tools=["archival_insert", "archival_search"]))
+    kept = [("archival_insert", {"text": text, "tags": [tag]}) for text, tag in (("Tea", "drink"), ("Pie", "food"))]
+    go_on(run, Script(kept, [("archival_search", {"tags": ["drink"]})], "Done."))
+
+    result = run.effects.get(tool="archival_search").result
+    assert ("Tea" in result, "Pie" in result) == (True, False)

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('agents', '0011_copies_of_messages'),
+        ('agents', '0012_heads_of_steps'),
     ]
 
     operations = [
