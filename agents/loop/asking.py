@@ -233,7 +233,7 @@ def _learn_window(run: Run, step: Step, window_tokens: int | None) -> None:
     answer = min(run.revision.max_output_tokens, window // 4)
     # A lower limit of output may be all that is needed. Otherwise the next prompt has to be shorter in any case, since
     # models count more tokens than are estimated here.
-    if answer >= step.max_output_tokens or step.prompt_tokens + answer > window:
+    if answer >= (step.max_output_tokens or 0) or step.prompt_tokens + answer > window:
         share = SHORTER if window_tokens else MUCH_SHORTER
         window = min(window, int(step.prompt_tokens * share) + answer)
     Conversation.objects.filter(pk=run.conversation_id).update(window_tokens=window)

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.providers.imitation import THOUGHT, Imitation, Refusal, Turn
-from tests.providers.laboratory import signature
+from tests.providers.imitation import THOUGHT, Imitation, Refusal, Turn, signature
 from tests.scripted_streams import anthropic_events
 
 REASONS = {"": "end_turn", "cut": "max_tokens", "refused": "refusal", "paused": "pause_turn"}
@@ -40,7 +39,7 @@ class AnthropicMessages(Imitation):
                 "message."
             )
         for index, message in enumerate(messages):
-            before = messages[index - 1] if index else {"role": "", "content": []}
+            before: dict[str, Any] = messages[index - 1] if index else {"role": "", "content": []}
             if before["role"] == message["role"]:
                 yield Refusal(
                     message='messages: roles must alternate between "user" and "assistant", but found multiple '

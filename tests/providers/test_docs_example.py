@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -29,7 +30,7 @@ def test_example_of_the_docs(lab: Laboratory) -> None:
     example = EXAMPLE.search((ROOT / "docs" / "agents.md").read_text())
     assert example is not None
     key, client = make_api_key(project=make_project()), Client()
-    sent = {"content_type": "application/json", "headers": bearer(key.token)}
+    sent: dict[str, Any] = {"content_type": "application/json", "headers": bearer(key.token)}
     agent = client.post("/api/v1/agents", json.loads(example[1]), **sent).json()
     ends = []
     for _ in range(2):  # the second run starts another conversation
