@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.providers.imitation import THOUGHT, Imitation, Refusal, Turn
-from tests.providers.laboratory import signature
+from tests.providers.imitation import THOUGHT, Imitation, Refusal, Turn, signature
 from tests.scripted_streams import anthropic_events
 
 REASONS = {"": "end_turn", "cut": "max_tokens", "refused": "refusal", "paused": "pause_turn"}

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.providers.imitation import THOUGHT, Imitation, Refusal, Turn
-from tests.providers.laboratory import signature
+from tests.providers.imitation import THOUGHT, Imitation, Refusal, Turn, signature
 from tests.providers.openai_chat import ChatCompletions
 from tests.scripted_answers import Exchange
 from tests.scripted_streams import write_event

@@ -1,5 +1,6 @@
 """A provider on loopback that answers and refuses as its vendor does, in the vendor's words."""
 
+import base64
 import json
 from collections import deque
 from collections.abc import Iterator
@@ -150,3 +151,8 @@ class Imitation:
     def write_refusal(self, refusal: Refusal) -> Any:
         error = {"message": refusal.message, "type": refusal.kind, "param": refusal.param, "code": refusal.code}
         return {"error": error | refusal.more}
+
+
+def signature(text: str) -> str:
+    """Return an opaque text that only its provider can read."""
+    return base64.b64encode(text.encode()).decode()

@@ -1,6 +1,5 @@
 """An agent with a tool, a provider that is imitated, and runs that go through the real loop."""
 
-import base64
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -105,8 +104,3 @@ def open_laboratory(imitations: Imitations, imitation: Imitation, *, streamed: b
         yield Laboratory(imitation, provider)
     finally:
         provider.close()
-
-
-def signature(text: str) -> str:
-    """Return an opaque text that only its provider can read."""
-    return base64.b64encode(text.encode()).decode()

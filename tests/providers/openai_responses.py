@@ -4,8 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tests.providers.imitation import Imitation, Refusal, Turn
-from tests.providers.laboratory import signature
+from tests.providers.imitation import Imitation, Refusal, Turn, signature
 from tests.scripted_streams import write_named_event
 
 PIECE = 7  # characters
