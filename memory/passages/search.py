@@ -14,7 +14,7 @@ from uuid import UUID
 import numpy as np
 import structlog
 from django.db import connection
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from pgvector import HalfVector
 
 from memory.errors import EmbedderError
@@ -127,9 +127,7 @@ class FoundPassages:
 
 def list_passages(project: Project, query: PassageQuery) -> QuerySet[Passage]:
     """Return all passages in question, the newest first, whatever they say."""
-    rows = Passage.objects.filter(project=project, quarantine_order_id__isnull=True)
-    if query.owner is not None:
-        rows = rows.filter(Q(owner=query.owner) | Q(owner__isnull=True))
+    rows = Passage.objects.readable(project, owner=query.owner)
     if query.tags:
         rows = rows.filter(**{"tags__contains" if query.all_tags else "tags__overlap": list(query.tags)})
     if query.since is not None:
