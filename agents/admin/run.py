@@ -16,6 +16,7 @@ from agents.admin.turns import read_turns
 from agents.conversations import delete_conversation, fork_conversation, rewind_conversation, want_compaction
 from agents.models.effects import Approval, ApprovalStatus
 from agents.models.runs import Run
+from agents.progress import waits_for, with_progress
 from agents.runs import RunRequest, cancel_run, resume_run, start_run
 from agents.streaming.feed import read_events
 from agents.streaming.readers import PersonReader
@@ -162,7 +163,7 @@ def run_context(run: Run, *, through: int | None = None) -> dict[str, Any]:
     whole = Run.objects.select_related(
         "agent", "revision", "conversation", "project", "release", "trajectory", "retrieval"
     )
-    run = whole.get(pk=run.pk)
+    run = with_progress(whole).get(pk=run.pk)
     others = Run.objects.filter(conversation=run.conversation_id).exclude(pk=run.pk).order_by("-created_at", "-id")
     return {
         "run": run,
@@ -173,6 +174,7 @@ def run_context(run: Run, *, through: int | None = None) -> dict[str, Any]:
         ),
         "others": list(others[:SHOWN_RUNS]),
         "is_live": run.is_live,
+        "waits_for": waits_for(run).label if waits_for(run) else "",
         "can_resume": run.status in (Run.Status.FAILED, Run.Status.CANCELLED),
         "limits": _describe_limits(run),
         "given": _find_lessons(run),

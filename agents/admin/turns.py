@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from agents.models.conversations import Message
 from agents.models.effects import Approval, Effect
 from agents.models.runs import Run, Step
+from agents.progress import Attempt, read_attempts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,6 +29,7 @@ class Turn:
     message: Message | None = None
     step: Step | None = None
     effects: tuple[ShownEffect, ...] = ()
+    attempts: tuple[Attempt, ...] = ()  # that had no answer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +41,7 @@ class Turns:
 
 
 def read_turns(run: Run, *, limit: int, through: int | None = None) -> Turns:
-    """Return the turns of the last `limit` steps, up to step `through`. Five queries at most."""
+    """Return the turns of the last `limit` steps, up to step `through`. Six queries at most."""
     steps = run.steps.order_by("-seq")
     if through is not None:
         steps = steps.filter(seq__lte=through)
@@ -51,7 +53,8 @@ def read_turns(run: Run, *, limit: int, through: int | None = None) -> Turns:
         messages = messages.filter(seq__gt=chosen[0].through)
     if through is not None and (after := run.steps.filter(seq__gt=through).order_by("seq").first()):
         messages = messages.filter(seq__lte=after.through)
-    turns = list(_arrange(messages, chosen, read_effects(run, chosen)))
+    attempts = read_attempts(run)
+    turns = list(_arrange(messages, chosen, read_effects(run, chosen), attempts))
     return Turns(shown=turns, before=chosen[0].seq if is_cut else 0)
 
 
@@ -71,13 +74,22 @@ def read_effects(run: Run, steps: Iterable[Step]) -> dict[int, list[ShownEffect]
 
 
 def _arrange(
-    messages: Iterable[Message], steps: Iterable[Step], effects: dict[int, list[ShownEffect]]
+    messages: Iterable[Message],
+    steps: Iterable[Step],
+    effects: dict[int, list[ShownEffect]],
+    attempts: dict[int, list[Attempt]],
 ) -> Iterator[Turn]:
     """Put each step where its answer is in the conversation: each answer of the model is one message of no call."""
+
+    def turn(message: Message | None, step: Step | None) -> Turn:
+        if step is None:
+            return Turn(message=message)
+        failed = tuple(attempts.get(step.seq, ()))
+        return Turn(message=message, step=step, effects=tuple(effects.get(step.pk, ())), attempts=failed)
+
     left = iter(steps)
     for message in messages:
         is_answer = message.role == Message.Role.ASSISTANT and message.effect_id is None
-        step = next(left, None) if is_answer else None
-        yield Turn(message=message, step=step, effects=tuple(effects.get(step.pk, ())) if step else ())
+        yield turn(message, next(left, None) if is_answer else None)
     for step in left:
-        yield Turn(step=step, effects=tuple(effects.get(step.pk, ())))
+        yield turn(None, step)

@@ -28,6 +28,7 @@ from agents.api.shapes import (
 from agents.models.conversations import Conversation, Message
 from agents.models.effects import Effect
 from agents.models.runs import Run, RunStatus, Step
+from agents.progress import read_attempts, with_progress
 from agents.runs import RunRequest, cancel_run, resume_run, start_run
 from memory.api.base import ApiView
 from memory.api.pagination import LimitOffset
@@ -171,7 +172,9 @@ class StepListView(ApiView):
         responses=StepPage,
     )
     def get(self, request: Request, id: UUID) -> Response:
-        return self.answer_rows(get_run(self, id).steps.order_by("seq"), describe_step)
+        run = get_run(self, id)
+        attempts = read_attempts(run)
+        return self.answer_rows(run.steps.order_by("seq"), lambda step: describe_step(step, attempts.get(step.seq, ())))
 
 
 class EffectListView(ApiView):
@@ -191,11 +194,11 @@ class EffectListView(ApiView):
         return self.answer_rows(get_run(self, id).effects.select_related("step").order_by("id"), describe_effect)
 
 
-def shown_runs(view: ApiView) -> QuerySet[Run]:
+def shown_runs(view: ApiView) -> QuerySet[Any]:
     """Return the runs of the caller's project with their newest reply."""
     replies = Message.objects.filter(run=OuterRef("pk"), is_reply=True).order_by("-seq").values("content")[:1]
     rows = Run.objects.for_project(view.project).select_related("agent", "revision", "release", "conversation")
-    return rows.annotate(reply=Subquery(replies))
+    return with_progress(rows.annotate(reply=Subquery(replies)))
 
 
 def get_run(view: ApiView, id: UUID) -> Any:

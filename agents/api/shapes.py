@@ -1,6 +1,8 @@
 """Agents, runs and decisions as clients send and read them."""
 
 import base64
+from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -13,8 +15,9 @@ from agents.limits import Limits
 from agents.models.agents import Agent, AgentRevision
 from agents.models.conversations import Conversation, Message
 from agents.models.effects import Approval, Effect
-from agents.models.runs import Run, RunStatus, Step, StepStatus, StopReason
+from agents.models.runs import Run, RunStatus, Step, StepStatus, StopReason, WaitsFor
 from agents.models.tools import ToolKind
+from agents.progress import Attempt, waits_for
 from agents.revisions import AgentSpec
 from memory.api.input import WHOLE, ContentHash, Id, Input, Name, OneOf, Text, wrong_member
 from memory.limits import MAX_REASON_CHARS, MAX_TASK_CHARS, MAX_TEXT_CHARS
@@ -193,6 +196,11 @@ class RunAnswer(BaseModel):
     conversation: UUID
     resumes: UUID | None
     status: Annotated[str, OneOf(RunStatus)]
+    waits_for: Annotated[
+        str,
+        OneOf(WaitsFor),
+        Field(description="What a run that goes on waits for; `later` is another try, or the budget of tomorrow."),
+    ]
     stop_reason: Annotated[str, OneOf(StopReason)]
     error: str
     task: str
@@ -221,6 +229,14 @@ class RunPage(BaseModel):
     pagination: LessonPage
 
 
+class AttemptAnswer(BaseModel):
+    """A question of a step that had no answer. A request that was given up may have been paid."""
+
+    code: str
+    error: str
+    at: datetime
+
+
 class StepAnswer(BaseModel):
     """A step: one question to the model and its answer."""
 
@@ -234,6 +250,7 @@ class StepAnswer(BaseModel):
     input_tokens: int
     output_tokens: int
     cost_usd: str
+    attempts: Annotated[list[AttemptAnswer], Field(description="What was asked before without an answer.")]
     started_at: datetime
     finished_at: datetime | None
 
@@ -369,6 +386,7 @@ def describe_run(run: Run, *, reply: str | None = None) -> dict[str, Any]:
         "conversation": run.conversation_id,
         "resumes": run.resumes_id,
         "reply": reply,
+        "waits_for": waits_for(run),
         "release": run.release.number if run.release else None,
         "retrieval": run.retrieval_id,
         "trajectory": run.trajectory_id,
@@ -384,8 +402,9 @@ def describe_run(run: Run, *, reply: str | None = None) -> dict[str, Any]:
     }
 
 
-def describe_step(step: Step) -> dict[str, Any]:
-    return {name: getattr(step, name) for name in StepAnswer.model_fields} | {"cost_usd": f"{step.cost_usd:.6f}"}
+def describe_step(step: Step, attempts: Iterable[Attempt]) -> dict[str, Any]:
+    related = {"cost_usd": f"{step.cost_usd:.6f}", "attempts": [asdict(each) for each in attempts]}
+    return {name: getattr(step, name) for name in StepAnswer.model_fields.keys() - related.keys()} | related
 
 
 def describe_effect(effect: Effect) -> dict[str, Any]:

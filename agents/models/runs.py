@@ -28,6 +28,14 @@ class RunStatus(models.TextChoices):
     CANCELLED = "cancelled"
 
 
+class WaitsFor(models.TextChoices):
+    NOTHING = "", "Nothing"
+    WORKER = "worker", "A worker"
+    MODEL = "model", "Its model"
+    LATER = "later", "Another try, or money of tomorrow"
+    PERSON = "person", "A person"
+
+
 class StopReason(models.TextChoices):
     NONE = "", "It goes on"
     END_TURN = "end_turn", "The agent has finished"
