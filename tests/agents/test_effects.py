@@ -274,18 +274,19 @@ def test_worker_that_was_held_up_before_a_call_does_not_make_it(monkeypatch: pyt
     assert (attempt.outcome, called) == (Outcome.LOST, [])
 
 
-def test_agent_edits_its_block_and_reads_it_in_the_next_run() -> None:
+def test_agent_edits_its_block_and_reads_it_from_its_next_step_on() -> None:
     project = make_project()
     block = create_block(project, NewBlock(label="human", value="Name: Ana"), by=BY)
     blocks = ({"label": "human", "block": str(block.pk)},)
     agent = make_agent(project=project, tools=["memory_append"], blocks=blocks)
-    run = make_run(agent)
-    go_on(run, Script([("memory_append", {"label": "human", "text": "Likes tea."})], "Noted."))
+    first = Script([("memory_append", {"label": "human", "text": "Likes tea."})], "Noted.")
+    go_on(make_run(agent), first)
 
     script = Script("You like tea.")
     go_on(make_run(agent, "What do I like?"), script)
 
-    assert "Likes tea." not in run.head
+    assert "Likes tea." not in first.asked[0].messages[0].content
+    assert "Name: Ana\nLikes tea." in first.asked[1].messages[0].content
     assert "Name: Ana\nLikes tea." in script.asked[0].messages[0].content
 
 
