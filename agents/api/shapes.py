@@ -199,7 +199,7 @@ class RunAnswer(BaseModel):
     waits_for: Annotated[
         str,
         OneOf(WaitsFor),
-        Field(description="What a run that goes on waits for; `later` is another try, or the budget of tomorrow."),
+        Field(description="What a run that goes on waits for; `later` is the next try, or tomorrow's budget."),
     ]
     stop_reason: Annotated[str, OneOf(StopReason)]
     error: str

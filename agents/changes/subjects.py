@@ -3,7 +3,7 @@
 from typing import Any
 
 from agents.changes.trials import Subject
-from agents.context.prompt import read_tools, with_schema
+from agents.context.prompt import read_tools
 from agents.definitions.storage import as_definition, find_schemas
 from agents.definitions.values import ToolDefinition
 from agents.limits import ModelSettings
@@ -40,16 +40,15 @@ def subject_of(revision: AgentRevision, run: Run, *, lessons: str = "") -> Subje
     tools = tools_of_revision(revision)
     sources = {each.name: each for _, each in tools if each is not None and each.runtime == ToolRuntime.MONTY}
     uses = {name for each in sources.values() for name in each.uses}
-    settings = ModelSettings.model_validate(revision.model_settings)
     return Subject(
-        head=with_schema("\n\n".join(part for part in (head, lessons) if part), settings),
+        head="\n\n".join(part for part in (head, lessons) if part),
         tools=tuple(tool for tool, _ in tools) if tools else read_tools([]),
         sources=sources,
         schemas=find_schemas(run.project, uses),
         rules=tuple(revision.rules),
         max_output_tokens=revision.max_output_tokens,
         temperature=revision.temperature,
-        model_settings=settings,
+        model_settings=ModelSettings.model_validate(revision.model_settings),
         window_tokens=revision.window_tokens,
         max_steps=min(run.max_steps, REHEARSED_STEPS),
     )

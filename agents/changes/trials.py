@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from agents.context.prompt import asked_with
+from agents.context.prompt import asked_with, with_schema
 from agents.definitions.values import ToolDefinition
 from agents.endings import (
     FAILED_AT,
@@ -107,7 +107,8 @@ def hold_trial(subject: Subject, said: Sequence[ChatMessage], ask: Ask, host: Ho
     Args:
         ask: asks the model; it is given the number of the step.
     """
-    return _Running(subject, ask, host).work([ChatMessage(role="system", content=subject.head), *said])
+    head = ChatMessage(role="system", content=with_schema(subject.head, subject.model_settings))
+    return _Running(subject, ask, host).work([head, *said])
 
 
 def run_source(

@@ -32,7 +32,7 @@ class WaitsFor(models.TextChoices):
     NOTHING = "", "Nothing"
     WORKER = "worker", "A worker"
     MODEL = "model", "Its model"
-    LATER = "later", "Another try, or money of tomorrow"
+    LATER = "later", "The next try, or tomorrow's budget"
     PERSON = "person", "A person"
 
 

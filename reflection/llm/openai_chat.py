@@ -45,7 +45,7 @@ class LooseStream(OpenAIStreamedResponse):
 
 
 class LooseChatModel(OpenAIChatModel):
-    """A model behind OpenAI's chat completions, whoever serves them."""
+    """A model behind OpenAI's chat completions, on any server."""
 
     @property
     def _streamed_response_cls(self) -> type[OpenAIStreamedResponse]:
@@ -58,7 +58,7 @@ class LooseOpenRouterStream(LooseStream, OpenRouterStreamedResponse):
 
 
 class LooseOpenRouterModel(OpenRouterModel):
-    """A model behind OpenRouter, whoever serves it there."""
+    """A model behind OpenRouter, on any of its servers."""
 
     @property
     def _streamed_response_cls(self) -> type[OpenAIStreamedResponse]:

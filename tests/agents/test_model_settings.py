@@ -131,6 +131,20 @@ def test_rehearsal_ends_as_a_run_does(answers: list[ChatAnswer], why: str) -> No
     assert why in trial.failure
 
 
+def test_rehearsal_tells_the_model_what_its_reply_has_to_fit() -> None:
+    asked: list[ChatRequest] = []
+
+    def ask(step: int, request: ChatRequest) -> ChatAnswer:
+        asked.append(request)
+        return answer(FITS)
+
+    subject = Subject(head="Be brief.", tools=(), model_settings=ModelSettings(output_schema=CITY))
+    trial = hold_trial(subject, [ChatMessage(role="user", content="Where is it?")], ask, Silent())
+
+    assert trial.reply == FITS
+    assert SCHEMA in asked[0].messages[0].content
+
+
 def test_rehearsal_asks_again_with_more_room() -> None:
     trial, asked = rehearse(answer("It", ended="length"), answer("It is done."))
 
