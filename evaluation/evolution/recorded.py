@@ -132,7 +132,7 @@ def _read_segments(served: Sequence[Recorded]) -> tuple[tuple[ObservedCall, ...]
 
 def _find_fault(done: Rehearsal) -> str:
     if not done.trial.ended:
-        return "it came to no end"
+        return f"it came to no end: {done.trial.failure}" if done.trial.failure else "it came to no end"
     left_out = sorted({each.tool for each in done.host.missing if each.kind != "pure"})
     if not left_out and not still_works(done):
         return "it called none of the tools that the recorded run called"

@@ -4,6 +4,8 @@ import base64
 from typing import Any
 
 import pytest
+from django.test import Client
+from django.urls import reverse
 
 from agents.models.conversations import Message
 from agents.models.runs import Run
@@ -30,6 +32,14 @@ def test_model_is_asked_with_the_attachments_and_they_belong_to_the_prompt() -> 
     assert script.asked[0].messages[-1].attachments == (IMAGE,)
     assert messages[0]["attachments"] == [{"media_type": "image/png", "bytes": len(base64.b64decode(PNG))}]
     assert run.steps.get().prompt_tokens > 2_000
+
+
+def test_page_says_which_files_came_with_a_message(admin_client: Client) -> None:
+    started = send(Api(), IMAGE).json()
+
+    page = admin_client.get(reverse("admin:agents_run_change", args=[started["id"]])).content.decode()
+
+    assert "with a file: image/png" in page
 
 
 def test_fork_keeps_attachments() -> None:

@@ -28,3 +28,16 @@ def test_image_reaches_the_model_in_each_request(lab: Laboratory) -> None:
 
     assert run.stop_reason == "end_turn"
     assert [json.dumps(request).count(PNG) for request in lab.imitation.requests[-2:]] == [1, 1]
+
+
+@pytest.mark.parametrize("imitation", [OpenAIResponses, Gpt, AnthropicMessages, Gemini], indirect=True)
+@pytest.mark.parametrize("streamed", [True])
+def test_document_reaches_the_model(lab: Laboratory) -> None:
+    data = base64.b64encode(b"%PDF-1.7 and its pages").decode()
+    lab.imitation.say(Turn(text="An invoice."))
+
+    run = make_run(lab.make_agent(), "What is this?", attachments=({"media_type": "application/pdf", "data": data},))
+    lab.finish(run)
+
+    assert run.stop_reason == "end_turn"
+    assert data in json.dumps(lab.imitation.requests[-1])
