@@ -104,7 +104,7 @@ INSTALLED_APPS = [
     "erl_site",
     "memory",
     "reflection",
-    "agents",
+    "runtime",
     "evaluation",
 ]
 MIDDLEWARE = [
@@ -371,8 +371,8 @@ SPECTACULAR_SETTINGS = {
         "Guarded": "evaluation.experiments.plan.Guarded",
         "ExperimentVerdict": "evaluation.experiments.analysis.Verdict",
         "ProposalEffect": "reflection.reflectors.models.ProposalEffect",
-        "ToolKind": "agents.models.tools.ToolKind",
-        "ToolRuntime": "agents.models.tools.ToolRuntime",
-        "ToolStatus": "agents.models.tools.ToolStatus",
+        "ToolKind": "runtime.models.tools.ToolKind",
+        "ToolRuntime": "runtime.models.tools.ToolRuntime",
+        "ToolStatus": "runtime.models.tools.ToolStatus",
     },
 }

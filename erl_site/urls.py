@@ -30,7 +30,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("mcp", McpView.as_view(), name="mcp"),
     path("api/v1/", include("memory.urls")),
     path("api/v1/", include("reflection.api.urls")),
-    path("api/v1/", include("agents.api.urls")),
+    path("api/v1/", include("runtime.api.urls")),
     path("api/v1/", include("evaluation.api.urls")),
 ]
 

@@ -5,7 +5,6 @@ class EvaluationConfig(AppConfig):
     name = "evaluation"
 
     def ready(self) -> None:
-        from agents.changes.ladder import watch_trials
         from evaluation.evolution.requests import AGENT_EVOLUTION
         from evaluation.evolution.trials import follow_experiment, start_experiment_of
         from evaluation.periodic import PERIODIC
@@ -16,6 +15,7 @@ class EvaluationConfig(AppConfig):
         from memory.trust.text_columns import add_text_columns
         from reflection.jobs.kinds import register_kind
         from reflection.jobs.periodic import register_periodic
+        from runtime.changes.ladder import watch_trials
 
         register_kind(EVALUATION)
         register_kind(SHADOW_JOBS)

@@ -23,7 +23,7 @@ FORBIDDEN = {
 # Data that others wrote, and lists of addresses to refuse
 EXEMPT = (
     "tests/data/",
-    "tests/bench/domains/tool_calls/",
+    "bench/domains/tool_calls/",
     "memory/sample_data/",
     "memory/embeddings/data/",
     "tests/reflection/data/",

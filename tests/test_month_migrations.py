@@ -14,9 +14,9 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from agents.streaming.events import _APPEND
 from erl_site.embedded import postgres
 from erl_site.embedded.roles import APPLICATION, OWNER
+from runtime.streaming.events import _APPEND
 from tests.stack import migrated_home
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,7 +24,7 @@ EVENTS = b"SELECT run_id, seq, kind, payload, created_at, project_id FROM agents
 ANSWERS = b"SELECT id, project_id, task, items, api_key_id, release_id, created_at FROM memory_retrieval ORDER BY id"
 LAST_RELEASE = {"agents": "0004_lessons_of_changes", "memory": "0003_groups"}
 ROWS = """
-from tests.agents.running import make_agent, make_run
+from tests.runtime.running import make_agent, make_run
 from tests.factories import make_trajectory
 agent = make_agent()
 make_run(agent), make_run(agent), make_trajectory(project=agent.project)

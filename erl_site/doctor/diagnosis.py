@@ -12,7 +12,6 @@ from django.db.models import Q
 from django.template.defaultfilters import pluralize
 from django.utils import timezone
 
-from agents.sandbox.hosts import find_sandlock, try_monty
 from erl_site.definitions import find_drift
 from erl_site.doctor.database import (
     CheckResult,
@@ -41,6 +40,7 @@ from reflection.llm.models import ProviderState
 from reflection.llm.registry import find_config
 from reflection.reflectors.models import Reflection
 from reflection.webhooks.models import WebhookEndpoint
+from runtime.sandbox.hosts import find_sandlock, try_monty
 
 EXPIRES_SOON = timedelta(days=14)
 WORKER_ALIVE_SECONDS = 30

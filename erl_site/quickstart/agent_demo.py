@@ -5,17 +5,17 @@ from collections.abc import Callable
 
 from django.conf import settings
 
-from agents.definitions.loading import load_file
-from agents.models.agents import Agent
-from agents.models.effects import Approval, ApprovalStatus
-from agents.models.runs import Run
-from agents.runs import RunRequest, start_run
 from erl_site.quickstart.terminal import Terminal
 from memory.errors import MemoryAppError
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from runtime.definitions.loading import load_file
+from runtime.models.agents import Agent
+from runtime.models.effects import Approval, ApprovalStatus
+from runtime.models.runs import Run
+from runtime.runs import RunRequest, start_run
 
-SAMPLE = settings.BASE_DIR / "agents" / "sample_data"
+SAMPLE = settings.BASE_DIR / "runtime" / "sample_data"
 DEFINITION, SCRIPT = SAMPLE / "airline.py", SAMPLE / "airline.json"
 AGENT = "front-desk"
 POLICY = Actor.policy("quickstart-demo")

@@ -1,4 +1,3 @@
-from agents.admin.lineage import add_worth
 from evaluation.admin.evaluation_run import EvaluationRunAdmin
 from evaluation.admin.evolution import EvolutionAdmin
 from evaluation.admin.experiment import ExperimentAdmin
@@ -13,6 +12,7 @@ from memory.admin.panels import (
     add_release_panel,
     add_release_uplift,
 )
+from runtime.admin.lineage import add_worth
 
 __all__ = ["EvaluationRunAdmin", "EvolutionAdmin", "ExperimentAdmin"]
 

@@ -6,10 +6,10 @@ from uuid import UUID
 from django.urls import reverse
 from django.utils.html import format_html
 
-from agents.models.changes import Change
 from evaluation.experiments.looks import find_last_looks
 from evaluation.experiments.models import Experiment
 from evaluation.reports.experiments import show_estimate
+from runtime.models.changes import Change
 
 
 def draw_worth(changes: Sequence[Change]) -> Mapping[UUID, str]:

@@ -11,7 +11,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from agents.models.agents import Agent
 from evaluation.api.evolution_forms import (
     EvolutionPage,
     EvolutionReport,
@@ -30,6 +29,7 @@ from memory.api.pagination import LimitOffset
 from memory.api.schema import LOCATION, describe
 from memory.projects.models import ApiKey
 from reflection.jobs.models import Job
+from runtime.models.agents import Agent
 
 Scope = ApiKey.Scope
 MOST_UNFINISHED = 20

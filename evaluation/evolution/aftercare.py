@@ -7,16 +7,16 @@ the same as a change that wore off; in both cases what was served before is serv
 import structlog
 from django.db.models import F
 
-from agents.changes.ladder import roll_back_change
-from agents.changes.policy import POLICY
-from agents.models.agents import ChangesBy
-from agents.models.changes import Change
 from evaluation.experiments.afterwards import compare_with_trial
 from evaluation.experiments.analysis import Verdict
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.plan import Guarded, Plan
 from evaluation.sequential import FIRST_GUARD, Difference, guardrail_e_value
 from memory.errors import MemoryAppError
+from runtime.changes.ladder import roll_back_change
+from runtime.changes.policy import POLICY
+from runtime.models.agents import ChangesBy
+from runtime.models.changes import Change
 
 log = structlog.get_logger(__name__)
 

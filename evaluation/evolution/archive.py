@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field, replace
 
-from agents.evolution.macros import Macro
-from agents.evolution.pareto import Score, find_front
 from evaluation.evolution.gates import Verdict
 from evaluation.evolution.suite import Outcome, Variant
+from runtime.evolution.macros import Macro
+from runtime.evolution.pareto import Score, find_front
 
 
 @dataclass(kw_only=True, slots=True)

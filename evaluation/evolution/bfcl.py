@@ -1,6 +1,6 @@
 """The suite `bfcl`: dialogues of the Berkeley Function Calling Leaderboard, worked on off the record.
 
-A trial has the prompt, rules and sandbox of a run, and no journal (agents/changes/trials.py): the simulated services
+A trial has the prompt, rules and sandbox of a run, and no journal (runtime/changes/trials.py): the simulated services
 answer its calls. The leaderboard's own checker compares states and answers after each turn.
 """
 
@@ -11,14 +11,14 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from agents.changes.trials import Subject, Trial, hold_trial
-from agents.evolution.sequences import ObservedCall, ObservedRun
 from evaluation.environments.bfcl import Apis, Dialogue, read_dialogues, require_bfcl
 from evaluation.environments.bfcl_tools import read_tools
 from evaluation.environments.scripted.plan import Answer
 from evaluation.evolution.suite import EvolutionTask, Outcome, Variant
 from evaluation.evolution.workers import Script, Worker
 from reflection.llm.chat import ChatMessage, ChatTool
+from runtime.changes.trials import Subject, Trial, hold_trial
+from runtime.evolution.sequences import ObservedCall, ObservedRun
 
 FAMILIES = ("GorillaFileSystem", "TradingBot", "TravelAPI", "VehicleControlAPI")
 READS = (

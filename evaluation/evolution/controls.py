@@ -4,10 +4,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agents.evolution.macros import Macro
 from evaluation.evolution.gates import Verdict, judge, score, work_on
 from evaluation.evolution.generations import Evolved, Measured, compare
 from evaluation.evolution.suite import EvolutionSuite, Variant
+from runtime.evolution.macros import Macro
 
 SHUFFLED = 6
 SENDERS = (

@@ -4,15 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.changes.journal_host import Recorded
-from agents.changes.replay import Case, replay_cases
-from agents.definitions.checks import find_example_faults, find_form_faults, find_type_faults
-from agents.definitions.values import ToolDefinition
-from agents.errors import Fault
-from agents.evolution.macros import Macro
-from agents.evolution.pareto import Score
 from evaluation.evolution.suite import EvolutionSuite, EvolutionTask, Outcome, Variant
 from evaluation.reports.statistics import Estimate, paired_difference
+from runtime.changes.journal_host import Recorded
+from runtime.changes.replay import Case, replay_cases
+from runtime.definitions.checks import find_example_faults, find_form_faults, find_type_faults
+from runtime.definitions.values import ToolDefinition
+from runtime.errors import Fault
+from runtime.evolution.macros import Macro
+from runtime.evolution.pareto import Score
 
 REPLAYED = 20
 TRIALS = 3  # of each task, with other slips

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agents.evolution.macros import Macro, write_macro
-from agents.evolution.sequences import find_repeated
 from evaluation.errors import EvaluationError
 from evaluation.evolution.archive import Archive, Candidate
 from evaluation.evolution.gates import Gate, Verdict, judge, score, work_on
 from evaluation.evolution.suite import EvolutionSuite, EvolutionTask, Outcome, Sets, Variant, split
 from evaluation.reports.statistics import Estimate, paired_difference
+from runtime.evolution.macros import Macro, write_macro
+from runtime.evolution.sequences import find_repeated
 
 BROOD = 4  # candidates of a generation
 PARENTS = 2

@@ -5,11 +5,11 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from agents.models.agents import Agent
-from agents.models.changes import Change
 from memory.constraints import not_blank
 from memory.ids import uuid7
 from memory.projects.models import Project
+from runtime.models.agents import Agent
+from runtime.models.changes import Change
 
 
 class Evolution(models.Model):

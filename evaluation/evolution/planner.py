@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agents.changes.trials import Ask
-from agents.evolution.macros import read_calls
 from evaluation.environments.scripted.plan import PlannedCall
 from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ChatTool, ToolCall
+from runtime.changes.trials import Ask
+from runtime.evolution.macros import read_calls
 
 SLIPS = 0.06  # share of the calls
 

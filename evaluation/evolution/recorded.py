@@ -11,18 +11,18 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from agents.changes.journal_host import Recorded, find_kinds
-from agents.changes.proposals import Proposal
-from agents.changes.regression import still_works
-from agents.changes.shadow import Rehearsal, find_runs
-from agents.changes.subjects import subject_of
-from agents.definitions.storage import find_schemas
-from agents.evolution.rehearsals import AskFor, proposed_subject, rehearse
-from agents.evolution.sequences import ObservedCall, ObservedRun
-from agents.models.agents import Agent
-from agents.models.runs import Run
-from agents.tools.catalogue import core_tools
 from evaluation.evolution.suite import EvolutionTask, Outcome, Variant
+from runtime.changes.journal_host import Recorded, find_kinds
+from runtime.changes.proposals import Proposal
+from runtime.changes.regression import still_works
+from runtime.changes.shadow import Rehearsal, find_runs
+from runtime.changes.subjects import subject_of
+from runtime.definitions.storage import find_schemas
+from runtime.evolution.rehearsals import AskFor, proposed_subject, rehearse
+from runtime.evolution.sequences import ObservedCall, ObservedRun
+from runtime.models.agents import Agent
+from runtime.models.runs import Run
+from runtime.tools.catalogue import core_tools
 
 FEWEST_TASKS = 20  # so that the gate and the hold-out have five or more
 FEWEST_OF_FAMILY = 3  # one for each set

@@ -10,8 +10,6 @@ from uuid import UUID
 
 from django.db import transaction
 
-from agents.models.agents import Agent
-from agents.models.changes import Change
 from evaluation.evolution.archive import Archive, Candidate
 from evaluation.evolution.generations import Evolved, Measured
 from evaluation.evolution.models import Evolution, EvolutionCandidate
@@ -21,6 +19,8 @@ from evaluation.reports.versions import find_revision
 from memory.api.canonical import canonical_json
 from memory.ids import uuid7
 from memory.projects.actors import Actor
+from runtime.models.agents import Agent
+from runtime.models.changes import Change
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

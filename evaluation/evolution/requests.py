@@ -15,13 +15,6 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
-from agents.changes.proposals import propose_change
-from agents.changes.trials import Ask
-from agents.evolution.drafts import Read
-from agents.evolution.evidence import RunCost, show_agent, sum_costs
-from agents.evolution.proposer import ask_for_candidates, may_ask, version
-from agents.models.agents import Agent
-from agents.models.changes import Change
 from evaluation.errors import EvaluationError, EvolutionRunning, EvolutionStopped
 from evaluation.evolution.bfcl import BfclSuite
 from evaluation.evolution.generations import Evolved, evolve
@@ -45,6 +38,13 @@ from reflection.llm.calls import Ask as AskModel
 from reflection.llm.calls import RememberedAsk, RememberedChat, ask_provider
 from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.llm.registry import get_chat_provider
+from runtime.changes.proposals import propose_change
+from runtime.changes.trials import Ask
+from runtime.evolution.drafts import Read
+from runtime.evolution.evidence import RunCost, show_agent, sum_costs
+from runtime.evolution.proposer import ask_for_candidates, may_ask, version
+from runtime.models.agents import Agent
+from runtime.models.changes import Change
 
 SUITES = {"bfcl": BfclSuite}  # those that have a demonstration
 RECORDED = RecordedSuite.name

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agents.definitions.values import ToolDefinition
-from agents.evolution.sequences import ObservedRun
+from runtime.definitions.values import ToolDefinition
+from runtime.evolution.sequences import ObservedRun
 
 SHARES = (0.4, 0.3, 0.3)  # of each family: to propose from, to judge by, to measure on
 

@@ -2,10 +2,6 @@
 promotes what is better, and rolls back what is worse or brings nothing. `aftercare` watches what was promoted.
 """
 
-from agents.changes.ladder import roll_back_change
-from agents.changes.policy import POLICY, last_shadow
-from agents.models.agents import ChangesBy
-from agents.models.changes import Change
 from evaluation.errors import EvaluationError
 from evaluation.experiments.analysis import Verdict
 from evaluation.experiments.lifecycle import start_experiment
@@ -15,6 +11,10 @@ from evaluation.experiments.plan import Plan, Rule, Step
 from memory.errors import NotDeployable
 from memory.events import Event, EventKind
 from memory.projects.actors import Actor
+from runtime.changes.ladder import roll_back_change
+from runtime.changes.policy import POLICY, last_shadow
+from runtime.models.agents import ChangesBy
+from runtime.models.changes import Change
 
 STEPS = (Step(share=100, units=50), Step(share=500, units=100))  # of a trial that no person watches
 MARGIN = 0.05  # of success, for a change that saved steps in shadow

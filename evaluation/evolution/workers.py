@@ -3,16 +3,16 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
-from agents.changes.subjects import tools_of_revision
-from agents.changes.trials import Ask, Subject, Trial
-from agents.definitions.values import ToolDefinition
-from agents.limits import ModelSettings
-from agents.models.agents import AgentRevision
-from agents.models.tools import ToolRuntime
 from evaluation.environments.scripted.plan import PlannedCall
 from evaluation.evolution.planner import plan_turn
 from evaluation.evolution.suite import Variant
 from reflection.llm.chat import ChatTool
+from runtime.changes.subjects import tools_of_revision
+from runtime.changes.trials import Ask, Subject, Trial
+from runtime.definitions.values import ToolDefinition
+from runtime.limits import ModelSettings
+from runtime.models.agents import AgentRevision
+from runtime.models.tools import ToolRuntime
 
 SYSTEM = "You do what the user asks for with the tools that you have."
 AskFor = Callable[[str], Ask]

@@ -10,7 +10,7 @@ from django.db.models import TextChoices
 from evaluation.errors import PlanInvalid
 from evaluation.sequential import units_in_total
 
-SEQUENTIAL_COST = 1.6  # times the planned size, for the same power with a look after every run (tests/bench)
+SEQUENTIAL_COST = 1.6  # times the planned size, for the same power with a look after every run (bench)
 THOUSANDTHS = 1000  # what shares of units are counted in
 FEWEST_FOR_MIXTURE = 200  # units in total; smaller experiments use the exact e-process
 

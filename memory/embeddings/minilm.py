@@ -2,7 +2,7 @@
 
 The package's model turns its weights into floats and computes in floats. The graph bundled here computes in integers
 with the same weights, which it reads from the package's file. That takes less than half of the time and a fraction of
-the memory (docs/appendix/embedders.md). `python -m tests.bench.integer_graph` made it.
+the memory (docs/appendix/embedders.md). `python -m bench.integer_graph` made it.
 """
 
 import hashlib

@@ -10,12 +10,6 @@ from uuid import UUID, uuid4
 import yaml
 from rest_framework.test import APIClient
 
-from agents.api.tool_shapes import ToolInput
-from agents.definitions.storage import save_tool
-from agents.definitions.values import ToolDefinition
-from agents.loop.finishing import finish_run
-from agents.loop.journal import hash_arguments
-from agents.models.runs import RunStatus, StopReason
 from evaluation.experiments.lifecycle import start_experiment
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.plan import Plan
@@ -27,11 +21,17 @@ from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.releases.deployments import DeploymentChange, change_deployment, cut_release, start_canary
 from memory.releases.models import Deployment
-from tests.agents.changing import make_change
-from tests.agents.running import Script, go_on, make_agent, make_run
+from runtime.api.tool_shapes import ToolInput
+from runtime.definitions.storage import save_tool
+from runtime.definitions.values import ToolDefinition
+from runtime.loop.finishing import finish_run
+from runtime.loop.journal import hash_arguments
+from runtime.models.runs import RunStatus, StopReason
 from tests.evaluation.evolution_rows import store_evolution
 from tests.evaluation.recorded_runs import make_talker
 from tests.factories import make_evidence, make_heuristic, make_reflection, make_retrieval, make_trajectory, read
+from tests.runtime.changing import make_change
+from tests.runtime.running import Script, go_on, make_agent, make_run
 
 DOCUMENT: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "docs" / "openapi.yaml").read_text())
 TRIGGER = "A cancellation is asked for"

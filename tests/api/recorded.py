@@ -12,8 +12,6 @@ from uuid import UUID
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from agents.models.changes import Change
-from agents.models.runs import Run
 from evaluation.evolution.requests import run_evolution
 from evaluation.models import EvaluationRun
 from evaluation.runner import build_results, create_run
@@ -22,10 +20,12 @@ from evaluation.suites.replay import REFLECTOR, SOURCES, Replay
 from memory.curation.priority import prioritise_heuristics
 from memory.index.heuristic_vectors import embed_heuristics
 from reflection.reflectors.reflections import run_reflection
-from tests.agents.changing import PROMPTED, PROPOSED, Service, carry_out_shadow
-from tests.agents.running import Script, go_on
+from runtime.models.changes import Change
+from runtime.models.runs import Run
 from tests.evaluation.recorded_runs import Shopkeeper, make_shop_with_runs
 from tests.real_runs import WEBSHOP, load_runs
+from tests.runtime.changing import PROMPTED, PROPOSED, Service, carry_out_shadow
+from tests.runtime.running import Script, go_on
 
 ROOT = "/api/v1"
 TASK = "i want a pair of wool slippers in grey, and price lower than 40.00 dollars"

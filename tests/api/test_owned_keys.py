@@ -8,12 +8,11 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from agents.definitions.storage import save_tool
-from agents.definitions.values import ToolDefinition
 from memory.errors import NotAllowed
 from memory.projects.actors import Actor
 from memory.projects.models import ApiKey, Project, ProjectMembership
-from tests.agents.running import Script, go_on, make_agent, make_run
+from runtime.definitions.storage import save_tool
+from runtime.definitions.values import ToolDefinition
 from tests.factories import (
     approve_as_read,
     bearer,
@@ -25,6 +24,7 @@ from tests.factories import (
     require_two,
 )
 from tests.memory.desk_pages import served
+from tests.runtime.running import Script, go_on, make_agent, make_run
 
 pytestmark = pytest.mark.django_db
 BY = Actor.policy("test")

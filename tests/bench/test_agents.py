@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from bench.agents.bfcl import NARROW, Place
+from bench.agents.loopback import Loopback
+from bench.agents.product import InProcess, Product
+from bench.agents.prompts import Conversations, Taken, compare_all
 from evaluation.environments.bfcl import read_dialogues
-from tests.bench.agents.bfcl import NARROW, Place
-from tests.bench.agents.loopback import Loopback
-from tests.bench.agents.product import InProcess, Product
-from tests.bench.agents.prompts import Conversations, Taken, compare_all
 
 
 @pytest.fixture

@@ -34,10 +34,10 @@ def test_serving_is_measured_against_the_floor_with_each_setting_and_against_the
     filled = ["--home", str(tmp_path)]
     short = ["--seconds", "0.4", "--rounds", "1"]
 
-    cost = run("tests.bench.serving_cost", *filled, *short, "--heuristics", "60", "--rates", "0", "--warm-up", "0.2")
-    settings = run("tests.bench.gunicorn_settings", *filled, *short, "--heuristics", "60", "--only", "2 x 4")
-    plan = run("tests.bench.capacity", *filled, "--lessons", "60", "--seconds", "0.4", fails=True)
-    index = run("tests.bench.index_search", *filled, "--tasks", "2")
+    cost = run("bench.serving_cost", *filled, *short, "--heuristics", "60", "--rates", "0", "--warm-up", "0.2")
+    settings = run("bench.gunicorn_settings", *filled, *short, "--heuristics", "60", "--only", "2 x 4")
+    plan = run("bench.capacity", *filled, "--lessons", "60", "--seconds", "0.4", fails=True)
+    index = run("bench.index_search", *filled, "--tasks", "2")
 
     ratios = re.findall(r"^POST /retrieve (?:un)?cached +1 client.* (\d\.\d\d) ", cost, re.MULTILINE)
     assert len(ratios) == 2, cost
@@ -48,25 +48,25 @@ def test_serving_is_measured_against_the_floor_with_each_setting_and_against_the
 
 
 def test_paths_of_requests_are_counted(tmp_path: Path) -> None:
-    told = run("tests.bench.request_paths", "--json", str(tmp_path / "paths.json"))
+    told = run("bench.request_paths", "--json", str(tmp_path / "paths.json"))
 
     assert "POST /retrieve" in told
     assert json.loads((tmp_path / "paths.json").read_text())
 
 
 def test_search_of_runs_is_timed() -> None:
-    assert re.search(r"\d ms", run("tests.bench.run_search", "--runs", "30"))
+    assert re.search(r"\d ms", run("bench.run_search", "--runs", "30"))
 
 
 def test_embedders_are_compared(tmp_path: Path) -> None:
-    told = run("tests.bench.embedder_figures", str(write_folder(tmp_path / "set")), "--rounds", "2")
+    told = run("bench.embedder_figures", str(write_folder(tmp_path / "set")), "--rounds", "2")
 
     assert "integers" in told
 
 
 def test_offline_reflector_is_reported() -> None:
-    assert "proposal" in run("tests.bench.rules_report", "tests/data/coding_sessions", "--draw", "1")
+    assert "proposal" in run("bench.rules_report", "tests/data/coding_sessions", "--draw", "1")
 
 
 def test_redaction_is_measured() -> None:
-    assert "made-up secrets: 4,400 of 4,400 found" in run("tests.bench.redaction_recall")
+    assert "made-up secrets: 4,400 of 4,400 found" in run("bench.redaction_recall")

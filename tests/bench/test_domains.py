@@ -1,17 +1,18 @@
-"""The retrieval sets that tests.bench.domains.build wrote, and the plain searches they are measured with."""
+"""The retrieval sets that bench.domains.build wrote, and the plain searches they are measured with."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.bench.baselines import fuse, rank, score_words
-from tests.bench.domains import ruff
-from tests.bench.domains.build import MAX_QUESTIONS, READERS, draw
-from tests.bench.domains.pairs import Page, Pairs, Question
-from tests.bench.retrieval_quality import read_lines, read_truth
+import bench.domains
+from bench.baselines import fuse, rank, score_words
+from bench.domains import ruff
+from bench.domains.build import MAX_QUESTIONS, READERS, draw
+from bench.domains.pairs import Page, Pairs, Question
+from bench.retrieval_quality import read_lines, read_truth
 
-DOMAINS = Path(__file__).parent / "domains"
+DOMAINS = Path(bench.domains.__file__).parent
 
 
 @pytest.mark.parametrize("name", sorted(READERS))

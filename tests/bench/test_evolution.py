@@ -4,8 +4,8 @@ import httpx
 import pytest
 from django.test import Client
 
-from tests.bench.evolution import rehearse_often
-from tests.bench.live_changes import start_trial, work
+from bench.evolution import rehearse_often
+from bench.live_changes import start_trial, work
 
 
 @pytest.mark.django_db

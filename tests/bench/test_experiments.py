@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from pytest_django.live_server_helper import LiveServer
 
+from bench import experiments, false_claims, lesson_effects, releases, sequential_figures
 from evaluation.experiments.analysis import Verdict
-from tests.bench import experiments, false_claims, lesson_effects, releases, sequential_figures
 
 CLAIMS = {Verdict.BETTER, Verdict.WORSE, Verdict.ROLL_BACK}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench.proposal_verdicts import kappa, report, sample
+from bench.proposal_verdicts import kappa, report, sample
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> None:

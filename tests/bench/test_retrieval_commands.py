@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.bench import retrieval_by_model, retrieval_faults, retrieval_names
-from tests.bench.api_memory import ApiMemory, Lesson
-from tests.bench.baseline_table import print_table
+from bench import retrieval_by_model, retrieval_faults, retrieval_names
+from bench.api_memory import ApiMemory, Lesson
+from bench.baseline_table import print_table
 from tests.bench.test_retrieval_quality import TOPICS, write_folder
 from tests.scripted_answers import silence
 from tests.scripted_provider import ScriptedProvider

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.bench.retrieval_figures import ALL_WEIGHTS, IN_USE, Figures, Weights, choose_floor, choose_weights
-from tests.bench.retrieval_quality import get_groups, measure, read_options, report
+from bench.retrieval_figures import ALL_WEIGHTS, IN_USE, Figures, Weights, choose_floor, choose_weights
+from bench.retrieval_quality import get_groups, measure, read_options, report
 
 TOPICS = {"fare": "Refund the fare of a flight", "room": "Book a room in a hotel", "seat": "Choose a seat on a train"}
 

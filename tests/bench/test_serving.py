@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.bench.serving.bench import CALLS, Bench
-from tests.bench.serving.report import print_report
+from bench.serving.bench import CALLS, Bench
+from bench.serving.report import print_report
 from tests.stack import ROOT
 
 NEW = CALLS[0]

@@ -10,10 +10,9 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from agents import Agent, OpenAIProvider, RunConfig, Runner, function_tool, set_trace_processors
 from erl_client import ERL, current_run
 from erl_client.openai_agents import ERLTracing
-
-from agents import Agent, OpenAIProvider, RunConfig, Runner, function_tool, set_trace_processors
 
 
 @function_tool

@@ -182,8 +182,8 @@ def fill(lessons: int) -> str:
     from django.core.management import call_command
     from django.db import connections
 
+    from bench.serving.seeding import seed_lessons
     from tests.administrator import become_administrator
-    from tests.bench.serving.seeding import seed_lessons
 
     call_command("migrate", verbosity=0)
     become_administrator()

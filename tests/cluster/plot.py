@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.bench.plots import Bar, draw_bars
+from bench.plots import Bar, draw_bars
 
 SERIES = {"requests_per_second": "a second", "requests_per_cpu_second": "a CPU-second"}
 AIM = 0.9  # of what one host answers in a CPU-second

@@ -22,7 +22,6 @@ from memory.projects.models import Project, ProjectMembership
 from memory.releases.deployments import DeploymentChange, change_deployment, cut_release, roll_back, start_canary
 from memory.releases.models import Deployment
 from reflection.llm.models import ModelCall
-from tests.agents.rows import store_agent
 from tests.e2e.conftest import log_in
 from tests.e2e.every_page import list_pages, row_pages
 from tests.evaluation.evolution_rows import store_evolution
@@ -37,6 +36,7 @@ from tests.factories import (
     make_retrieval,
     make_trajectory,
 )
+from tests.runtime.rows import store_agent
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

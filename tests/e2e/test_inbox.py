@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from bench.desk_timing import measure_decisions
 from memory.admin.inbox.views import SHOWN_ROWS
 from memory.curation.proposals import revise_heuristic
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review, ReviewClaim
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project
-from tests.bench.desk_timing import measure_decisions
 from tests.factories import approve_as_read, make_heuristic, make_project, make_trajectory
 from tests.memory.desk_pages import embed
 
@@ -138,7 +138,7 @@ def test_refused_decision_comes_back_and_says_why(desk: Page, live_server: Any, 
 def test_page_takes_few_requests_and_shows_the_next_item_by_itself(
     desk: Page, live_server: Any, three: list[Heuristic]
 ) -> None:
-    """What `tests.bench.review_desk` measures, at its smallest."""
+    """What `bench.review_desk` measures, at its smallest."""
     measured = measure_decisions(desk, live_server.url, decisions=2)
 
     assert measured.requests <= 6

@@ -208,7 +208,7 @@ def test_image_contains_every_app() -> None:
     copied = " ".join(
         re.findall(r"^COPY (.+) \S+$", SERVICES["migrate"]["build"]["dockerfile_inline"], re.MULTILINE)
     ).split()
-    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests"}
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests", "bench"}
 
     assert packages | {"manage.py", "templates", "requirements.txt"} <= set(copied)
 

@@ -11,7 +11,6 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
-from agents.sandbox import workers
 from erl_site.doctor.database import Status
 from erl_site.doctor.diagnosis import check_sandbox, diagnose
 from erl_site.web import health
@@ -19,6 +18,7 @@ from memory.projects.models import ApiKey
 from reflection.jobs.models import WorkerHeartbeat
 from reflection.llm.base import ProviderError
 from reflection.llm.breaker import FAILURES, note_failure
+from runtime.sandbox import workers
 from tests.factories import make_api_key, make_reflection
 
 pytestmark = pytest.mark.django_db

@@ -4,9 +4,9 @@ from typing import Any
 
 from django.utils import timezone
 
-from agents.models.agents import Agent
-from agents.models.changes import Change
 from evaluation.evolution.models import Evolution, EvolutionCandidate
+from runtime.models.agents import Agent
+from runtime.models.changes import Change
 
 MEASURED = {
     "tasks": 60,

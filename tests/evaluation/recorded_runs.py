@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from agents.models.agents import Agent
 from memory.projects.models import Project
 from reflection.llm.base import OnText
 from reflection.llm.chat import ChatAnswer, ChatRequest
-from tests.agents.changing import Service, make_shop_agent
-from tests.agents.running import Script, go_on, make_agent, make_run
+from runtime.models.agents import Agent
+from tests.runtime.changing import Service, make_shop_agent
+from tests.runtime.running import Script, go_on, make_agent, make_run
 
 OWN = ("read_order", "pay_back", "notify")
 PAID = "Paid."

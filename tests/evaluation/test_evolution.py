@@ -6,10 +6,6 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
-from agents.definitions.checks import find_example_faults, find_type_faults
-from agents.evolution.macros import Macro, read_calls, write_macro
-from agents.evolution.pareto import Score
-from agents.evolution.sequences import ObservedCall, ObservedRun, find_repeated
 from evaluation.evolution.archive import Archive, Candidate
 from evaluation.evolution.bfcl import BfclSuite
 from evaluation.evolution.controls import poison, shuffle
@@ -18,6 +14,10 @@ from evaluation.evolution.generations import Evolved, evolve
 from evaluation.evolution.models import Evolution
 from evaluation.evolution.requests import SUITES
 from evaluation.evolution.suite import EvolutionTask, split
+from runtime.definitions.checks import find_example_faults, find_type_faults
+from runtime.evolution.macros import Macro, read_calls, write_macro
+from runtime.evolution.pareto import Score
+from runtime.evolution.sequences import ObservedCall, ObservedRun, find_repeated
 
 TEXT = {"type": "object", "properties": {"order": {"type": "string"}}, "required": ["order"]}
 AMOUNT = {"type": "object", "properties": {"order": {"type": "string"}, "amount": {"type": "number"}, "currency": {}}}

@@ -10,10 +10,10 @@ from django.urls import reverse
 
 from evaluation.evolution.models import Evolution, EvolutionCandidate
 from memory.projects.models import Project
-from tests.agents.changing import make_change
-from tests.agents.running import make_agent
 from tests.evaluation.evolution_rows import MEASURED, store_evolution
 from tests.factories import make_member, make_project
+from tests.runtime.changing import make_change
+from tests.runtime.running import make_agent
 
 pytestmark = pytest.mark.django_db
 LIST = "admin:evaluation_evolution_changelist"

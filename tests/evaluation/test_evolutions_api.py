@@ -13,11 +13,6 @@ from django.db.models.functions import Now
 from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 
-from agents.changes.ladder import check_change
-from agents.models.agents import Agent
-from agents.models.changes import Change
-from agents.models.runs import Run
-from agents.revisions import archive_agent
 from evaluation.errors import EvolutionRunning
 from evaluation.evolution.models import Evolution
 from evaluation.evolution.requests import EvolutionPlan, request_evolution, run_evolution
@@ -26,12 +21,17 @@ from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
 from reflection.jobs.models import Job
 from reflection.llm.models import DailySpend, ModelCall
-from tests.agents.changing import Service
-from tests.agents.running import BY, check_deferred, make_agent
-from tests.agents.test_api import Api
+from runtime.changes.ladder import check_change
+from runtime.models.agents import Agent
+from runtime.models.changes import Change
+from runtime.models.runs import Run
+from runtime.revisions import archive_agent
 from tests.evaluation.evolution_rows import store_evolution
 from tests.evaluation.recorded_runs import Shopkeeper, make_shop_with_runs, make_talker
 from tests.factories import make_project
+from tests.runtime.changing import Service
+from tests.runtime.running import BY, check_deferred, make_agent
+from tests.runtime.test_api import Api
 from tests.waiting import is_anyone_waiting, wait_until
 
 pytestmark = pytest.mark.django_db

@@ -8,14 +8,6 @@ from django.core.management import CommandError, call_command
 from django.db.models.functions import Now
 from django.test import override_settings
 
-from agents.changes.ladder import check_change
-from agents.definitions.storage import save_tool
-from agents.definitions.values import ToolDefinition
-from agents.evolution.proposer import version
-from agents.models.agents import Agent
-from agents.models.changes import Change
-from agents.revisions import AgentSpec, create_agent
-from agents.tools.catalogue import pin_tools
 from evaluation.errors import EvaluationError
 from evaluation.evolution.models import Evolution
 from evaluation.evolution.planner import plan_turn
@@ -25,8 +17,16 @@ from reflection.jobs.models import Job
 from reflection.llm.base import OnText
 from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.llm.models import DailySpend
-from tests.agents.running import BY, Script, make_agent
+from runtime.changes.ladder import check_change
+from runtime.definitions.storage import save_tool
+from runtime.definitions.values import ToolDefinition
+from runtime.evolution.proposer import version
+from runtime.models.agents import Agent
+from runtime.models.changes import Change
+from runtime.revisions import AgentSpec, create_agent
+from runtime.tools.catalogue import pin_tools
 from tests.factories import make_project
+from tests.runtime.running import BY, Script, make_agent
 from tests.scripted_answers import answer
 from tests.scripted_provider import ScriptedProvider
 

@@ -1,6 +1,6 @@
 """The sequential tests against independent computations (scipy), enumeration and small simulations.
 
-The large simulations, with the figures of the documentation, are in tests/bench/sequential_figures.py.
+The large simulations, with the figures of the documentation, are in bench/sequential_figures.py.
 """
 
 from itertools import product

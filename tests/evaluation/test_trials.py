@@ -7,11 +7,6 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
-from agents.changes.ladder import promote_change, start_trial
-from agents.changes.policy import POLICY, climb
-from agents.changes.proposals import Proposal, propose_change
-from agents.models.agents import Agent
-from agents.models.changes import Change
 from evaluation.evolution.aftercare import take_back_worse
 from evaluation.experiments.looks import take_look
 from evaluation.experiments.models import Experiment
@@ -20,7 +15,15 @@ from memory.releases.deployments import get_deployment
 from memory.releases.models import Deployment
 from memory.trust.audit import verify_audit
 from memory.trust.models import AuditEntry
-from tests.agents.changing import (
+from runtime.changes.ladder import promote_change, start_trial
+from runtime.changes.policy import POLICY, climb
+from runtime.changes.proposals import Proposal, propose_change
+from runtime.models.agents import Agent
+from runtime.models.changes import Change
+from tests.evaluation.experiment_rows import Traffic
+from tests.factories import make_project
+from tests.releases import serve_releases
+from tests.runtime.changing import (
     PROMPTED,
     Service,
     carry_out_shadow,
@@ -32,12 +35,9 @@ from tests.agents.changing import (
     refund,
     refund_order,
 )
-from tests.agents.running import BY, Script, check_deferred, go_on, make_agent, make_run
-from tests.agents.test_api import Api
-from tests.agents.test_pages import log_in
-from tests.evaluation.experiment_rows import Traffic
-from tests.factories import make_project
-from tests.releases import serve_releases
+from tests.runtime.running import BY, Script, check_deferred, go_on, make_agent, make_run
+from tests.runtime.test_api import Api
+from tests.runtime.test_pages import log_in
 
 pytestmark = pytest.mark.django_db
 REFUND = [("refund_order", {"order": "A1"})], "Paid."

@@ -9,7 +9,6 @@ import pytest
 from django.db import DatabaseError, IntegrityError, connection
 from django.utils import timezone
 
-from agents.models.runs import Run
 from evaluation.shadow.models import ShadowAnswer
 from memory.effects.models import HeuristicFeedback, UsageVerdict
 from memory.housekeeping import PERIODIC
@@ -22,8 +21,9 @@ from memory.runs.models import Trajectory
 from memory.trust import retention
 from memory.trust.invariants import find_violations
 from memory.trust.retention import delete_old_answers, keep_answer_months
-from tests.agents.running import BY, make_agent, make_run
+from runtime.models.runs import Run
 from tests.factories import make_heuristic, make_project, make_trajectory
+from tests.runtime.running import BY, make_agent, make_run
 
 pytestmark = pytest.mark.django_db
 PAST = ("2020_01", "2020_02")

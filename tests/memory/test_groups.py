@@ -79,7 +79,7 @@ def test_groups_use_the_permissions_that_django_makes() -> None:
 
 
 def test_reviewer_decides_about_changes_which_all_may_read() -> None:
-    import_module("agents.migrations.0003_groups").extend_groups(apps, None)
+    import_module("runtime.migrations.0003_groups").extend_groups(apps, None)
     may = {
         group: permissions(group) & {"view_change", "decide_change"} for group in ("Auditor", "Operator", "Reviewer")
     }

@@ -1,6 +1,6 @@
 """The labelled pairs that the threshold of merging rests on."""
 
-from tests.bench.mistake_merging import Pair, rate, read_pairs, split_mistake
+from bench.mistake_merging import Pair, rate, read_pairs, split_mistake
 
 
 def test_labelled_pairs_are_enough_different_and_do_not_contradict_each_other() -> None:

@@ -18,8 +18,8 @@ from memory.passages.vectors import embed_new_passages
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.trust.erasure import erase_trajectory
-from tests.agents.running import make_agent, make_run
 from tests.factories import make_project, make_trajectory
+from tests.runtime.running import make_agent, make_run
 
 pytestmark = pytest.mark.django_db
 BY = Actor(label="agent:helper")

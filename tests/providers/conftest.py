@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agents.tools.catalogue import core_tools
+from runtime.tools.catalogue import core_tools
 from tests.providers.catalogue import IMITATIONS
 from tests.providers.imitation import Imitation
 from tests.providers.laboratory import Imitations, Laboratory, make_tool, open_laboratory

@@ -5,16 +5,16 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
-from agents.models.agents import Agent
-from agents.models.runs import Run
-from agents.models.tools import ToolKind
-from agents.runs import resume_run
-from agents.tools.catalogue import Tool
 from reflection.llm.base import OnText, Provider, ProviderConfig
 from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.llm.wire import ModelProvider
-from tests.agents.running import BY, go_on, make_agent, make_run
+from runtime.models.agents import Agent
+from runtime.models.runs import Run
+from runtime.models.tools import ToolKind
+from runtime.runs import resume_run
+from runtime.tools.catalogue import Tool
 from tests.providers.imitation import Hold, Imitation, Refusal, Turn
+from tests.runtime.running import BY, go_on, make_agent, make_run
 from tests.scripted_answers import Exchange
 from tests.scripted_provider import ScriptedProvider
 

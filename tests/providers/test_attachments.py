@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from tests.agents.running import make_run
 from tests.providers.anthropic_messages import AnthropicMessages
 from tests.providers.gemini import Gemini
 from tests.providers.gpt import Gpt
@@ -13,6 +12,7 @@ from tests.providers.imitation import Turn
 from tests.providers.laboratory import Laboratory
 from tests.providers.local_servers import Vllm
 from tests.providers.openai_responses import OpenAIResponses
+from tests.runtime.running import make_run
 
 pytestmark = pytest.mark.django_db
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n and its pixels").decode()

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from agents.models.runs import Run
-from agents.tools.catalogue import core_tools
+from runtime.models.runs import Run
+from runtime.tools.catalogue import core_tools
 from tests.providers.anthropic_messages import AnthropicMessages
 from tests.providers.catalogue import IMITATIONS
 from tests.providers.gemini import Gemini

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from agents.models.runs import Run
-from tests.agents.running import go_on
+from runtime.models.runs import Run
 from tests.factories import bearer, make_api_key, make_project
 from tests.providers.imitation import Turn
 from tests.providers.laboratory import Laboratory
+from tests.runtime.running import go_on
 from tests.stack import ROOT
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]

@@ -5,14 +5,14 @@ from threading import Event
 
 import pytest
 
-from agents.models.runs import Run
 from memory.passages.models import Passage
-from tests.agents.running import make_agent, make_run
+from runtime.models.runs import Run
 from tests.chaos.jobs import jobs
 from tests.factories import make_project
 from tests.providers.catalogue import IMITATIONS
 from tests.providers.imitation import Hold, Turn
 from tests.providers.laboratory import Imitations
+from tests.runtime.running import make_agent, make_run
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]

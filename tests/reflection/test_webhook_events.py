@@ -17,10 +17,10 @@ from memory.heuristics.text import HeuristicText
 from memory.projects.models import Project
 from reflection.webhooks.bodies import find_link, write_body
 from reflection.webhooks.models import WebhookDelivery
-from tests.agents.running import Script, go_on, make_agent, make_run
 from tests.factories import approve_as_read, bearer, make_api_key, make_heuristic, make_project
 from tests.memory.effect_rows import make_lesson, record_units
 from tests.reflection.webhooks import BY, TAKEN, deliver, make_hook, only_delivery, propose
+from tests.runtime.running import Script, go_on, make_agent, make_run
 from tests.scripted_provider import ScriptedProvider
 
 pytestmark = pytest.mark.django_db

@@ -20,9 +20,9 @@ from memory.runs.models import Trajectory
 from memory.runs.steps import make_step
 from reflection.llm.models import DailySpend, ModelCall
 from reflection.reflectors.models import Proposal, Reflection
-from tests.agents.rows import store_agent
 from tests.evaluation.evolution_rows import store_evolution
 from tests.factories import make_api_key
+from tests.runtime.rows import store_agent
 
 PAYLOADS = (Path(__file__).parent / "xss_payloads.txt").read_text(encoding="utf-8").splitlines()
 _PACK = 30

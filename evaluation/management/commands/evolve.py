@@ -7,7 +7,6 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from agents.models.agents import Agent
 from evaluation.errors import EvaluationError
 from evaluation.evolution.controls import hold_controls
 from evaluation.evolution.generations import evolve
@@ -25,6 +24,7 @@ from evaluation.evolution.requests import (
 from evaluation.runner import prepare_database
 from memory.management.options import number_up_to, quiet_logs
 from memory.projects.actors import Actor
+from runtime.models.agents import Agent
 
 DEMO = "demo"
 BY = Actor(label="command:evolve")

@@ -5,10 +5,10 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from agents.models.effects import Approval, Effect
-from agents.models.runs import KIND, Run
 from memory.projects.api_keys import create_api_key
 from reflection.jobs.models import Job
+from runtime.models.effects import Approval, Effect
+from runtime.models.runs import KIND, Run
 from tests.chaos.agents.policy import one_payment
 from tests.chaos.agents.scene import Scene, find_wrongs, kill_holder, load_average, scene, sleep
 from tests.waiting import wait_until

@@ -11,7 +11,7 @@ Plan = Callable[[str], list[list[Call]]]
 MODEL_SECONDS = 0.02  # at most, at random
 
 TOOLS = '''
-from agents.definitions import http_tool, tool
+from runtime.definitions import http_tool, tool
 
 TOKEN = {{"type": "object", "properties": {{"token": {{"type": "string"}}}}, "required": ["token"]}}
 

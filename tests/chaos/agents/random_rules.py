@@ -10,19 +10,19 @@ from typing import Any
 from django.db import DatabaseError, transaction
 from django.utils import timezone
 
-from agents.approvals import decide_effect
-from agents.loop.journal import end_effect, plan_effect
-from agents.models.agents import Agent, AgentRevision
-from agents.models.conversations import Conversation
-from agents.models.effects import Effect
-from agents.models.runs import Run, RunStatus, Step
-from agents.models.tools import Tool as StoredTool
-from agents.models.tools import ToolRevision
-from agents.revisions import AgentSpec, create_agent
-from agents.rules import find_faults
-from agents.tools.catalogue import Tool, core_tools
 from memory.errors import InvalidInput
 from memory.projects.actors import Actor
+from runtime.approvals import decide_effect
+from runtime.loop.journal import end_effect, plan_effect
+from runtime.models.agents import Agent, AgentRevision
+from runtime.models.conversations import Conversation
+from runtime.models.effects import Effect
+from runtime.models.runs import Run, RunStatus, Step
+from runtime.models.tools import Tool as StoredTool
+from runtime.models.tools import ToolRevision
+from runtime.revisions import AgentSpec, create_agent
+from runtime.rules import find_faults
+from runtime.tools.catalogue import Tool, core_tools
 from tests.chaos.agents.scene import load_average
 from tests.chaos.agents.second_reading import Made, Rule, asks_a_person, may_call
 from tests.factories import make_project

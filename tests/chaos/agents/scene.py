@@ -13,20 +13,20 @@ import psutil
 from django.db import connection
 from django.test import override_settings
 
-from agents.definitions.python_file import read_definitions
-from agents.definitions.storage import save_tool
-from agents.models.agents import Agent
-from agents.models.effects import Approval, Effect
-from agents.models.runs import KIND, Event, Run
-from agents.revisions import AgentSpec, create_agent
-from agents.runs import RunRequest, start_run
-from agents.tools.catalogue import pin_tools
 from memory.passages.models import Passage
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 from reflection.jobs.models import Job
 from reflection.llm.models import ModelCall
+from runtime.definitions.python_file import read_definitions
+from runtime.definitions.storage import save_tool
+from runtime.models.agents import Agent
+from runtime.models.effects import Approval, Effect
+from runtime.models.runs import KIND, Event, Run
+from runtime.revisions import AgentSpec, create_agent
+from runtime.runs import RunRequest, start_run
+from runtime.tools.catalogue import pin_tools
 from tests.chaos.agents.policy import NAMES, TOOLS, Plan, every_kind, model
 from tests.chaos.agents.service import CountingService
 from tests.chaos.jobs import Jobs, jobs, kill

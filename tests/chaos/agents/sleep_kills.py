@@ -5,19 +5,19 @@ import time
 from functools import partial
 from typing import Any
 
-from agents.evolution.sleep import KIND, send_to_sleep
-from agents.models.agents import Agent
-from agents.models.changes import Change
-from agents.models.tools import Tool, ToolRevision
 from memory.blocks.edits import NewBlock, create_block
 from memory.blocks.models import Block, BlockRevision
 from memory.runs.models import Trajectory
 from reflection.jobs.models import Job
-from tests.agents.changing import Service, make_shop_agent, refund
-from tests.agents.running import BY
+from runtime.evolution.sleep import KIND, send_to_sleep
+from runtime.models.agents import Agent
+from runtime.models.changes import Change
+from runtime.models.tools import Tool, ToolRevision
 from tests.chaos.agents.scene import kill_holder, load_average
 from tests.chaos.jobs import Jobs, jobs
 from tests.factories import make_project
+from tests.runtime.changing import Service, make_shop_agent, refund
+from tests.runtime.running import BY
 from tests.waiting import wait_until
 
 KILLS_OF_ONE = 3  # of the same sleep; a job has five attempts

@@ -7,8 +7,8 @@ from typing import Any
 
 import psutil
 
-from agents.models.runs import Run
 from reflection.jobs.models import Job
+from runtime.models.runs import Run
 from tests.chaos.agents.scene import Scene, find_wrongs, load_average, place_of, scene, sleep
 from tests.chaos.agents.worker_kills import AT_ONCE, LATEST_SECONDS, a_person
 from tests.waiting import wait_until

@@ -13,8 +13,8 @@ from uuid import UUID
 
 import psutil
 
-from agents.models.runs import Event
 from memory.projects.api_keys import create_api_key
+from runtime.models.runs import Event
 from tests.chaos.agents.policy import every_kind
 from tests.chaos.agents.scene import Scene, load_average, scene
 from tests.chaos.agents.worker_kills import a_person

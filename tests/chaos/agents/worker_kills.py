@@ -11,11 +11,11 @@ from typing import Any
 
 from django.db import connection
 
-from agents.approvals import decide_effect
-from agents.errors import AgentsError
-from agents.models.effects import Approval
-from agents.models.runs import Run
 from reflection.jobs.models import Job
+from runtime.approvals import decide_effect
+from runtime.errors import AgentsError
+from runtime.models.effects import Approval
+from runtime.models.runs import Run
 from tests.chaos.agents.scene import BY, Scene, find_wrongs, kill_holder, load_average, place_of, scene, sleep
 
 AT_ONCE = 2  # runs that go on at the same time, unless told otherwise

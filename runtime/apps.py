@@ -1,0 +1,41 @@
+from django.apps import AppConfig
+
+
+class RuntimeConfig(AppConfig):
+    name = "runtime"
+    label = "agents"  # of tables, permissions and addresses; the OpenAI Agents SDK owns the import name
+
+    def ready(self) -> None:
+        from celery.signals import worker_init
+
+        from memory.events import add_listener
+        from memory.heuristics.extensions import add_erasure
+        from memory.passages.storage import add_passage_sources
+        from memory.releases.manifest import add_manifest_part
+        from memory.trust.audit import add_comparisons
+        from memory.trust.text_columns import add_text_columns
+        from reflection.jobs.kinds import register_kind
+        from reflection.jobs.periodic import register_periodic
+        from runtime.audit import COMPARISONS
+        from runtime.changes.ladder import deployed_agents, follow_deployment
+        from runtime.erasure import forget_agent_run
+        from runtime.evolution.tools import TOOLS
+        from runtime.kinds import AGENT_CHANGE, AGENT_RUN, AGENT_SLEEP, PERIODIC
+        from runtime.loop.standby import add_standby
+        from runtime.models.agents import Agent
+        from runtime.models.runs import Run
+        from runtime.text_columns import TEXT_COLUMNS
+        from runtime.tools.catalogue import add_core_tools
+
+        register_kind(AGENT_RUN)
+        register_kind(AGENT_CHANGE)
+        register_kind(AGENT_SLEEP)
+        add_core_tools(*TOOLS)
+        register_periodic(*PERIODIC)
+        add_text_columns(TEXT_COLUMNS)
+        add_comparisons(*COMPARISONS)
+        add_manifest_part("agents", deployed_agents)
+        add_listener(follow_deployment)
+        add_erasure(forget_agent_run)
+        add_passage_sources(owners=Agent, runs=Run)
+        worker_init.connect(add_standby, dispatch_uid="agents.add_standby")

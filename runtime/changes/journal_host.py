@@ -1,0 +1,145 @@
+"""The world of a shadow run: answers from the journal of a recorded run, and nothing else."""
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime.changes.trials import Refused
+from runtime.loop.journal import hash_arguments
+from runtime.models.effects import Effect
+from runtime.models.runs import Run
+from runtime.models.tools import ToolKind, ToolRevision, ToolRuntime
+from runtime.tools.catalogue import core_tools
+
+_LEAVES_OUT = (Effect.Status.SUPERSEDED, Effect.Status.CANCELLED)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recorded:
+    """A call of a recorded run, and what came of it.
+
+    `kind` says what the call itself could do: one of a tool in the sandbox does nothing but what the tool called, which
+    is recorded too, with the tool's as `parent`. `acts` says what its author made of it: that it is more than a look.
+    """
+
+    id: str
+    tool: str
+    arguments: dict[str, Any]
+    kind: str
+    value: Any = None
+    error: str = ""
+    composed: bool = False
+    acts: bool = True
+    parent: str = ""
+
+
+@dataclass(kw_only=True)
+class JournalHost:
+    """Serves each recorded call as often as it was made; one that changes nothing, again and again. It keeps count.
+
+    `served` are the recorded calls that were made again, in the order in which they were, `covered` those that tools
+    made then whose answers were served whole. `refused` has the calls of which there is no record; of them, those of
+    tools in the sandbox are carried out, for they do nothing by themselves.
+    """
+
+    recorded: list[Recorded]
+    kinds: dict[str, str]
+    served: list[Recorded] = field(default_factory=list)
+    covered: list[Recorded] = field(default_factory=list)
+    refused: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._waiting: dict[tuple[str, str], list[Recorded]] = defaultdict(list)
+        self._last: dict[tuple[str, str], Recorded] = {}
+        for each in self.recorded:
+            self._waiting[each.tool, hash_arguments(each.arguments)].append(each)
+
+    def answer(self, tool: str, arguments: dict[str, Any], *, by_tool: bool) -> Any:
+        key = tool, hash_arguments(arguments)
+        if waiting := self._waiting.get(key):
+            found = self._last[key] = waiting.pop(0)
+            self._cover(found)
+            self.served.append(found)
+        elif key in self._last and self._last[key].kind == ToolKind.PURE:
+            found = self._last[key]
+        else:
+            kind = self.kinds.get(tool, ToolKind.UNSAFE)
+            self.refused.append((tool, arguments, kind))
+            raise Refused(
+                "This is a rehearsal. The recorded run did not make this call, so there is no answer, and nothing was "
+                "sent."
+            )
+        if found.error:
+            raise Refused(found.error)
+        return found.value
+
+    def note(self, tool: str, arguments: dict[str, Any], *, has_failed: bool) -> None:
+        """Keep count of a call that was carried out in the sandbox, whose own calls were answered one by one."""
+        waiting = self._waiting.get((tool, hash_arguments(arguments)), [])
+        found = next((each for each in waiting if bool(each.error) == has_failed), None)
+        if found is not None:
+            waiting.remove(found)
+            self.served.append(found)
+        else:
+            self.refused.append((tool, arguments, ToolKind.PURE))
+
+    @property
+    def missing(self) -> list[Recorded]:
+        """The recorded calls that were not made."""
+        return [each for waiting in self._waiting.values() for each in waiting]
+
+    @property
+    def late(self) -> list[Recorded]:
+        """The recorded calls that were made after one which acts and which they came before."""
+        place = {each.id: number for number, each in enumerate(self.recorded)}
+        late, after = [], -1
+        for each in self.served:
+            if place[each.id] < after:
+                late.append(each)
+            if each.acts:
+                after = max(after, place[each.id])
+        return late
+
+    def _cover(self, parent: Recorded) -> None:
+        """Count what a tool called as made where its answer is served and the tool does not run."""
+        for waiting in self._waiting.values():
+            for each in [each for each in waiting if each.parent == parent.id]:
+                waiting.remove(each)
+                self.covered.append(each)
+                self._cover(each)
+
+
+def read_journal(run: Run) -> list[Recorded]:
+    """Return the calls of a run in the order in which they ended."""
+    effects = run.effects.exclude(status__in=_LEAVES_OUT).filter(finished_at__isnull=False)
+    return [read_effect(each) for each in effects.select_related("tool_revision").order_by("finished_at", "id")]
+
+
+def read_effect(effect: Effect) -> Recorded:
+    """Return a call as it was recorded."""
+    succeeded, revision = effect.status == Effect.Status.SUCCEEDED, effect.tool_revision
+    return Recorded(
+        id=str(effect.pk),
+        tool=effect.tool,
+        arguments=effect.arguments,
+        kind=effect.kind,
+        value=_read(effect.result) if succeeded else None,
+        error="" if succeeded else effect.error or "It failed.",
+        composed=revision is not None and revision.runtime == ToolRuntime.MONTY,
+        acts=(effect.kind if revision is None else revision.kind) != ToolKind.PURE,
+        parent=str(effect.parent_id or ""),
+    )
+
+
+def find_kinds(run: Run) -> dict[str, str]:
+    """Return the kind of each tool of a run's project, and of ERL's own."""
+    rows = ToolRevision.objects.filter(project=run.project_id, tool__current__isnull=False).order_by("number")
+    return dict(rows.values_list("tool__name", "kind")) | {name: tool.kind for name, tool in core_tools().items()}
+
+
+def _read(result: str) -> Any:
+    try:
+        return json.loads(result)
+    except ValueError:
+        return result

@@ -1,0 +1,158 @@
+"""Propose changes. The same proposal is one change, however often it is made."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.db import transaction
+
+from memory.errors import InvalidInput
+from memory.projects.actors import Actor, name_actor
+from runtime.changes.kinds import ChangeKind, check_kind, check_untouched, find_kinds
+from runtime.changes.served import find_retuned, find_wordings
+from runtime.definitions.checks import find_form_faults
+from runtime.definitions.storage import propose_tool
+from runtime.definitions.values import ToolDefinition
+from runtime.errors import AgentArchived, InvalidDefinition
+from runtime.limits import Compacting, ModelSettings, Retrieving
+from runtime.models.agents import Agent
+from runtime.models.changes import Change
+from runtime.models.tools import Tool, ToolRevision
+from runtime.revisions import AgentSpec, spec_of, store_revision
+from runtime.rules import find_faults
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proposal:
+    """What an agent is to become; None leaves a part as it is.
+
+    `tools` are added to the agent's, or replace those of the same name. `lessons` are ids of proposed ones. `evidence`
+    has the recorded calls that a tool stands for, as `{"cases": [{"tool", "arguments", "effects": [ids]}]}`.
+    """
+
+    reason: str
+    kind: str = ""
+    system: str | None = None
+    tools: tuple[ToolDefinition, ...] = ()
+    without_tools: tuple[str, ...] = ()
+    rules: tuple[dict[str, Any], ...] | None = None
+    compaction: Compacting | None = None
+    max_output_tokens: int | None = None
+    model_settings: ModelSettings | None = None
+    lessons: tuple[UUID, ...] = ()
+    retrieval: Retrieving | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+    source: str = Change.Source.PERSON
+    parent: Change | None = None
+
+
+@transaction.atomic
+def propose_change(agent: Agent, proposal: Proposal, *, by: Actor) -> Change:
+    """Write down a change of an agent, with the revisions that it is made of. Nothing that runs is touched.
+
+    Raises:
+        NeverEvolves: it is about something that no proposal may change.
+        InvalidInput: it changes nothing, or its parts do not fit together.
+        AgentArchived: the agent starts no more runs.
+    """
+    check_kind(proposal.kind)
+    name_actor(by)
+    agent = Agent.objects.select_for_update(of=("self",)).select_related("project", "current").get(pk=agent.pk)
+    if agent.archived_at is not None or agent.current is None:
+        raise AgentArchived(f"The agent {agent.name} is archived, so nothing of it changes. Choose another one.")
+    base = spec_of(agent.current)
+    current = _find_current(agent)
+    untouched = [(each, current.get(each.name)) for each in proposal.tools]
+    check_untouched(base, _without_tools(base, proposal), untouched)
+    try:
+        stored = {each.name: propose_tool(agent.project, each, by=by) for each in proposal.tools}
+    except InvalidDefinition as error:
+        raise InvalidInput({"/tools": [str(fault) for fault in error.faults]}) from None
+    target = replace(_without_tools(base, proposal), tools=_put_tools(base, proposal, stored))
+    lessons = find_wordings(agent.project, proposal.lessons)
+    retrieval = find_retuned(agent.project, proposal.retrieval)
+    if target == base and not lessons and not retrieval:
+        raise InvalidInput({"/": ["The agent is like this already, so there is nothing to change."]})
+    if faults := find_faults(target.rules, tools=[each["name"] for each in target.tools]):
+        raise InvalidInput(faults)
+    revision = store_revision(agent, target, by=by) if target != base else agent.current
+    new = Change(target=revision, lessons=lessons, retrieval=retrieval, kinds=find_kinds(base, target))
+    new.kinds += [ChangeKind.HEURISTIC.value] * bool(lessons) + [ChangeKind.RETRIEVAL.value] * bool(retrieval)
+    known = Change.objects.filter(agent=agent, target=revision, lessons=lessons, retrieval=retrieval).first()
+    return known or _insert(new, agent, proposal, by=by)
+
+
+def foresee(agent: Agent, proposal: Proposal) -> AgentSpec:
+    """Return what a proposal would make of an agent, its new tools by name alone. Nothing is stored.
+
+    Raises:
+        NeverEvolves, InvalidInput: it cannot be proposed; see `propose_change`.
+        InvalidDefinition: a tool is not what can be stored.
+    """
+    assert agent.current is not None  # every agent has one
+    check_kind(proposal.kind)
+    base, current = spec_of(agent.current), _find_current(agent)
+    target = _without_tools(base, proposal)
+    check_untouched(base, target, [(each, current.get(each.name)) for each in proposal.tools])
+    if faults := [fault for each in proposal.tools for fault in find_form_faults(each)]:
+        raise InvalidDefinition(faults)
+    kept = [each for each in base.tools if each["name"] not in proposal.without_tools]
+    new = [each.name for each in proposal.tools if each.name not in {one["name"] for one in kept}]
+    target = replace(target, tools=(*kept, *({"name": name} for name in new)))
+    if target == base and not proposal.tools:
+        raise InvalidInput({"/": ["The agent is like this already, so there is nothing to change."]})
+    if unfit := find_faults(target.rules, tools=[each["name"] for each in target.tools]):
+        raise InvalidInput(unfit)
+    return target
+
+
+def new_tools(change: Change) -> list[ToolRevision]:
+    """Return the revisions of tools that a change adds to its agent."""
+    before = {each.get("revision") for each in change.base.tools}
+    ids = [each["revision"] for each in change.target.tools if "revision" in each and each["revision"] not in before]
+    return list(ToolRevision.objects.filter(pk__in=ids).select_related("tool").order_by("tool__name"))
+
+
+def _insert(change: Change, agent: Agent, proposal: Proposal, *, by: Actor) -> Change:
+    """Store a change whose content is there."""
+    last = agent.changes.order_by("-number").values_list("number", flat=True).first() or 0
+    assert agent.current is not None  # by the caller
+    made_it = agent.changes.filter(target=agent.current).exclude(base=agent.current)
+    change.project, change.agent, change.number, change.base = agent.project, agent, last + 1, agent.current
+    change.parent = proposal.parent or made_it.first()
+    change.reason, change.evidence = proposal.reason, proposal.evidence
+    change.source, change.created_by = proposal.source, by.label
+    change.save(force_insert=True)
+    log.info("change_proposed", agent=str(agent.pk), number=change.number, kinds=change.kinds, by=by.label)
+    return change
+
+
+def _without_tools(base: AgentSpec, proposal: Proposal) -> AgentSpec:
+    return replace(
+        base,
+        system=base.system if proposal.system is None else proposal.system,
+        rules=base.rules if proposal.rules is None else proposal.rules,
+        compaction=proposal.compaction or base.compaction,
+        max_output_tokens=proposal.max_output_tokens or base.max_output_tokens,
+        model_settings=proposal.model_settings or base.model_settings,
+    )
+
+
+def _put_tools(base: AgentSpec, proposal: Proposal, stored: dict[str, ToolRevision]) -> tuple[dict[str, Any], ...]:
+    kept = [each for each in base.tools if each["name"] not in proposal.without_tools]
+    names = [each["name"] for each in kept]
+    pinned = {name: {"name": name, "revision": str(revision.pk)} for name, revision in stored.items()}
+    return tuple(
+        [pinned.get(each["name"], each) for each in kept] + [pinned[name] for name in pinned if name not in names]
+    )
+
+
+def _find_current(agent: Agent) -> dict[str, ToolRevision]:
+    assert agent.current is not None  # by the caller
+    pinned = [each["revision"] for each in agent.current.tools if "revision" in each]
+    own = {each.tool.name: each for each in ToolRevision.objects.filter(pk__in=pinned).select_related("tool")}
+    named = Tool.objects.filter(project=agent.project_id, current__isnull=False).select_related("current")
+    return {each.name: each.current for each in named if each.current is not None} | own

@@ -1,0 +1,197 @@
+"""What the model reads at a step: built from rows alone, so that the same rows always make the same bytes."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from reflection.llm.chat import ChatMessage, ChatRequest, ChatTool, ModelOptions, read_calls
+from reflection.llm.turns import arrange
+from runtime.limits import ModelSettings
+from runtime.models.conversations import Compaction, Message
+from runtime.models.runs import Run, Step
+from runtime.tools.catalogue import core_tools
+
+SCHEMA = "Your final answer is a JSON object, and nothing else, that fits this JSON schema: "
+READ_WITH = "with read_result"  # in what says that a result is not whole
+SUMMARY = "Summary of what was said before. The messages themselves can be found with conversation_search.\n\n"
+
+
+def window_of(run: Run) -> int:
+    """Return the tokens of the model's context window: those of the agent, or fewer where the model said so."""
+    learnt = run.conversation.window_tokens
+    configured = run.revision.window_tokens
+    return configured if learnt is None else min(configured, learnt)
+
+
+def output_of(run: Run) -> int:
+    """Return the tokens that an answer may have: the agent's limit, or less in a window that is smaller than set."""
+    if run.conversation.window_tokens is None:
+        return run.revision.max_output_tokens
+    return max(1, min(run.revision.max_output_tokens, window_of(run) // 4))
+
+
+def build_request(
+    run: Run,
+    *,
+    through: int,
+    compaction: Compaction | None,
+    max_output_tokens: int | None = None,
+    at: datetime | None = None,
+    head: str | None = None,
+) -> ChatRequest:
+    """Return what the model is asked when it reads the conversation up to message `through`, now or `at` a time."""
+    since = compaction.summarised_through if compaction else 0
+    messages = Message.objects.read_at(at).filter(conversation_id=run.conversation_id, seq__gt=since, seq__lte=through)
+    return write_request(
+        run, messages.order_by("seq"), compaction=compaction, max_output_tokens=max_output_tokens, head=head
+    )
+
+
+def write_request(
+    run: Run,
+    messages: Iterable[Message],
+    *,
+    compaction: Compaction | None,
+    max_output_tokens: int | None = None,
+    head: str | None = None,
+) -> ChatRequest:
+    """Return what the model is asked when it reads these messages, which `compaction` shortens.
+
+    `head` is that of the run unless it is given.
+    """
+    said = []
+    if compaction is not None and compaction.summary:
+        said.append(ChatMessage(role="user", content=SUMMARY + compaction.summary))
+    names: dict[str, str] = {}
+    masked_through = compaction.masked_through if compaction else 0
+    for message in messages:
+        if message.role == Message.Role.ASSISTANT and message.effect_id is not None:
+            continue  # what a tool told the user stands in its call already
+        for call in message.tool_calls:
+            names[call["id"]] = call["name"]
+        said.append(_write(message, tool=names.get(message.tool_call_id, ""), masked=message.seq <= masked_through))
+    pinned = read_tools(run.tools)
+    settings = ModelSettings.model_validate(run.revision.model_settings)
+    return ChatRequest(
+        messages=(
+            ChatMessage(role="system", content=with_schema(run.head if head is None else head, settings)),
+            *arrange(said),
+        ),
+        tools=(*pinned, *_find_named_tools(said, pinned)),
+        max_output_tokens=max_output_tokens or output_of(run),
+        temperature=run.revision.temperature,
+        **asked_with(settings),
+    )
+
+
+def _find_named_tools(said: Sequence[ChatMessage], offered: Sequence[ChatTool]) -> list[ChatTool]:
+    """Return the tools for reading that a text of ERL sends the agent to and that it was not given."""
+    named = {
+        "conversation_search": bool(said) and said[0].content.startswith(SUMMARY),
+        "read_result": any(READ_WITH in message.content for message in said if message.role == "tool"),
+    }
+    missing = [name for name, is_named in named.items() if is_named and name not in {tool.name for tool in offered}]
+    return [core_tools()[name].for_model for name in missing]
+
+
+def with_schema(head: str, settings: ModelSettings) -> str:
+    """Return the head of a prompt that also says what the reply has to be, for models that take no schema."""
+    if settings.output_schema is None:
+        return head
+    schema = json.dumps(settings.output_schema, ensure_ascii=False, separators=(",", ":"))
+    return "\n\n".join(part for part in (head, SCHEMA + schema) if part)
+
+
+def asked_with(settings: ModelSettings) -> dict[str, Any]:
+    """Return what an agent's settings say about each question to the model, as members of a `ChatRequest`."""
+    return {
+        "tool_choice": settings.tool_choice,
+        "json_schema": settings.output_schema,
+        "options": ModelOptions(
+            thinking=settings.thinking, parallel_tool_calls=settings.parallel_tool_calls, cache=settings.cache
+        ),
+    }
+
+
+def rebuild_request(step: Step) -> ChatRequest:
+    """Return what the model was asked at a step that was taken."""
+    return build_request(
+        step.run,
+        through=step.through,
+        compaction=step.compaction,
+        max_output_tokens=step.max_output_tokens,
+        at=step.started_at,
+        head=step.head,
+    )
+
+
+def write_prompt(request: ChatRequest) -> bytes:
+    """Return a request as JSON, with sorted names: the bytes that `Step.prompt_sha256` is the hash of."""
+    messages: list[dict[str, Any]] = []
+    for said in request.messages:
+        message: dict[str, Any] = {"role": said.role, "content": said.content}
+        if said.tool_calls:
+            message["tool_calls"] = [
+                {"id": call.id, "name": call.name, "arguments": call.sent_arguments} for call in said.tool_calls
+            ]
+        if said.tool_call_id:
+            message["tool_call_id"] = said.tool_call_id
+        if said.attachments:
+            message["attachments"] = [
+                {"media_type": each["media_type"], "sha256": hashlib.sha256(each["data"].encode()).hexdigest()}
+                for each in said.attachments
+            ]
+        if said.received is not None:
+            message["received"] = said.received
+        messages.append(message)
+    body = {
+        "messages": messages,
+        "tools": write_tools(request.tools),
+        "max_output_tokens": request.max_output_tokens,
+        "temperature": request.temperature,
+        "tool_choice": request.tool_choice,
+    }
+    if request.json_schema is not None:
+        body["json_schema"] = request.json_schema
+    if request.options != ModelOptions():
+        body["options"] = asdict(request.options)
+    return json.dumps(body, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def hash_prompt(request: ChatRequest) -> str:
+    return hashlib.sha256(write_prompt(request)).hexdigest()
+
+
+def write_tools(tools: Sequence[ChatTool]) -> list[dict[str, Any]]:
+    """Return tools as JSON; `read_tools` is the way back."""
+    return [{"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools]
+
+
+def read_tools(stored: Iterable[dict[str, Any]]) -> tuple[ChatTool, ...]:
+    return tuple(ChatTool(**each) for each in stored)
+
+
+def write_mask(message: Message, *, tool: str) -> str:
+    """Return the line that stands for an old result."""
+    return f"[Result {message.seq} of {tool}, {len(message.content):,} characters. Read it {READ_WITH}.]"
+
+
+def _write(message: Message, *, tool: str, masked: bool) -> ChatMessage:
+    content = message.content
+    match message.role:
+        case Message.Role.TOOL:
+            if masked and len(mask := write_mask(message, tool=tool)) < len(content):
+                content = mask
+            return ChatMessage(role="tool", content=content, tool_call_id=message.tool_call_id)
+        case Message.Role.ASSISTANT:
+            return ChatMessage(
+                role="assistant",
+                content=content,
+                tool_calls=read_calls(message.tool_calls),
+                received=message.received,
+            )
+        case _:
+            return ChatMessage(role="user", content=content, attachments=tuple(message.attachments or ()))

@@ -1,0 +1,185 @@
+"""Store tools and decide on them. The same content is the same revision, however often it is stored."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Now
+
+from memory.errors import AlreadyDecided, ChangedMeanwhile
+from memory.projects.access import Right, check_right
+from memory.projects.actors import Actor, name_actor
+from memory.projects.models import ApiKey, Project, ProjectMembership
+from runtime.definitions.checks import check_tool, find_form_faults
+from runtime.definitions.values import Example, ToolDefinition
+from runtime.errors import InvalidDefinition
+from runtime.models.tools import Tool, ToolRevision, ToolStatus
+from runtime.tools.catalogue import core_tools
+
+_DECIDE = Right(
+    to="decide on tools of agents",
+    scope=ApiKey.Scope.REVIEW,
+    permissions={ProjectMembership.Role.REVIEWER: "agents.review_tool"},
+)
+OTHER_CONTENT = "The tool has another content than the one you read. Read it again."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stored:
+    """A revision, and whether this call made it."""
+
+    revision: ToolRevision
+    created: bool
+
+
+def save_tool(
+    project: Project,
+    definition: ToolDefinition,
+    *,
+    by: Actor,
+    approve: bool = False,
+    others: Mapping[str, Any] | None = None,
+) -> Stored:
+    """Check a tool and store it as a revision, proposed or approved.
+
+    Args:
+        others: the schemas of tools that come with it and are not stored yet, by name.
+
+    Raises:
+        InvalidDefinition: it is not as it should be.
+    """
+    check_tool(definition, known={**find_schemas(project, definition.uses), **(others or {})})
+    return _store(project, definition, by=by, approve=approve)
+
+
+def propose_tool(project: Project, definition: ToolDefinition, *, by: Actor) -> ToolRevision:
+    """Store a tool that is checked later, as a proposed revision.
+
+    Raises:
+        InvalidDefinition: it cannot be stored.
+    """
+    if faults := find_form_faults(definition):
+        raise InvalidDefinition(faults)
+    return _store(project, definition, by=by, approve=False).revision
+
+
+@transaction.atomic
+def let_run(revision: ToolRevision, *, by: Actor) -> None:
+    """Approve a revision for the agents that pin it, without putting it in force for others.
+
+    Raises:
+        AlreadyDecided: it was rejected.
+    """
+    name_actor(by)
+    revision = ToolRevision.objects.select_for_update().get(pk=revision.pk)
+    if revision.status in (ToolStatus.REJECTED, ToolStatus.RETIRED):
+        raise AlreadyDecided(f"{revision.tool.name} {revision} was {revision.status}. Propose it with a change.")
+    waits = ToolRevision.objects.filter(pk=revision.pk, status=ToolStatus.PROPOSED)
+    waits.update(status=ToolStatus.APPROVED, decided_by=by.label, decided_at=Now())
+
+
+@transaction.atomic
+def _store(project: Project, definition: ToolDefinition, *, by: Actor, approve: bool) -> Stored:
+    Tool.objects.bulk_create([Tool(project=project, name=definition.name, created_by=by.label)], ignore_conflicts=True)
+    tool = Tool.objects.select_for_update().get(project=project, name=definition.name)
+    sha256 = definition.sha256
+    revision = tool.revisions.filter(sha256=sha256).first()
+    created = revision is None
+    if revision is None:
+        last = tool.revisions.order_by("-number").values_list("number", flat=True).first() or 0
+        content = definition.content()
+        del content["name"]
+        revision = ToolRevision.objects.create(
+            project=project, tool=tool, number=last + 1, sha256=sha256, created_by=by.label, **content
+        )
+    if approve and tool.current_id != revision.pk:
+        _put_in_force(tool, revision, by=by)
+    return Stored(revision=revision, created=created)
+
+
+@transaction.atomic
+def approve_tool(revision: ToolRevision, *, by: Actor, sha256: str) -> ToolRevision:
+    """Put a revision in force. New agents get it; the one before it stays as it is, for those that pin it.
+
+    Args:
+        sha256: the hash of the content that the person read.
+
+    Raises:
+        ChangedMeanwhile: that is another content.
+        AlreadyDecided: it was rejected.
+        NotAllowed: see `check_right`.
+    """
+    tool = _lock_to_decide(revision, by=by)
+    revision = tool.revisions.get(pk=revision.pk)
+    if revision.sha256 != sha256:
+        raise ChangedMeanwhile(OTHER_CONTENT)
+    if revision.status == ToolStatus.REJECTED:
+        raise AlreadyDecided("This revision was rejected. Store it with a change to propose it again.")
+    if tool.current_id != revision.pk:
+        _put_in_force(tool, revision, by=by)
+    return revision
+
+
+@transaction.atomic
+def reject_tool(revision: ToolRevision, *, by: Actor, sha256: str) -> ToolRevision:
+    """Decide that a proposed revision is not put in force. The same content is not proposed again.
+
+    Args:
+        sha256: the hash of the content that the person read.
+
+    Raises:
+        ChangedMeanwhile: that is another content.
+        AlreadyDecided: it was approved.
+        NotAllowed: see `check_right`.
+    """
+    tool = _lock_to_decide(revision, by=by)
+    revision = tool.revisions.get(pk=revision.pk)
+    if revision.sha256 != sha256:
+        raise ChangedMeanwhile(OTHER_CONTENT)
+    if revision.status not in (ToolStatus.PROPOSED, ToolStatus.REJECTED):
+        raise AlreadyDecided("This revision was approved, and agents may have it. Only a proposed one can be rejected.")
+    name_actor(by)
+    waits = ToolRevision.objects.filter(pk=revision.pk, status=ToolStatus.PROPOSED)
+    waits.update(status=ToolStatus.REJECTED, decided_by=by.label, decided_at=Now())
+    revision.refresh_from_db()
+    return revision
+
+
+def _lock_to_decide(revision: ToolRevision, *, by: Actor) -> Tool:
+    tool = Tool.objects.select_for_update(of=("self",)).select_related("project").get(pk=revision.tool_id)
+    check_right(_DECIDE, tool.project, by=by)
+    return tool
+
+
+def _put_in_force(tool: Tool, revision: ToolRevision, *, by: Actor) -> None:
+    name_actor(by)
+    waits = ToolRevision.objects.filter(pk=revision.pk).exclude(status=ToolStatus.APPROVED)
+    waits.update(status=ToolStatus.APPROVED, decided_by=by.label, decided_at=Now())
+    Tool.objects.filter(pk=tool.pk).update(current=revision)
+    revision.refresh_from_db()
+
+
+def find_schemas(project: Project, names: Collection[str]) -> dict[str, Any]:
+    """Return the schemas of those of these tools that are part of ERL, or that the project has in force."""
+    own = {name: tool.parameters for name, tool in core_tools().items() if name in names}
+    rows = ToolRevision.objects.filter(tool__project=project, tool__name__in=set(names), tool__current=F("pk"))
+    return own | dict(rows.values_list("tool__name", "parameters"))
+
+
+def as_definition(revision: ToolRevision) -> ToolDefinition:
+    """Return a stored tool as it was defined."""
+    return ToolDefinition(
+        name=revision.tool.name,
+        description=revision.description,
+        parameters=revision.parameters,
+        source=revision.source,
+        uses=tuple(revision.uses),
+        kind=revision.kind,
+        runtime=revision.runtime,
+        examples=tuple(Example(**example) for example in revision.examples),
+        limits=revision.limits,
+        request=revision.request,
+        requires_approval=revision.requires_approval,
+    )

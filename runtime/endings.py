@@ -1,0 +1,137 @@
+"""How a model's answer ended, and what follows: pure rules, the same for runs and for rehearsals."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from reflection.llm.chat import ChatAnswer
+from runtime.errors import InvalidArguments
+from runtime.models.runs import StopReason
+from runtime.schema import check_arguments
+
+
+class Ending(StrEnum):
+    """How an answer ended that is not simply finished; the values are those of `Step.finish_reason`."""
+
+    EMPTY = "empty"  # neither words nor calls
+    CUT = "length"  # at the limit of output
+    OVERFLOW = "context"  # at the end of the window, or before the answer began
+    PAUSED = "pause"  # the provider wants to be asked on
+    BROKEN = "error"
+    UNFIT = "schema"  # a reply that does not fit the schema of the agent's replies
+    REFUSED = "refusal"  # by the model
+    FILTERED = "content_filter"  # by the provider
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a run fails, and the sentence that says it."""
+
+    reason: StopReason
+    error: str
+
+
+# Not held against the lessons that the run was given.
+FAILURES = {
+    Ending.EMPTY: Failure(
+        StopReason.EMPTY_ANSWER, "The model answered with nothing, twice. See its page for what it thought."
+    ),
+    Ending.CUT: Failure(
+        StopReason.CUT_OFF,
+        "The model's answer was cut off at the limit of output, twice. Raise max_output_tokens of the agent, or let "
+        "the model think less.",
+    ),
+    Ending.OVERFLOW: Failure(
+        StopReason.CONTEXT_OVERFLOW,
+        "The conversation does not fit into the context window of the model, though it was shortened. Set "
+        "window_tokens of the agent to what the model has.",
+    ),
+    Ending.BROKEN: Failure(StopReason.MODEL_FAILED, "The provider ended the model's answer with an error, twice."),
+    Ending.UNFIT: Failure(
+        StopReason.INVALID_ANSWER, "The reply does not fit the output_schema of the agent's model_settings, twice."
+    ),
+    Ending.REFUSED: Failure(StopReason.REFUSED, "The model refused to answer."),
+    Ending.FILTERED: Failure(StopReason.FILTERED, "The provider's content filter stopped the model's answer."),
+}
+NOTES = {
+    Ending.EMPTY: "Your last answer was empty. Call a tool, or answer the user.",
+    Ending.CUT: "Your last answer was cut off at the limit of its length. Write the whole answer again, and be brief.",
+    Ending.BROKEN: "Your last answer broke off. Write the whole answer again.",
+    Ending.UNFIT: "Your last answer does not fit the JSON schema of final answers. Write it again as a JSON object "
+    "that fits, and nothing else.",
+}
+# Answers in a row that end in the same way, after which the run fails. Not every provider says how large the window is,
+# so a prompt may have to be shortened more than once; a refused one costs nothing.
+TRIES = {Ending.OVERFLOW: 4}
+USUAL_TRIES = 2
+NO_PROGRESS_NOTE = (
+    "You have called this with the same arguments {times} times, and the result was the same each time. Calling it "
+    "again will change nothing: do something else, or answer the user."
+)
+TOLD_AT, FAILED_AT = 3, 8  # times that the same call has the same result
+LOOKED_AT = 12  # steps among which they are counted
+MOST_UNREADABLE = 3  # answers in a row whose calls cannot be read
+
+
+def name_ending(answer: ChatAnswer, *, schema: Mapping[str, Any] | None = None) -> str:
+    """Return how an answer ended: the model's own finish reason, or that there was nothing in it.
+
+    Args:
+        schema: what the agent's replies have to fit, a JSON schema of an object.
+    """
+    if answer.finish_reason in set(Ending) and answer.finish_reason != Ending.EMPTY:
+        return answer.finish_reason
+    if not answer.tool_calls and not answer.text.strip():
+        return Ending.EMPTY
+    if schema is not None and not answer.tool_calls and not _fits(answer.text, schema):
+        return Ending.UNFIT
+    return answer.finish_reason
+
+
+def _fits(text: str, schema: Mapping[str, Any]) -> bool:
+    try:
+        value = json.loads(text)
+        if not isinstance(value, dict):
+            return False
+        check_arguments(schema, value)
+    except (ValueError, RecursionError, InvalidArguments):
+        return False
+    return True
+
+
+def room_for_answer(usual: int, *, window_tokens: int, more: bool) -> int:
+    """Return the tokens that the next answer may have: the usual ones, or `more` after one that was cut off."""
+    return max(usual, min(4 * usual, window_tokens // 2)) if more else usual
+
+
+def find_failure(endings: Sequence[str], *, calls: bool) -> Failure | None:
+    """Return why a run fails after an answer; None where it goes on or has ended well.
+
+    Args:
+        endings: of the last answer and of those before it, the newest first.
+        calls: whether the last answer calls tools, which may be carried out though it was cut off.
+    """
+    ending = endings[0] if endings else ""
+    if ending in (Ending.REFUSED, Ending.FILTERED):
+        return FAILURES[Ending(ending)]
+    if ending not in FAILURES or calls:
+        return None
+    tries = TRIES.get(Ending(ending), USUAL_TRIES)
+    return FAILURES[Ending(ending)] if [*endings[:tries]] == [ending] * tries else None
+
+
+def is_unfinished(ending: str) -> bool:
+    """Tell whether the model is asked again after an answer without calls."""
+    return ending in (*NOTES, Ending.PAUSED, Ending.OVERFLOW)
+
+
+def count_repeats(steps: Sequence[str]) -> int:
+    """Return how often the newest of these steps was taken among the last ones; 0 where there is none.
+
+    Args:
+        steps: what each step called and what came of it, as one text; "" for one without calls. The newest first.
+    """
+    recent = steps[:LOOKED_AT]
+    return recent.count(recent[0]) if recent and recent[0] else 0

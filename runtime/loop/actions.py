@@ -1,0 +1,178 @@
+"""What a run does next: a function of its rows. It reads no clock, changes nothing, and has the next prompt
+measured only where the model is asked next.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from runtime.context.planning import Fit
+from runtime.endings import FAILED_AT, MOST_UNREADABLE, NOTES, Ending, find_failure, is_unfinished
+from runtime.loop.rows import RunRows
+from runtime.models.effects import Effect
+from runtime.models.runs import RunStatus, Step, StopReason
+from runtime.rules import ends_run, find_missing, goes_on
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Fix what the run is made of: lessons, the head of the prompt, tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskModel:
+    """Ask the model: `again` where a worker began to and did not end, with more room after an answer that was cut."""
+
+    again: bool = False
+    more_room: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteEffect:
+    """Carry out a call."""
+
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class MarkUnknown:
+    """A call that must not be repeated was begun, and its worker is gone: only a person can say how it ended."""
+
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing goes on before a person decides about a call."""
+
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """Shorten what the model reads of the conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remind:
+    """Tell the agent what it has to do before it finishes."""
+
+    tool: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Tell the agent why it is asked again."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """End the run."""
+
+    status: RunStatus
+    reason: StopReason
+    error: str = ""
+
+
+Action: TypeAlias = Prepare | AskModel | ExecuteEffect | MarkUnknown | Wait | Compact | Remind | Note | Finish
+
+
+def next_action(rows: RunRows) -> Action | None:
+    """Return what to do next; None where the run has ended."""
+    run = rows.run
+    if not run.is_live:
+        return None
+    if run.cancel_requested_at is not None:
+        return Finish(RunStatus.CANCELLED, StopReason.CANCELLED)
+    if run.prepared_at is None:
+        return Prepare()
+    if rows.open_effects:
+        return _go_on(rows, rows.open_effects[0])
+    if rows.step is not None and rows.step.status == Step.Status.ASKING:
+        return AskModel(again=True)
+    return _end(rows) or _spent(rows) or _ask(rows)
+
+
+def _go_on(rows: RunRows, effect: Effect) -> Action:
+    """Decide about a call that has not ended."""
+    if effect.status in (Effect.Status.WAITING, Effect.Status.UNKNOWN):
+        return Wait(effect)
+    if effect.status == Effect.Status.STARTED and effect.kind == Effect.Kind.UNSAFE:
+        return MarkUnknown(effect)
+    if effect.status == Effect.Status.PLANNED and (spent := _out_of_time(rows)):
+        return spent
+    return ExecuteEffect(effect)
+
+
+def _end(rows: RunRows) -> Action | None:
+    """Decide whether the answer ends the run."""
+    if rows.step is None:
+        return None
+    failure = find_failure(rows.endings, calls=rows.answer is not None and bool(rows.answer.tool_calls))
+    if failure is not None:
+        return _failed(failure.reason, failure.error)
+    if rows.answer is None:  # the prompt was too long for the model
+        return None
+    if rows.answer.tool_calls:
+        if rows.unreadable >= MOST_UNREADABLE:
+            error = f"The model wrote {rows.unreadable} answers in a row whose arguments are not JSON."
+            return _failed(StopReason.INVALID_ANSWER, error)
+        if rows.repeats >= FAILED_AT:
+            error = f"The agent made the same call {rows.repeats} times, and the result was the same each time."
+            return _failed(StopReason.NO_PROGRESS, error)
+        done = [each.tool for each in rows.history if each.step == rows.step.seq]
+        return Finish(RunStatus.SUCCEEDED, StopReason.TOOL_RULE) if ends_run(rows.rules, done) else None
+    if rows.noted_at > rows.answer.seq:
+        return None
+    if is_unfinished(rows.step.finish_reason):
+        note = NOTES.get(Ending(rows.step.finish_reason))
+        return Note(note) if note else None
+    last = rows.history[-1] if rows.history else None
+    if last is not None and last.step == rows.step.seq - 1 and goes_on(rows.rules, last.tool):
+        return None
+    missing = find_missing(rows.rules, rows.history)
+    if not missing:
+        return Finish(RunStatus.SUCCEEDED, StopReason.END_TURN)
+    if rows.is_reminded:
+        return Finish(
+            RunStatus.FAILED, StopReason.REQUIRED_TOOL, f"The agent finished without calling {missing[0]}, twice."
+        )
+    return Remind(missing[0])
+
+
+def _spent(rows: RunRows) -> Action | None:
+    run = rows.run
+    if run.steps_taken >= run.max_steps:
+        return _failed(StopReason.MAX_STEPS, f"It has taken the {run.max_steps} steps that it may take.")
+    if run.max_tokens is not None and run.tokens >= run.max_tokens:
+        return _failed(StopReason.MAX_TOKENS, f"It has used {run.tokens:,} tokens and may use {run.max_tokens:,}.")
+    if run.max_cost_usd is not None and run.cost_usd >= run.max_cost_usd:
+        return _failed(StopReason.MAX_COST, f"It has cost ${run.cost_usd} and may cost ${run.max_cost_usd}.")
+    return _out_of_time(rows)
+
+
+def _out_of_time(rows: RunRows) -> Action | None:
+    run = rows.run
+    if run.max_seconds is None or run.started_at is None:
+        return None
+    if (rows.now - run.started_at).total_seconds() - run.waited_seconds < run.max_seconds:
+        return None
+    return _failed(StopReason.MAX_SECONDS, f"It has taken the {run.max_seconds} seconds that it may take.")
+
+
+def _ask(rows: RunRows) -> Action:
+    match rows.fit():
+        case Fit.TOO_LONG:
+            return Compact()
+        case Fit.HEAD_TOO_LONG:
+            said = "The instructions, memory, lessons and tools alone do not fit into the context window. Make them "
+            return _failed(StopReason.CONTEXT_OVERFLOW, f"{said}shorter, or the window larger.")
+        case Fit.NEWEST_TOO_LONG:
+            said = "The newest messages do not fit into the context window, and they cannot be left out. Send less at "
+            return _failed(StopReason.CONTEXT_OVERFLOW, f"{said}once, or make the window larger.")
+    return AskModel(more_room=rows.endings[:1] == (Ending.CUT,))
+
+
+def _failed(reason: StopReason, error: str) -> Finish:
+    return Finish(RunStatus.FAILED, reason, error)

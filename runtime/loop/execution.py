@@ -1,0 +1,138 @@
+"""Go on with a run: look at its rows, take one action, commit, and look again."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
+
+from memory.database_clock import database_now
+from reflection.errors import NotNow
+from reflection.jobs.execution import Heartbeat, Outcome, carry_out
+from reflection.jobs.models import Job
+from reflection.jobs.queue import claim, finish
+from reflection.llm.base import Provider
+from reflection.llm.registry import get_chat_provider
+from runtime.loop.actions import (
+    Action,
+    AskModel,
+    Compact,
+    ExecuteEffect,
+    Finish,
+    MarkUnknown,
+    Note,
+    Prepare,
+    Remind,
+    Wait,
+    next_action,
+)
+from runtime.loop.asking import ask_model, prepare_run, remind
+from runtime.loop.compacting import compact
+from runtime.loop.effects import execute_effect, mark_unknown
+from runtime.loop.fence import Claimed, lock_run
+from runtime.loop.finishing import finish_run
+from runtime.loop.liveness import showing_life
+from runtime.loop.rows import REMINDER, load_rows
+from runtime.models.runs import KIND, Run, RunStatus, StopReason
+from runtime.streaming.events import append_event
+
+TURN_SECONDS = 60.0  # then other work has its turn, and the run goes on after it
+_Find = Callable[[str], Provider]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """One attempt at one run, and how many actions it took."""
+
+    outcome: Outcome
+    actions: int = 0
+
+
+def find_provider(model: str) -> Provider:
+    """Return the provider for an agent's model."""
+    return get_chat_provider(model)
+
+
+def run_agent(job_id: UUID | None = None, *, owner: str, find: _Find = find_provider) -> Attempt:
+    """Claim the job of a run, or the one that is due longest, and go on with the run until it ends or has to wait.
+
+    Raises only what stops the process, after giving the job back, and what the database raises at the claim.
+    """
+    if job_id is None:
+        due = Job.objects.filter(kind=KIND).due().order_by("available_at")
+        job_id = due.values_list("pk", flat=True).first()
+    if job_id is None:
+        return Attempt(outcome=Outcome.NOTHING)
+    with showing_life(job_id) as life:
+        job = claim(KIND, job_id, owner=owner)
+        if job is None:
+            return Attempt(outcome=Outcome.NOTHING)
+        life.show(job)
+        outcome, actions = carry_out(job, partial(_go_on, job, find=find))
+    return Attempt(outcome=outcome, actions=actions or 0)
+
+
+def _go_on(job: Job, heartbeat: Heartbeat, *, find: _Find) -> int:
+    claimed = Claimed(UUID(job.subject), job, heartbeat)
+    ends_at = time.monotonic() + TURN_SECONDS
+    actions = 0
+    while True:
+        heartbeat.ensure_held()
+        rows = load_rows(claimed.run_id)
+        action = next_action(rows)
+        if action is None or isinstance(action, Wait | Finish):
+            if _stop(claimed):
+                return actions
+            continue
+        _take(action, claimed, rows.run, find=find)
+        actions += 1
+        if time.monotonic() > ends_at:
+            raise NotNow("Other work has its turn.")
+
+
+def _take(action: Action, claimed: Claimed, run: Run, *, find: _Find) -> None:
+    match action:
+        case Prepare():
+            prepare_run(claimed, run)
+        case AskModel(again=again, more_room=more_room):
+            ask_model(claimed, run, again=again, more_room=more_room, find_provider=find)
+        case ExecuteEffect(effect=effect):
+            execute_effect(claimed, run, effect.pk, kind=effect.kind)
+        case MarkUnknown(effect=effect):
+            mark_unknown(claimed, effect.pk)
+        case Compact():
+            compact(claimed, run, find_provider=find)
+        case Remind(tool=tool):
+            remind(claimed, f"{REMINDER} {tool}.")
+        case Note(text=text):
+            remind(claimed, text)
+
+
+def _stop(claimed: Claimed) -> bool:
+    """End the run, or let it wait, where that is still what comes next; False where it goes on after all."""
+    with claimed.writing(also_ended=True) as run:
+        action = next_action(load_rows(run.pk))
+        match action:
+            case None:
+                pass
+            case Finish(status=status, reason=reason, error=error):
+                finish_run(run, status=status, reason=reason, error=error)
+            case Wait(effect=effect):
+                Run.objects.filter(pk=run.pk).update(
+                    status=RunStatus.WAITING, waiting_since=run.waiting_since or database_now()
+                )
+                append_event(run.pk, "run", status=RunStatus.WAITING, effect=effect.pk)
+            case _:
+                return False
+        finish(claimed.job)
+    return True
+
+
+def give_up(job: Job) -> None:
+    """End the run of a job that is dead, in the transaction that marks it so."""
+    run = lock_run(UUID(job.subject))
+    if run is None or not run.is_live:
+        return
+    code, said = Job.objects.values_list("last_error_code", "last_error").get(pk=job.pk)
+    reasons = {"worker_lost": StopReason.WORKER_LOST, "unexpected_error": StopReason.ERROR}
+    finish_run(run, status=RunStatus.FAILED, reason=reasons.get(code, StopReason.MODEL_FAILED), error=said)

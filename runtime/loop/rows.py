@@ -1,0 +1,128 @@
+"""What the loop looks at before each action: the rows of one run, and nothing else."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from itertools import takewhile
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Case, Q, TextField, Value, When
+from django.db.models.functions import MD5, Coalesce, Now, NullIf
+
+from runtime.context.planning import Fit, measure
+from runtime.endings import LOOKED_AT, MOST_UNREADABLE, TOLD_AT, count_repeats
+from runtime.models.conversations import Message
+from runtime.models.effects import Effect
+from runtime.models.runs import Run, Step
+from runtime.rules import Called, find_conditional, read_rules
+
+REMINDER = "Before you finish, call"
+UNREADABLE = "The arguments are not a JSON object"  # begins the refusal of a call that nothing could read
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRows:
+    """A run and what belongs to it, as of one moment.
+
+    `open_effects` are calls that have not ended, first those of a tool in the sandbox. While there are any, they decide
+    what comes next, and the rest is not read: `step` is the last one, `answer` its message, `history` what was called
+    so far. `fit` builds the next prompt and says whether it fits.
+    """
+
+    run: Run
+    open_effects: tuple[Effect, ...]
+    rules: tuple[Any, ...]
+    fit: Callable[[], Fit]
+    now: datetime
+    step: Step | None = None
+    answer: Message | None = None
+    history: tuple[Called, ...] = ()
+    noted_at: int = 0  # the last note of ERL to the agent, as the number of its message; 0 where there is none
+    is_reminded: bool = False  # of a tool that it has to call
+    endings: tuple[str, ...] = ()  # of the answers, the newest first
+    repeats: int = 0  # how often the last step was taken, with the same results
+    unreadable: int = 0  # answers in a row whose calls could not be read
+
+
+def load_rows(run_id: UUID) -> RunRows:
+    """Read the rows of a run."""
+    related = ("revision", "agent", "project", "conversation")
+    run = Run.objects.select_related(*related).annotate(read_at=Now()).get(pk=run_id)
+    open_effects = tuple(
+        sorted(
+            run.effects.filter(status__in=Effect.OPEN),
+            key=lambda effect: (effect.parent_id is None, -effect.pk.int if effect.parent_id else effect.index),
+        )
+    )
+    rows = RunRows(
+        run=run,
+        open_effects=open_effects,
+        rules=tuple(read_rules(run.revision.rules)),
+        fit=partial(measure, run),
+        now=run.read_at,  # type: ignore[attr-defined]  # by the clock that all workers share
+    )
+    if open_effects:
+        return rows
+    steps = list(run.steps.order_by("-seq")[:LOOKED_AT])
+    step = steps[0] if steps else None
+    if step is None or step.status != Step.Status.ANSWERED:
+        return replace(rows, step=step)
+    answers = Message.objects.filter(run=run, seq__gt=step.through, role=Message.Role.ASSISTANT)
+    notes = list(run.messages.filter(role=Message.Role.NOTE).order_by("-seq").values_list("seq", "content"))
+    taken = _read_steps(run, steps)
+    return replace(
+        rows,
+        step=step,
+        answer=answers.order_by("is_reply", "seq").first(),
+        history=tuple(each for each in read_history(run) if not each.by_tool),
+        noted_at=notes[0][0] if notes else 0,
+        is_reminded=any(content.startswith(REMINDER) for _, content in notes),
+        endings=tuple(each.finish_reason for each in steps),
+        repeats=count_repeats(taken),
+        unreadable=_count_unreadable(taken),
+    )
+
+
+def _read_steps(run: Run, steps: list[Step]) -> list[str]:
+    """Return what each of these steps called and what came of it."""
+    if len(steps) < min(TOLD_AT, MOST_UNREADABLE):
+        return []
+    taken: dict[int, list[str]] = {step.pk: [] for step in steps}
+    calls = run.effects.filter(step_id__in=taken, parent__isnull=True).order_by("index", "id")
+    columns = ("step_id", "tool", "arguments_sha256", "status", "error", "result_md5")
+    for step, tool, arguments, status, error, result in calls.annotate(result_md5=MD5("result")).values_list(*columns):
+        is_unreadable = error.startswith(UNREADABLE)
+        taken[step].append(UNREADABLE if is_unreadable else f"{tool} {arguments} {status} {error} {result}")
+    return [" | ".join(calls) for calls in taken.values()]
+
+
+def _count_unreadable(steps: list[str]) -> int:
+    """Return after how many answers in a row none of the calls could be read."""
+    return sum(1 for _ in takewhile(lambda step: step and set(step.split(" | ")) == {UNREADABLE}, steps))
+
+
+def read_history(run: Run) -> tuple[Called, ...]:
+    """Return the calls of a run in their order, without those that were not let start by a rule.
+
+    Those of tools in the sandbox come last: they have no place among the model's own. What a call returned is read only
+    where a rule asks for it: a run may have many long results, and this is read before each action.
+    """
+    asked_for = find_conditional(read_rules(run.revision.rules))
+    returned = Coalesce(NullIf("result", Value("")), "error")
+    rows = (
+        run.effects.exclude(status__in=[Effect.Status.REFUSED, Effect.Status.SUPERSEDED])
+        .annotate(
+            by_tool=Q(parent__isnull=False),
+            output=Case(
+                When(status__in=Effect.OPEN, then=Value(None)),
+                When(tool__in=asked_for, then=returned),
+                default=Value(""),
+                output_field=TextField(),
+            ),
+        )
+        .order_by("by_tool", "step_id", "index", "id")
+        .values_list("tool", "step__seq", "output", "by_tool")
+    )
+    return tuple(Called(tool=tool, step=step, output=output, by_tool=by_tool) for tool, step, output, by_tool in rows)

@@ -1,0 +1,274 @@
+"""Make agents and change them: each change is a new revision, and what runs keeps the one it began with."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models.functions import Now
+
+from memory.blocks.models import Block
+from memory.errors import ChangedMeanwhile, InvalidInput
+from memory.projects.access import Right, check_right
+from memory.projects.actors import Actor, name_actor
+from memory.projects.models import ApiKey, Project, ProjectMembership
+from memory.releases.models import Release
+from runtime.errors import NameTaken
+from runtime.limits import Compacting, Limits, ModelSettings, written
+from runtime.models.agents import Agent, AgentRevision
+from runtime.models.runs import Run
+from runtime.models.tools import ToolRevision
+from runtime.rules import find_faults
+from runtime.schema import find_schema_faults
+from runtime.tools.catalogue import find_tool_faults
+
+ALWAYS_ALLOW = "always_allow"
+DECIDE_CALLS = Right(
+    to="decide about calls of agents",
+    scope=ApiKey.Scope.APPROVE,
+    permissions={ProjectMembership.Role.REVIEWER: "agents.decide_approval"},
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentSpec:
+    """What a revision says. `tools` and `blocks` are as in `AgentRevision`."""
+
+    system: str = ""
+    model: str = ""
+    window_tokens: int = 32_000
+    max_output_tokens: int = 2_000
+    temperature: float | None = None
+    model_settings: ModelSettings = field(default_factory=ModelSettings)
+    blocks: tuple[dict[str, Any], ...] = ()
+    tools: tuple[dict[str, Any], ...] = ()
+    rules: tuple[dict[str, Any], ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    compaction: Compacting = field(default_factory=Compacting)
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of a revision that says this."""
+        columns = {name: getattr(self, name) for name in self.__slots__}
+        return columns | {
+            "blocks": list(self.blocks),
+            "tools": list(self.tools),
+            "rules": list(self.rules),
+            "limits": written(self.limits),
+            "compaction": self.compaction.model_dump(),
+            "model_settings": self.model_settings.model_dump(exclude_defaults=True),
+        }
+
+    @property
+    def sha256(self) -> str:
+        columns = self.columns()
+        if not columns["model_settings"]:
+            del columns["model_settings"]  # as in revisions that are older than these
+        text = json.dumps(columns, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@transaction.atomic
+def create_agent(
+    project: Project, *, name: str, spec: AgentSpec, by: Actor, description: str = "", may_allow: bool = False
+) -> Agent:
+    """Make an agent with its first revision.
+
+    Args:
+        may_allow: its rules may allow tools for always, which otherwise only `allow_tool` does.
+
+    Raises:
+        NameTaken: another agent of the project has the name.
+        InvalidInput: its rules, tools or blocks do not fit together.
+    """
+    check_spec(project, spec, may_allow=may_allow)
+    try:
+        with transaction.atomic():
+            agent = Agent.objects.create(project=project, name=name, description=description, created_by=by.label)
+    except IntegrityError as error:
+        if "agents_agent_name_unique" not in str(error):
+            raise
+        raise NameTaken(f"Another agent of the project has the name {name}. Choose another one.") from None
+    return _revise(agent, spec, by=by)
+
+
+@transaction.atomic
+def revise_agent(
+    agent: Agent, *, spec: AgentSpec, by: Actor, description: str | None = None, may_allow: bool = False
+) -> Agent:
+    """Let an agent be what `spec` says from its next run on. One that already is stays as it is.
+
+    Takes `may_allow` and raises InvalidInput as `create_agent` does.
+    """
+    agent = Agent.objects.select_for_update(of=("self",)).select_related("project", "current").get(pk=agent.pk)
+    check_spec(agent.project, spec, before=agent.current, may_allow=may_allow)
+    if description is not None and description != agent.description:
+        agent.description = description
+        agent.save(update_fields=["description"])
+    return _revise(agent, spec, by=by)
+
+
+@transaction.atomic
+def allow_tool(agent: Agent, name: str, *, by: Actor, sha256: str = "") -> Agent:
+    """Let calls of a tool wait for nobody from the agent's next run on, until the agent has another revision of it.
+
+    Args:
+        sha256: the hash of the tool that the person read; "" for one of ERL.
+
+    Raises:
+        InvalidInput: the agent has no such tool.
+        ChangedMeanwhile: the agent has the tool with another content.
+        NotAllowed: see `check_right`.
+    """
+    agent = Agent.objects.select_for_update(of=("self",)).select_related("project", "current").get(pk=agent.pk)
+    check_right(DECIDE_CALLS, agent.project, by=by)
+    assert agent.current is not None  # every agent has one
+    named = next((each for each in agent.current.tools if each["name"] == name), None)
+    if named is None:
+        raise InvalidInput({"/tool": [f"The agent has no tool {name}."]})
+    read = (
+        ToolRevision.objects.filter(pk=named["revision"]).values_list("sha256", flat=True)
+        if "revision" in named
+        else [""]
+    )
+    if list(read) != [sha256]:
+        raise ChangedMeanwhile("The agent has this tool with another content than the one you read. Read it again.")
+    rule = {"type": ALWAYS_ALLOW, "tool": name} | ({"revision": named["revision"]} if "revision" in named else {})
+    spec = spec_of(agent.current)
+    if rule in spec.rules:
+        return agent
+    return revise_agent(agent, spec=replace(spec, rules=(*_ask_about(spec.rules, name), rule)), by=by, may_allow=True)
+
+
+@transaction.atomic
+def ask_again(agent: Agent, name: str, *, by: Actor) -> Agent:
+    """Let people be asked about a tool again that was allowed for always.
+
+    Raises:
+        InvalidInput: it is not.
+    """
+    agent = Agent.objects.select_for_update(of=("self",)).select_related("project", "current").get(pk=agent.pk)
+    assert agent.current is not None  # every agent has one
+    spec = spec_of(agent.current)
+    rules = tuple(_ask_about(spec.rules, name))
+    if len(rules) == len(spec.rules):
+        raise InvalidInput({"/tool": ["The agent has no such tool that is always allowed. Load its page again."]})
+    return revise_agent(agent, spec=replace(spec, rules=rules), by=by)
+
+
+def _ask_about(rules: Iterable[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """Return rules without those that allow a tool."""
+    return [each for each in rules if (each["type"], each["tool"]) != (ALWAYS_ALLOW, name)]
+
+
+@transaction.atomic
+def _find_setting_faults(spec: AgentSpec) -> dict[str, list[str]]:
+    settings, names = spec.model_settings, [each["name"] for each in spec.tools]
+    faults = {}
+    if settings.tool_choice not in ("auto", "none", "required", *names):
+        faults["/model_settings/tool_choice"] = ["Send auto, none, required, or the name of a tool of the agent."]
+    if settings.output_schema is not None and (found := find_schema_faults(settings.output_schema)):
+        faults["/model_settings/output_schema"] = found
+    return faults
+
+
+def archive_agent(agent: Agent, *, by: Actor) -> Agent:
+    """Let an agent start no more runs. What it did and remembers stays."""
+    name_actor(by)
+    Agent.objects.filter(pk=agent.pk, archived_at__isnull=True).update(archived_at=Now())
+    agent.refresh_from_db(fields=["archived_at"])
+    return agent
+
+
+def spec_of(revision: AgentRevision) -> AgentSpec:
+    """Return what a revision says."""
+    columns = {name: getattr(revision, name) for name in AgentSpec.__slots__}
+    return AgentSpec(
+        **columns
+        | {
+            "blocks": tuple(revision.blocks),
+            "tools": tuple(revision.tools),
+            "rules": tuple(revision.rules),
+            "limits": Limits.model_validate(revision.limits),
+            "compaction": Compacting.model_validate(revision.compaction),
+            "model_settings": ModelSettings.model_validate(revision.model_settings),
+        }
+    )
+
+
+def _revise(agent: Agent, spec: AgentSpec, *, by: Actor) -> Agent:
+    name_actor(by)
+    point_at(agent, store_revision(agent, spec, by=by))
+    return agent
+
+
+def store_revision(agent: Agent, spec: AgentSpec, *, by: Actor) -> AgentRevision:
+    """Return the revision of an agent that says this, which is made if there is none. The agent stays what it is."""
+    revision = AgentRevision.objects.filter(agent=agent, sha256=spec.sha256).first()
+    if revision is not None:
+        return revision
+    number = 1 + (agent.revisions.order_by("-number").values_list("number", flat=True).first() or 0)
+    return AgentRevision.objects.create(
+        project=agent.project, agent=agent, number=number, sha256=spec.sha256, created_by=by.label, **spec.columns()
+    )
+
+
+def point_at(agent: Agent, revision: AgentRevision) -> None:
+    """Let an agent be a revision of it from its next run on."""
+    Agent.objects.filter(pk=agent.pk).update(current=revision)
+    agent.current = revision
+
+
+def deployed_revision(run: Run, release: Release | None) -> AgentRevision:
+    """Return what a run's agent is where a release is on trial: as the release says, else as the run began."""
+    named = release.manifest.get("agents", {}).get(str(run.agent_id)) if release is not None else None
+    if named is None or run.resumes_id is not None:
+        return run.revision
+    return AgentRevision.objects.get(pk=named["revision"], agent=run.agent_id)
+
+
+def _find_block_faults(project: Project, spec: AgentSpec) -> dict[str, list[str]]:
+    known = set(
+        map(
+            str,
+            Block.objects.filter(project=project, pk__in=[each["block"] for each in spec.blocks]).values_list(
+                "pk", flat=True
+            ),
+        )
+    )
+    faults: dict[str, list[str]] = {}
+    seen: set[str] = set()
+    for index, each in enumerate(spec.blocks):
+        if each["block"] not in known:
+            faults[f"/blocks/{index}"] = [f"There is no block {each['block']} in this project."]
+        elif each["label"] in seen:
+            faults[f"/blocks/{index}"] = [f"The label {each['label']} is used twice."]
+        seen.add(each["label"])
+    return faults
+
+
+def check_spec(
+    project: Project, spec: AgentSpec, *, before: AgentRevision | None = None, may_allow: bool = False
+) -> None:
+    """Raise InvalidInput where the rules, tools or blocks of a revision do not fit together.
+
+    Args:
+        before: the revision it follows, whose rules that allow calls for always it may keep.
+        may_allow: whether it may have new ones.
+    """
+    faults: dict[str, list[str]] = {}
+    if spec.max_output_tokens >= spec.window_tokens:
+        faults["/max_output_tokens"] = ["The answer has to fit into window_tokens, with room for the prompt."]
+    faults |= find_tool_faults(project, spec.tools)
+    faults |= _find_block_faults(project, spec)
+    faults |= _find_setting_faults(spec)
+    faults |= find_faults(spec.rules, tools=[each["name"] for each in spec.tools])
+    if not faults and not may_allow:
+        kept = before.rules if before is not None else []
+        for index, rule in enumerate(spec.rules):
+            if rule["type"] == ALWAYS_ALLOW and rule not in kept:
+                said = "Calls are allowed for always by a person who may decide about them: POST /agents/{id}/allow."
+                faults[f"/rules/{index}"] = [said]
+    if faults:
+        raise InvalidInput(faults)

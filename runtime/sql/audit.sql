@@ -1,0 +1,100 @@
+-- Agents in the audit chain: what people decided about calls, which revision of a tool is in force, and what an agent
+-- is. The chain is in memory/sql/audit.sql, the comparison with the rows in runtime/audit.py.
+
+-- The hash of a revision as it was written, without what is decided about it.
+CREATE OR REPLACE FUNCTION agents_revision_digest(revision anyelement) RETURNS text
+LANGUAGE sql STABLE SET timezone = 'UTC' AS $$
+    SELECT encode(sha256(convert_to(
+        (to_jsonb(revision) - ARRAY['status', 'decided_by', 'decided_at'])::text, 'UTF8')), 'hex')
+$$;
+
+-- A decision about a call that waited, or of which it was not known whether it happened. A policy decides where no
+-- person did: the time was up, or the run had ended.
+CREATE OR REPLACE FUNCTION agents_audit_approval() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
+BEGIN
+    PERFORM memory_audit_append(NEW.project_id, 'call_' || NEW.status, NEW.id, jsonb_build_object(
+        'run', NEW.run_id, 'effect', NEW.effect_id, 'arguments_sha256', NEW.arguments_sha256,
+        'about_unknown', NEW.about_unknown, 'by', NEW.decided_by, 'row_sha256', memory_review_digest(NEW)));
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS agents_audit_approval ON agents_approval;
+CREATE CONSTRAINT TRIGGER agents_audit_approval AFTER UPDATE ON agents_approval
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status)
+    EXECUTE FUNCTION agents_audit_approval();
+DROP TRIGGER IF EXISTS agents_audit_approval_at_once ON agents_approval;
+CREATE CONSTRAINT TRIGGER agents_audit_approval_at_once AFTER INSERT ON agents_approval
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.status <> 'pending')
+    EXECUTE FUNCTION agents_audit_approval();
+
+-- A decision about a revision of a tool.
+CREATE OR REPLACE FUNCTION agents_audit_toolrevision() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
+BEGIN
+    PERFORM memory_audit_append(NEW.project_id, 'tool_' || NEW.status, NEW.id, jsonb_build_object(
+        'tool', NEW.tool_id, 'number', NEW.number, 'sha256', NEW.sha256, 'by', NEW.decided_by,
+        'row_sha256', agents_revision_digest(NEW)));
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS agents_audit_toolrevision ON agents_toolrevision;
+CREATE CONSTRAINT TRIGGER agents_audit_toolrevision AFTER UPDATE ON agents_toolrevision
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status)
+    EXECUTE FUNCTION agents_audit_toolrevision();
+DROP TRIGGER IF EXISTS agents_audit_toolrevision_at_once ON agents_toolrevision;
+CREATE CONSTRAINT TRIGGER agents_audit_toolrevision_at_once AFTER INSERT ON agents_toolrevision
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.status <> 'proposed')
+    EXECUTE FUNCTION agents_audit_toolrevision();
+
+-- Another revision of a tool is in force. It may have been approved long ago.
+CREATE OR REPLACE FUNCTION agents_audit_tool() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
+BEGIN
+    PERFORM memory_audit_append(NEW.project_id, 'tool_in_force', NEW.id, jsonb_build_object(
+        'name', NEW.name, 'revision', NEW.current_id));
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS agents_audit_tool ON agents_tool;
+CREATE CONSTRAINT TRIGGER agents_audit_tool AFTER UPDATE ON agents_tool
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN ((OLD.name, OLD.current_id) IS DISTINCT FROM (NEW.name, NEW.current_id))
+    EXECUTE FUNCTION agents_audit_tool();
+
+-- An agent is made, has another revision, or starts no more runs.
+CREATE OR REPLACE FUNCTION agents_audit_agent() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp SET timezone = 'UTC' AS $$
+DECLARE
+    r agents_agentrevision;
+BEGIN
+    SELECT * INTO r FROM agents_agentrevision WHERE id = NEW.current_id;
+    PERFORM memory_audit_append(
+        NEW.project_id,
+        CASE WHEN OLD.archived_at IS DISTINCT FROM NEW.archived_at THEN 'agent_archived'
+             WHEN OLD.current_id IS NULL THEN 'agent_created' ELSE 'agent_revised' END,
+        NEW.id,
+        jsonb_build_object('name', NEW.name, 'revision', NEW.current_id, 'number', r.number, 'sha256', r.sha256,
+                           'archived_at', NEW.archived_at, 'row_sha256', CASE WHEN r.id IS NOT NULL THEN agents_revision_digest(r) END));
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS agents_audit_agent ON agents_agent;
+CREATE CONSTRAINT TRIGGER agents_audit_agent AFTER UPDATE ON agents_agent
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN ((OLD.name, OLD.current_id, OLD.archived_at)
+          IS DISTINCT FROM (NEW.name, NEW.current_id, NEW.archived_at))
+    EXECUTE FUNCTION agents_audit_agent();
+
+-- A change of an agent is proposed, climbs, or comes down.
+CREATE OR REPLACE FUNCTION agents_audit_change() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
+BEGIN
+    PERFORM memory_audit_append(NEW.project_id, 'change_' || NEW.rung, NEW.id, jsonb_build_object(
+        'agent', NEW.agent_id, 'number', NEW.number, 'kinds', to_jsonb(NEW.kinds), 'base', NEW.base_id,
+        'target', NEW.target_id, 'release', NEW.release_id, 'rung', NEW.rung, 'decided_by', NEW.decided_by));
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS agents_audit_change ON agents_change;
+CREATE CONSTRAINT TRIGGER agents_audit_change AFTER UPDATE ON agents_change
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.rung IS DISTINCT FROM NEW.rung)
+    EXECUTE FUNCTION agents_audit_change();
+DROP TRIGGER IF EXISTS agents_audit_change_at_once ON agents_change;
+CREATE CONSTRAINT TRIGGER agents_audit_change_at_once AFTER INSERT ON agents_change
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION agents_audit_change();

@@ -1,0 +1,191 @@
+"""The tools by which an agent keeps its own memory: blocks, which stand in its prompt, and passages, which it searches.
+
+What a block's policy says holds here too: an edit may be in effect at once, in this conversation only, or after review.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from django.utils.dateparse import parse_date, parse_datetime
+from django.utils.timezone import is_naive, make_aware
+
+from memory.blocks.edits import Edit, append_to_block, patch_block, replace_in_block
+from memory.blocks.models import Block, BlockRevision
+from memory.limits import MAX_FOUND_PASSAGES, MAX_PASSAGE_CHARS, MAX_TAG_CHARS, MAX_TAGS, MAX_TASK_CHARS
+from memory.passages.search import PassageQuery, list_passages, search_passages
+from memory.passages.storage import NewPassage, insert_passage
+from memory.projects.actors import Actor
+from memory.redaction import redact
+from memory.retrieval.safe_text import clean, clean_text, needs_cleaning
+from runtime.errors import ToolError
+from runtime.models.effects import Effect
+from runtime.tools.catalogue import Tool
+from runtime.tools.core import object_schema
+
+_SAID = {
+    BlockRevision.Status.APPLIED: "Done. Your memory shows it from now on.",
+    BlockRevision.Status.OVERLAY: "Done, for this conversation. A person decides whether it stays.",
+    BlockRevision.Status.PROPOSED: (
+        "Proposed, and it waits for review: your memory shows it only after a person has approved it."
+    ),
+}
+CLEANED = (
+    " Some characters were changed, as they could pass for the end of a message or of your memory, or cannot be seen: "
+    "you read the text without them."
+)
+
+
+REDACTED = " What looked like secrets or personal data was replaced before it was stored: {kinds}."
+BLOCK_TOOLS = ("memory_append", "memory_replace", "memory_patch")
+
+
+def append_block(effect: Effect) -> str:
+    """Add a text at the end of a block."""
+    text = effect.arguments["text"]
+    return _say(append_to_block(_get_block(effect), text=text, edit=_edit(effect)), text)
+
+
+def replace_block(effect: Effect) -> str:
+    """Replace a text in a block."""
+    block, sent = _get_block(effect), effect.arguments
+    return _say(replace_in_block(block, old=sent["old"], new=sent["new"], edit=_edit(effect)), sent["new"])
+
+
+def patch(effect: Effect) -> str:
+    """Apply a unified diff to a block."""
+    sent = effect.arguments["patch"]
+    return _say(patch_block(_get_block(effect), patch=sent, edit=_edit(effect)), sent)
+
+
+def insert_archival(effect: Effect) -> str:
+    """Keep a text as a passage of the agent."""
+    text = effect.arguments["text"]
+    if not text.strip():
+        raise ToolError("Write something in text.")
+    if len(text) > MAX_PASSAGE_CHARS:
+        raise ToolError(f"The text has {len(text):,} characters, and at most {MAX_PASSAGE_CHARS:,} are kept at once.")
+    tags = effect.arguments.get("tags", [])
+    if len(tags) > MAX_TAGS or not all(0 < len(tag.strip()) <= len(tag) <= MAX_TAG_CHARS for tag in tags):
+        raise ToolError(f"There are at most {MAX_TAGS} tags, each of 1 to {MAX_TAG_CHARS} characters.")
+    new = NewPassage(text=text, tags=tags, owner=effect.run.agent_id, run_id=effect.run_id)
+    _, is_new = insert_passage(effect.run.project, new, by=_actor(effect))
+    return ("Kept." if is_new else "This was kept before.") + _say_changed(text, *tags)
+
+
+def search_archival(effect: Effect) -> str:
+    """Search the passages of the agent and those that all share."""
+    sent, count = effect.arguments, int(effect.arguments.get("count", 5))  # 5.0 is a whole number, too
+    if not 0 < count <= MAX_FOUND_PASSAGES:
+        raise ToolError(f"count is a number from 1 to {MAX_FOUND_PASSAGES}.")
+    text = sent.get("query", "").strip()
+    if not text and not sent.get("tags"):
+        raise ToolError("Write what you look for in query, or name tags to list what has one of them.")
+    query = PassageQuery(
+        text=text[:MAX_TASK_CHARS],
+        owner=effect.run.agent_id,
+        tags=sent.get("tags", []),
+        since=_moment(sent.get("since", "")),
+        until=_moment(sent.get("until", "")),
+    )
+    if text:
+        found = [each.passage for each in search_passages(effect.run.project, query, limit=count).passages]
+    else:
+        found = list(list_passages(effect.run.project, query)[:count])
+    if not found:
+        return "Nothing was found."
+    return "\n\n".join(
+        f"{each.created_at:%Y-%m-%d} {' '.join(f'#{clean(tag)}' for tag in each.tags)}".strip()
+        + f"\n{clean_text(each.text)}"
+        for each in found
+    )
+
+
+def _get_block(effect: Effect) -> Block:
+    label = effect.arguments["label"]
+    named = {each["label"]: each["block"] for each in effect.run.revision.blocks}
+    block = Block.objects.filter(project=effect.project_id, pk=named[label]).first() if label in named else None
+    if block is None:
+        raise ToolError(f"You have no block {label!r}. Your blocks are {', '.join(named) or 'none'}.")
+    return block
+
+
+def _edit(effect: Effect) -> Edit:
+    return Edit(by=_actor(effect), conversation=effect.run.conversation_id, run_id=effect.run_id)
+
+
+def _actor(effect: Effect) -> Actor:
+    return Actor(label=f"agent:{effect.run.agent.name}", api_key_id=effect.run.api_key_id)
+
+
+def _say(revision: BlockRevision, sent: str) -> str:
+    return _SAID[BlockRevision.Status(revision.status)] + _say_changed(sent)
+
+
+def _say_changed(*sent: str) -> str:
+    """Say what of a text is stored in another form."""
+    counts = redact(list(sent)).counts
+    kinds = ", ".join(f"{count} × {kind}" for kind, count in sorted(counts.items()))
+    return (REDACTED.format(kinds=kinds) if kinds else "") + (CLEANED if needs_cleaning(*sent) else "")
+
+
+def _moment(text: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        day = parse_date(text)
+        moment = parse_datetime(f"{text}T00:00:00" if day else text)
+    except ValueError:
+        moment = None
+    if moment is None:
+        raise ToolError(f"{text!r} is no time. Write it like 2026-11-23 or 2026-11-23T10:00:00Z.")
+    return make_aware(moment) if is_naive(moment) else moment
+
+
+_LABEL: dict[str, Any] = {"type": "string", "description": "The label of the block."}
+_TEXT: dict[str, Any] = {"type": "string"}
+_TAGS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
+_LOCAL, _PURE = Effect.Kind.LOCAL, Effect.Kind.PURE
+TOOLS = (
+    Tool(
+        name="memory_append",
+        description="Add a line to a block of your memory.",
+        parameters=object_schema(["label", "text"], label=_LABEL, text=_TEXT),
+        kind=_LOCAL,
+        execute=append_block,
+    ),
+    Tool(
+        name="memory_replace",
+        description="Replace a text that occurs exactly once in a block of your memory.",
+        parameters=object_schema(["label", "old", "new"], label=_LABEL, old=_TEXT, new=_TEXT),
+        kind=_LOCAL,
+        execute=replace_block,
+    ),
+    Tool(
+        name="memory_patch",
+        description="Apply a unified diff to a block of your memory.",
+        parameters=object_schema(["label", "patch"], label=_LABEL, patch=_TEXT),
+        kind=_LOCAL,
+        execute=patch,
+    ),
+    Tool(
+        name="archival_insert",
+        description="Keep a text that you may need later and that need not always be in your instructions.",
+        parameters=object_schema(["text"], text=_TEXT, tags=_TAGS),
+        kind=_LOCAL,
+        execute=insert_archival,
+    ),
+    Tool(
+        name="archival_search",
+        description="Search what you kept, by meaning, words, tags and time, or list what has a tag, the newest first.",
+        parameters=object_schema(
+            [],
+            query=_TEXT | {"description": "What to look for. Left out, what has one of the tags is listed."},
+            tags=_TAGS | {"description": "One of these has to be there."},
+            since=_TEXT | {"description": "The first day, such as 2026-11-23."},
+            until=_TEXT | {"description": "The day after the last."},
+            count={"type": "integer", "description": "How many at most; 5 if left out."},
+        ),
+        kind=_PURE,
+        execute=search_archival,
+    ),
+)

@@ -1,0 +1,71 @@
+"""Messages with images and files: what is taken, what the model is asked, and what can be read of them later."""
+
+import base64
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from runtime.models.conversations import Message
+from runtime.models.runs import Run
+from tests.runtime.running import Script, go_on
+from tests.runtime.test_api import Api
+
+pytestmark = pytest.mark.django_db
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n and its pixels").decode()
+IMAGE = {"media_type": "image/png", "data": PNG}
+
+
+def send(api: Api, *attachments: dict[str, Any], **more: Any) -> Any:
+    agent = api.post("agents", {"name": "support"}).json()
+    return api.post(f"agents/{agent['id']}/runs", {"input": "What is this?", "attachments": [*attachments]} | more)
+
+
+def test_model_is_asked_with_the_attachments_and_they_belong_to_the_prompt() -> None:
+    api, script = Api(), Script("A dot.", "A dot.")
+    started = send(api, IMAGE).json()
+    run = Run.objects.get(pk=started["id"])
+    go_on(run, script)
+
+    messages = api.get(f"conversations/{started['conversation']}/messages").json()["results"]
+    assert script.asked[0].messages[-1].attachments == (IMAGE,)
+    assert messages[0]["attachments"] == [{"media_type": "image/png", "bytes": len(base64.b64decode(PNG))}]
+    assert run.steps.get().prompt_tokens > 2_000
+
+
+def test_page_says_which_files_came_with_a_message(admin_client: Client) -> None:
+    started = send(Api(), IMAGE).json()
+
+    page = admin_client.get(reverse("admin:agents_run_change", args=[started["id"]])).content.decode()
+
+    assert "with a file: image/png" in page
+
+
+def test_fork_keeps_attachments() -> None:
+    api = Api()
+    started = send(api, IMAGE).json()
+    go_on(Run.objects.get(pk=started["id"]), Script("A dot."))
+
+    fork = api.post(f"conversations/{started['conversation']}/fork").json()
+
+    assert Message.objects.get(conversation=fork["id"], seq=1).attachments == [IMAGE]
+
+
+@pytest.mark.parametrize(
+    ("attachment", "place", "said"),
+    [
+        (IMAGE | {"media_type": "image/svg+xml"}, "media_type", "Send one of image/png"),
+        (IMAGE | {"data": "not base64!"}, "data", "in base64"),
+        (IMAGE | {"data": PNG[:-3]}, "data", "in base64"),
+        (IMAGE | {"media_type": "application/pdf"}, "data", "do not begin as application/pdf"),
+        ({"media_type": "image/png"}, "data", ""),
+    ],
+)
+def test_what_is_no_attachment_is_refused(attachment: dict[str, Any], place: str, said: str) -> None:
+    answer = send(Api(), attachment)
+
+    assert answer.status_code == 400
+    assert place in answer.content.decode()
+    assert said in answer.content.decode()
+    assert not Run.objects.exists()
