@@ -34,8 +34,8 @@ class Fault:
 
 
 _DATABASE = "tests/chaos/test_database_faults.py"
-_TENANCY = "tests/api/test_tenancy.py"
-_STATES = "tests/security/test_state_machine.py"
+_TENANCY = "tests/contract/test_tenancy.py"
+_STATES = "tests/contract/test_state_machine.py"
 _WORKERS = "tests/chaos/test_worker_kills.py"
 
 FAULTS = (
@@ -191,9 +191,9 @@ FAULTS = (
         tests=(
             "tests/security/test_secrets_everywhere.py",
             "tests/memory/test_redaction.py",
-            "tests/memory/test_redaction_storage.py",
+            "tests/contract/test_redaction_storage.py",
         ),
-        quick_tests=("tests/security/test_secrets_everywhere.py", "tests/memory/test_redaction_storage.py"),
+        quick_tests=("tests/security/test_secrets_everywhere.py", "tests/contract/test_redaction_storage.py"),
     ),
     Fault(
         name="F19",
@@ -269,7 +269,7 @@ FAULTS = (
             "tests/chaos/test_idempotency_races.py::test_check_notices_a_key_recorded_in_a_second_transaction",
             "tests/chaos/test_crash_points.py::test_work_in_two_transactions_is_noticed",
             "tests/reflection/test_services_claims.py::test_the_same_worker_would_write_twice_without_the_fence",
-            "tests/memory/test_redaction_storage.py::test_a_secret_that_was_stored_would_be_found",
+            "tests/contract/test_redaction_storage.py::test_a_secret_that_was_stored_would_be_found",
             "tests/security/test_invariants.py::test_invariant_finds_its_violation",
             "tests/security/test_audit.py::test_tampering_with_the_triggers_off_is_found",
             "tests/security/test_backup.py::test_copy_that_differs_is_found_and_leaves_no_file",

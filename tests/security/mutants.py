@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from tests.api.hostile import BAD_BODIES, BAD_VALUES
-from tests.api.test_openapi_hostile import ODD, WRONG
+from tests.contract.test_openapi_hostile import ODD, WRONG
 from tests.security.contract import Sent
 
 MOST_CHANGES = 3

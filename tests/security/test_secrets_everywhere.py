@@ -19,11 +19,11 @@ from reflection.jobs.execution import Outcome
 from reflection.llm.base import Completion, CompletionRequest
 from reflection.reflectors.reflections import run_reflection
 from tests.chaos.profile import SEED, pick, report
+from tests.contract.test_redaction_storage import every_stored_text
 from tests.e2e.every_page import list_pages, row_pages
 from tests.factories import bearer, make_api_key, make_member
 from tests.memory.synthetic_secrets import Planted, plant_secrets
 from tests.memory.test_redaction import PUBLIC_RUNS
-from tests.memory.test_redaction_storage import every_stored_text
 from tests.reflection.scripted import make_completion
 from tests.scripted_answers import lesson
 from tests.servers import HOME

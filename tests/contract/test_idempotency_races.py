@@ -8,10 +8,10 @@ import pytest
 from django.db import connection
 from rest_framework.test import APIClient
 
-from memory.projects.api_keys import NewApiKey
 from memory.runs.models import Trajectory
 from tests.api.problems import read_problem
 from tests.api.repeating import BODY, KEY
+from tests.product import NewApiKey
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.tiny")]
 

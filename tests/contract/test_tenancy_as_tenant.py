@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.api.conftest import *  # noqa: F403 - the fixtures of the matrix
-from tests.api.test_tenancy import (  # noqa: F401
+from tests.contract.test_tenancy import (  # noqa: F401
     test_list_shows_nothing_of_another_project,
     test_operation_on_what_belongs_to_another_project_answers_404_and_changes_nothing,
     test_operation_with_its_scope_alone_succeeds,

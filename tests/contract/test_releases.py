@@ -2,10 +2,10 @@
 
 import pytest
 
-from memory.index.heuristic_vectors import embed_heuristics
 from memory.retrieval.models import Retrieval
 from tests.api.conftest import make_client
 from tests.factories import make_api_key, make_heuristic
+from tests.product import embed_heuristics
 from tests.releases import TASK, make_lesson
 
 pytestmark = pytest.mark.django_db

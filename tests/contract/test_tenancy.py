@@ -6,13 +6,12 @@ import pytest
 from django.apps import apps
 from django.utils import timezone
 
-from memory.api.authentication import verified_keys
-from memory.projects.api_keys import mint_credential
 from memory.projects.models import ApiKey
 from tests.api.conftest import make_client
 from tests.api.operations import OPERATIONS, WITH_ID, fill_body, make_target
 from tests.api.problems import error_of
 from tests.factories import make_api_key, make_project, make_retrieval, make_trajectory
+from tests.product import forget_verified_keys, mint_credential
 
 pytestmark = pytest.mark.django_db
 
@@ -57,7 +56,7 @@ def test_operation_with_a_key_that_is_not_valid_answers_401(operation, project):
         "revoked": revoked.token,
         "expired": make_api_key(project=project, expires_at=timezone.now() - timedelta(seconds=1)).token,
     }
-    verified_keys.clear()
+    forget_verified_keys()
 
     answers = {kind: error_of(operation.send(make_client(token), project)) for kind, token in tokens.items()}
 

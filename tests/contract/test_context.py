@@ -2,9 +2,9 @@
 
 import pytest
 
-from memory.index.heuristic_vectors import embed_heuristics
 from memory.retrieval.models import Retrieval
 from tests.factories import make_api_key, make_heuristic
+from tests.product import embed_heuristics
 
 pytestmark = pytest.mark.django_db
 URL = "/api/v1/context"
