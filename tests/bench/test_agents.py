@@ -11,6 +11,8 @@ from bench.agents.product import InProcess, Product
 from bench.agents.prompts import Conversations, Taken, compare_all
 from evaluation.environments.bfcl import read_dialogues
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture
 def loopback(settings: Any) -> Iterator[Loopback]:

@@ -12,7 +12,7 @@ import pytest
 from tests.bench.test_retrieval_quality import write_folder
 from tests.stack import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.nightly, pytest.mark.slow]
 
 
 def run(*command: str, fails: bool = False) -> str:

@@ -12,6 +12,9 @@ from bench.domains.build import MAX_QUESTIONS, READERS, draw
 from bench.domains.pairs import Page, Pairs, Question
 from bench.retrieval_quality import read_lines, read_truth
 
+pytestmark = pytest.mark.nightly
+
+
 DOMAINS = Path(bench.domains.__file__).parent
 
 

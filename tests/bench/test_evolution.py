@@ -7,6 +7,8 @@ from django.test import Client
 from bench.evolution import rehearse_often
 from bench.live_changes import start_trial, work
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.mark.django_db
 def test_nothing_knocks_at_the_service_in_shadow() -> None:

@@ -9,6 +9,9 @@ from pytest_django.live_server_helper import LiveServer
 from bench import experiments, false_claims, lesson_effects, releases, sequential_figures
 from evaluation.experiments.analysis import Verdict
 
+pytestmark = pytest.mark.nightly
+
+
 CLAIMS = {Verdict.BETTER, Verdict.WORSE, Verdict.ROLL_BACK}
 
 

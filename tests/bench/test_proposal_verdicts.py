@@ -8,6 +8,8 @@ import pytest
 
 from bench.proposal_verdicts import kappa, report, sample
 
+pytestmark = pytest.mark.nightly
+
 
 def write(path: Path, rows: list[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

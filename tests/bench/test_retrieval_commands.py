@@ -13,7 +13,7 @@ from tests.bench.test_retrieval_quality import TOPICS, write_folder
 from tests.scripted_answers import silence
 from tests.scripted_provider import ScriptedProvider
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db(transaction=True)]
 
 
 def write_lines(path: Path, *rows: dict[str, Any]) -> None:

@@ -9,6 +9,9 @@ import pytest
 from bench.retrieval_figures import ALL_WEIGHTS, IN_USE, Figures, Weights, choose_floor, choose_weights
 from bench.retrieval_quality import get_groups, measure, read_options, report
 
+pytestmark = pytest.mark.nightly
+
+
 TOPICS = {"fare": "Refund the fare of a flight", "room": "Book a room in a hotel", "seat": "Choose a seat on a train"}
 
 

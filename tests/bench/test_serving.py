@@ -15,6 +15,9 @@ from bench.serving.bench import CALLS, Bench
 from bench.serving.report import print_report
 from tests.stack import ROOT
 
+pytestmark = pytest.mark.nightly
+
+
 NEW = CALLS[0]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import anthropic
 import openai
+import pytest
 from erl_client import AsyncERL, current_run
 
 from memory.projects.models import Project
@@ -16,6 +17,8 @@ from tests.clients.conftest import run_apart
 from tests.factories import make_api_key
 from tests.scripted_answers import answer
 from tests.scripted_provider import ScriptedProvider
+
+pytestmark = pytest.mark.nightly
 
 
 def recorded() -> dict[str, Trajectory]:

@@ -27,6 +27,9 @@ from tests.clients.conftest import actions, acts, make_lesson
 from tests.scripted_answers import Behaviour
 from tests.scripted_provider import ScriptedProvider
 
+pytestmark = pytest.mark.nightly
+
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLES = REPOSITORY / "clients" / "python" / "examples"
 TABLE = (REPOSITORY / "docs" / "integrations.md").read_text(encoding="utf-8")

@@ -25,6 +25,9 @@ from tests.clients.conftest import actions, run_apart
 from tests.factories import make_api_key
 from tests.scripted_provider import ScriptedProvider
 
+pytestmark = pytest.mark.nightly
+
+
 BUDGET_SECONDS = 2.0
 SLACK_SECONDS = 20.0  # of a loaded machine; the server that is slow takes 10 s for each request
 

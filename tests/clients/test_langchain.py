@@ -22,6 +22,8 @@ from tests.clients.conftest import actions, acts, make_lesson, recorded, run_apa
 from tests.scripted_answers import fails
 from tests.scripted_provider import ScriptedProvider
 
+pytestmark = pytest.mark.nightly
+
 
 @tool
 def get_reservation(id: str) -> str:

@@ -32,6 +32,9 @@ from tests.factories import make_api_key
 from tests.scripted_answers import fails
 from tests.scripted_provider import ScriptedProvider
 
+pytestmark = pytest.mark.nightly
+
+
 PROGRAM = Path(__file__).with_name("agents_sdk_program.py")
 CLIENT = Path(__file__).parents[2] / "clients/python/src"
 NOWHERE = "http://127.0.0.1:9"

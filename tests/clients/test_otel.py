@@ -14,6 +14,9 @@ from memory.runs.models import Trajectory
 from tests.clients.agent_answers import ANSWER, LOOK, SAY, TASK
 from tests.clients.conftest import actions, acts, recorded
 
+pytestmark = pytest.mark.nightly
+
+
 ASKED = [{"role": "user", "parts": [{"type": "text", "content": TASK}]}]
 CALLED = [
     {

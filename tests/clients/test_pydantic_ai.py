@@ -18,6 +18,8 @@ from tests.clients.conftest import actions, acts, make_lesson, recorded, run_apa
 from tests.scripted_answers import fails
 from tests.scripted_provider import ScriptedProvider
 
+pytestmark = pytest.mark.nightly
+
 
 def make_agent(erl: ERL, provider: ScriptedProvider, **options: Any) -> Agent[None, Any]:
     model = OpenAIChatModel("m", provider=OpenAIProvider(base_url=provider.openai_url, api_key="k"))

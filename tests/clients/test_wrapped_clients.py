@@ -13,6 +13,9 @@ from memory.runs.models import Trajectory
 from tests.scripted_answers import Behaviour, answer, fails, raw
 from tests.scripted_provider import ScriptedProvider
 
+pytestmark = pytest.mark.nightly
+
+
 TASK = "Cancel reservation EHGLP3."
 TOOL = {"name": "get_reservation", "description": "Reads it.", "parameters": {"type": "object", "properties": {}}}
 OPENAI_CALL = {

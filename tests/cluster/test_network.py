@@ -14,6 +14,9 @@ from tests.cluster.load import find_longest_gap
 from tests.programs import require_program
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.nightly
+
+
 HOSTS = ("127.0.0.2", "127.0.0.3")
 PORT = 18080  # below the ephemeral ports
 

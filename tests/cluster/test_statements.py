@@ -4,6 +4,9 @@ import pytest
 
 from tests.cluster.statements import crosses_shards, write_report
 
+pytestmark = pytest.mark.nightly
+
+
 BY_PROJECT = "SELECT id FROM memory_trajectory WHERE project_id = $1"
 BY_KEY = 'SELECT "memory_trajectory"."task" FROM "memory_trajectory" WHERE "memory_trajectory"."id" = $1'
 LISTED = 'SELECT "memory_trajectory"."project_id" FROM "memory_trajectory" WHERE "memory_trajectory"."id" = $1'

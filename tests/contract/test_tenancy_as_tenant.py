@@ -11,7 +11,7 @@ from tests.contract.test_tenancy import (  # noqa: F401
     test_operation_with_its_scope_alone_succeeds,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db]
 
 
 @pytest.fixture(autouse=True)

@@ -38,7 +38,7 @@ from tests.factories import (
 )
 from tests.runtime.rows import store_agent
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text(encoding="utf-8")
 # Everything axe has for WCAG 2.2 A and AA, and its best practices.

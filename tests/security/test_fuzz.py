@@ -30,7 +30,7 @@ from tests.chaos.profile import SEED, make_random, pick, report
 from tests.security.contract import Recorder, Sent, read_body, requests_on_this_connection
 from tests.security.fuzzing import Fuzz, Tally, is_broken_off, make_examples, make_fuzz
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db]
 
 ROUNDS = pick(1, 20, full=4)
 MADE_UP, MUTANTS = pick(2, 12), pick(12, 185)  # of every operation in a round
