@@ -122,7 +122,7 @@ class ServingRole:
     READS = (
         *("servable_heuristic", "servable_text", "servable_source", "servable_evidence", "servable_name"),
         *("servable_mistake_card", "servable_outcome", "memory_embeddingmodel", "memory_searchstatistics"),
-        *("memory_termcount", "memory_servedchange", "memory_searchindex", "memory_polarityquota"),
+        *("memory_termcount", "memory_servedchange", "memory_polarityquota"),
         *("servable_member", "servable_release", "memory_deployment"),
     )  # and nothing else
     ASK_AGAIN_SECONDS = 60.0  # where it is not there: a migration may create it meanwhile
