@@ -187,11 +187,11 @@ def test_scripts_of_compose_give_each_role_its_password_and_the_administrator_no
     socket = str(postgres.socket_dir(migrated / "postgres"))
     psql = [str(find_binaries() / "psql"), "--no-psqlrc", "-v", "ON_ERROR_STOP=1", "--host", socket]
     psql += ["--username", ADMINISTRATOR, "--dbname", "erl"]
-    environment = os.environ | {"POSTGRES_PASSWORD": "one", "ERL_PASSWORD": "another", "REPLICA_PASSWORD": ""}
+    environment = os.environ | {"POSTGRES_PASSWORD": "one", "ERL_PASSWORD": "another"}
 
     for script in (STATEMENTS.read_text(encoding="utf-8"), passwords):
         subprocess.run(psql, input=script, text=True, env=environment, check=True, capture_output=True)
 
     with connect(migrated, ADMINISTRATOR) as server:
         known = read(server, "SELECT rolname, rolpassword IS NOT NULL FROM pg_authid WHERE rolcanlogin")
-    assert dict(known) == {OWNER: True, APPLICATION: True, ADMINISTRATOR: False, "erl_replica": False}
+    assert dict(known) == {OWNER: True, APPLICATION: True, ADMINISTRATOR: False}
