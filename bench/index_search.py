@@ -23,13 +23,13 @@ from django.db.models import Count  # isort: skip
 from bench.serving.corpus import Corpus
 from bench.serving.processes import read_cpu_seconds
 from memory.embeddings.registry import find_embedder
-from memory.index.tuning import tune_search
+from memory.index.vector_index import keep_index
 from memory.projects.models import Project
 from memory.retrieval import database_search
 from memory.retrieval.candidates import find_in_database
 from memory.retrieval.database import read_prepared
 from memory.retrieval.database_search import FIRST_BREADTH, Search, UsableIndex
-from memory.retrieval.models import HeuristicEmbedding, SearchIndex
+from memory.retrieval.models import EmbeddingModel, HeuristicEmbedding
 from memory.retrieval.scoring import MEANING_WEIGHT
 from memory.retrieval.task_vector import make_query_vector
 
@@ -82,15 +82,15 @@ def measure(name: str, find: Callable[[Search], list[Any]], searches: list[Searc
     print(f"{name:32} {cpu_ms:6.2f} ms   recall {sum(shares) / len(shares):.3f}, least {min(shares):.2f}", flush=True)
 
 
-def compare(index: SearchIndex, *, tasks: int) -> None:
-    """Print all lines for one index."""
-    embedder = find_embedder(index.embedding_model_id)
+def compare(project: Project, *, tasks: int) -> None:
+    """Print all lines for one project."""
+    embedder = find_embedder(EmbeddingModel.objects.get(active=True).pk)
     if embedder is None:
         raise SystemExit("The embedder of the index is not there.")
     corpus = Corpus(seed=991)
     searches = [
         Search(
-            project_id=index.project_id,
+            project_id=project.pk,
             task=(task := corpus.write_task()),
             vector=make_query_vector(embedder, task),
             model_id=embedder.model_id,
@@ -110,7 +110,7 @@ def compare(index: SearchIndex, *, tasks: int) -> None:
         database_search.MATCHES, database_search.ENOUGH = matches, enough
         measure(name, partial(lessons, breadth=breadth), searches, exact)
 
-    about = {"project": index.project_id, "model": index.embedding_model_id, "size": embedder.dimensions}
+    about = {"project": project.pk, "model": embedder.model_id, "size": embedder.dimensions}
 
     def texts(search: Search, statement: str = _TEXTS) -> list[Any]:
         return read_prepared(statement.format(**about), {"vector": search.vector})
@@ -135,10 +135,9 @@ def main() -> None:
     start_servers()
     try:
         read_into_memory()
-        index = SearchIndex.objects.order_by("-texts").first() or tune_search(find_largest(), threshold=1)
-        if index is None:
+        if not keep_index(HeuristicEmbedding, threshold=1, served=True):
             raise SystemExit("There are no lessons: fill the database.")
-        compare(index, tasks=options.tasks)
+        compare(find_largest(), tasks=options.tasks)
     finally:
         stop_servers(keep=True)
 

@@ -34,8 +34,8 @@ from pgvector import HalfVector  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 from bench.retrieval_quality import scratch_database  # noqa: E402
-from memory.passages.index import tune_passages  # noqa: E402
-from memory.passages.models import Passage  # noqa: E402
+from memory.index.vector_index import keep_index  # noqa: E402
+from memory.passages.models import Passage, PassageEmbedding  # noqa: E402
 from memory.passages.search import PassageQuery, search_passages  # noqa: E402
 from memory.passages.vectors import get_searched_model  # noqa: E402
 from memory.projects.models import Project  # noqa: E402
@@ -144,7 +144,7 @@ def main() -> None:
         fill(project, owners, words, options.count)
         compared = {name: search(project, words, **scope) for name, scope in scopes.items()}
         began = time.monotonic()
-        tune_passages(project, threshold=1)
+        keep_index(PassageEmbedding, threshold=1)
         print(f"{options.count:,} passages, index built in {time.monotonic() - began:.0f} s")
         for name, scope in scopes.items():
             durations, found = search(project, words, **scope)

@@ -13,7 +13,6 @@ calls with cold caches included. --against prints an earlier file of --json in a
 """
 
 import argparse
-import io
 import json
 import logging
 import os
@@ -58,7 +57,6 @@ from tests.scripted_provider import ScriptedProvider  # noqa: E402
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("memory", "reflection", "evaluation", "agents", "erl_site")
 SAMPLE = ROOT / "memory" / "sample_data" / "trajectories.jsonl"
-INDEX_NOTICED_SECONDS = 11.0  # after which every process searches by a new index
 SETTLED_SECONDS = 1.5  # after which a background thread has loaded what a request asked for
 LABEL = re.compile(r'"id": ?"(L\d+)"')
 _INNER = re.compile(r"(\.<locals>)?\.<\w+>(\.<locals>)?(?=\.|$)")
@@ -260,9 +258,6 @@ class Measurement:
             ask(mode="erl")
             ask("Cancel the reservation", mode="erl", task_id=family)
         with override_settings(ERL_RETRIEVE_MEMORY_MB=0):  # as in projects too large for it
-            ask_everything()
-            call_command("tune_retrieval", project=self.api.slug, threshold=1, tasks=0, stdout=io.StringIO())
-            time.sleep(INDEX_NOTICED_SECONDS)
             ask_everything()
         for _ in range(2):
             ask()

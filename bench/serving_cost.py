@@ -47,6 +47,8 @@ from bench.serving.pair import compare, print_comparison  # noqa: E402
 from bench.serving.peers import NAMES, Peer  # noqa: E402
 from bench.serving.report import draw_plot, print_report  # noqa: E402
 from erl_site.embedded import postgres, valkey  # noqa: E402
+from memory.retrieval.database_search import INDEX_FROM_TEXTS  # noqa: E402
+from memory.tasks import tune_retrieval  # noqa: E402
 from tests.administrator import become_administrator  # noqa: E402
 
 SEARCHED = ("Heuristic", "HeuristicRevision", "HeuristicEmbedding", "TermCount")
@@ -92,7 +94,7 @@ def read_into_memory() -> None:
 def fill(count: int) -> Any:
     """Return the largest project of a size, with an index if it is worth one."""
     project = seed_shares(count=count)
-    call_command("tune_retrieval", project=project.slug, tasks=0)
+    tune_retrieval()
     return project
 
 
@@ -118,7 +120,6 @@ def measure_size(count: int, options: argparse.Namespace) -> dict[str, Any]:
     """Fill the projects of one size and measure everything on the largest of them."""
     project = fill(count)
     read_into_memory()
-    index = apps.get_model("memory.SearchIndex").objects.filter(project=project).first()
     bench = Bench(
         home=HOME, project=project.pk, token=make_key(project), seconds=options.seconds, rounds=options.rounds
     )
@@ -130,13 +131,11 @@ def measure_size(count: int, options: argparse.Namespace) -> dict[str, Any]:
         measured = bench.measure(rates=options.rates, only=options.only)
     finally:
         bench.stop()
-    if index and options.recall_tasks:
-        call_command("tune_retrieval", project=project.slug, tasks=options.recall_tasks)  # prints the recall
+    texts = apps.get_model("memory.SearchStatistics").objects.get(project=project).texts
     return {
         "heuristics": count,
-        "asked": apps.get_model("memory.SearchStatistics").objects.get(project=project).texts // 2,
-        "searched": "with an index" if index else "without an index",
-        "index_seconds": round(index.build_seconds if index else 0.0, 1),
+        "asked": texts // 2,
+        "searched": "with an index" if texts >= INDEX_FROM_TEXTS else "without an index",
         **measured,
     }
 
@@ -170,7 +169,6 @@ def main() -> None:
     parser.add_argument("--warm-up", type=float, default=5.0, help="Seconds of new tasks before anything is measured.")
     parser.add_argument("--rounds", type=int, default=2, help="How often the calls take turns.")
     parser.add_argument("--only", nargs="+", choices=[call.name for call in (*ANCHORS, *CALLS)])
-    parser.add_argument("--recall-tasks", type=int, default=50, help="Tasks to measure the index's recall on.")
     parser.add_argument("--home", type=Path, help="Keep the database in this folder, or use the one that is there.")
     parser.add_argument("--fill", action="store_true", help="Only fill the database under --home, for a later run.")
     parser.add_argument("--against", type=Path, help="Another checkout to compare this one with, at the first size.")

@@ -190,20 +190,6 @@ if not ERL_DATABASE_POOLER:
         " -c plan_cache_mode=force_generic_plan",
     )
 
-# A streaming replica that answers are read from; all else, and the log of answers, stays with DATABASE_URL
-ERL_REPLICA_URL = env.str("ERL_REPLICA_URL", "")
-ERL_REPLICA_MAX_LAG_SECONDS = env.float("ERL_REPLICA_MAX_LAG_SECONDS", 5.0)
-if ERL_REPLICA_URL:
-    DATABASES["replica"] = DATABASES["default"] | {"OPTIONS": {}} | env.db_url_config(ERL_REPLICA_URL)
-    DATABASES["replica"]["ENGINE"] = "django.db.backends.postgresql"
-    _shared = {name: DATABASES["default"]["OPTIONS"].get(name) for name in ("connect_timeout", "options")}
-    DATABASES["replica"]["OPTIONS"] = {
-        **{name: value for name, value in _shared.items() if value is not None},
-        "tcp_user_timeout": 3000,  # of a host that is gone without a word
-        **DATABASES["replica"]["OPTIONS"],
-    }
-    DATABASE_ROUTERS = ["memory.retrieval.replica.ReplicaRouter"]
-
 # ── Queue: CELERY_BROKER_URL, or the embedded Valkey under ERL_HOME ───────────────────────────────────────────────
 # Rows in PostgreSQL hold the work, messages only announce it; they may be lost, late or delivered twice
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", "")

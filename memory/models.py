@@ -32,7 +32,6 @@ from memory.retrieval.models import (
     HeuristicEmbedding,
     PolarityQuota,
     Retrieval,
-    SearchIndex,
     SearchStatistics,
     ServedChange,
     TaskVector,

@@ -15,6 +15,7 @@ from psycopg.types import TypeInfo
 from bench.serving.processes import read_cpu_seconds
 from memory.embeddings.base import Vectors
 from memory.embeddings.minilm import FloatMiniLM
+from memory.retrieval.database_search import INDEX_FROM_TEXTS
 
 STATEMENT = """
 SELECT r.heuristic_id, r.trigger, r.guideline, r.avoid, found.distance
@@ -60,8 +61,8 @@ class TopTwenty:
             known.execute("SET hnsw.iterative_scan = relaxed_order")
             active = known.execute("SELECT id FROM memory_embeddingmodel WHERE active").fetchone()
             self._local.model = active[0] if active else ""
-            found = known.execute("SELECT 1 FROM memory_searchindex WHERE project_id = %s", [self._project]).fetchone()
-            self._local.indexed = found is not None
+            sizes = "SELECT 1 FROM memory_searchstatistics WHERE project_id = %s AND texts >= %s"
+            self._local.indexed = known.execute(sizes, [self._project, INDEX_FROM_TEXTS]).fetchone() is not None
         return known
 
     def search(self, vector: Vectors) -> list[tuple[Any, ...]]:

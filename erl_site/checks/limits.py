@@ -11,7 +11,6 @@ from memory.limits import MAX_BUDGET_TOKENS, MAX_TOP_K
 LIMITS: tuple[tuple[str, float, float], ...] = (
     ("ERL_API_PORT", 1, 65_535),
     ("ERL_PROXY_COUNT", 0, 10),
-    ("ERL_REPLICA_MAX_LAG_SECONDS", 0.1, 60),
     ("ERL_SESSION_HOURS", 0.1, 24 * 30),
     ("ERL_SESSION_IDLE_MINUTES", 1, 60 * 24 * 30),
     ("ERL_API_MAX_REQUEST_BYTES", 1_024, 64 * 1024 * 1024),

@@ -12,7 +12,6 @@ from prometheus_client.registry import Collector
 from memory.api.models import IdempotencyRecord
 from memory.heuristics.models import Heuristic
 from memory.projects.models import ApiKey
-from memory.retrieval.models import SearchIndex
 from memory.trust.models import Erasure, QuarantineOrder
 from reflection.jobs.models import WorkerHeartbeat
 from reflection.llm.models import DailySpend, ProviderState
@@ -46,27 +45,7 @@ class DatabaseCollector(Collector):
         yield GaugeMetricFamily("erl_idempotency_records", "Stored idempotent answers.", value=stored)
         yield CounterMetricFamily("erl_erasures", "Runs erased.", value=Erasure.objects.count())
         yield CounterMetricFamily("erl_quarantine_orders", "Quarantine orders.", value=QuarantineOrder.objects.count())
-        yield from _searches()
         yield from _server()
-
-
-def _searches() -> Iterator[Metric]:
-    mean = GaugeMetricFamily(
-        "erl_search_recall_mean",
-        "Share of the 20 nearest lessons that indexed searches find, over logged tasks.",
-        labels=["project"],
-    )
-    least = GaugeMetricFamily("erl_search_recall_least", "The same share for the worst task.", labels=["project"])
-    age = GaugeMetricFamily("erl_search_recall_age_seconds", "Seconds since recall was measured.", labels=["project"])
-    measured = SearchIndex.objects.filter(measured_at__isnull=False).order_by("measured_at")
-    rows = measured.values_list("project__slug", "recall_mean", "recall_least", "measured_at")
-    for project, *shares, measured_at in {row[0]: row for row in rows}.values():  # the newest of each project
-        for family, share in zip((mean, least), shares, strict=True):
-            if share is not None:
-                family.add_metric([project], share)
-        if measured_at is not None:
-            age.add_metric([project], (timezone.now() - measured_at).total_seconds())
-    yield from (mean, least, age)
 
 
 def _server() -> Iterator[Metric]:

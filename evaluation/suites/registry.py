@@ -2,11 +2,10 @@
 
 from evaluation.errors import EvaluationError
 from evaluation.suites.base import Options, Suite
-from evaluation.suites.cooking import Cooking
 from evaluation.suites.live import Live
 from evaluation.suites.replay import Replay
 from evaluation.suites.retrieval import RetrievalSuite
-from evaluation.suites.slips import CookingSlips, FunctionCalls, Office
+from evaluation.suites.slips import FunctionCalls, Office
 from evaluation.suites.toolchoice.suite import ToolChoice
 from evaluation.suites.yours.suite import Yours
 
@@ -16,14 +15,13 @@ SUITES: dict[str, Suite] = {
         ToolChoice(),
         Replay(),
         RetrievalSuite(),
-        Cooking(),
         FunctionCalls(),
-        CookingSlips(),
         Office(),
         Yours(),
         Live(),
     )
 }
+REMOVED = {"textworld": "toolchoice", "kitchen": "bfcl or clerk"}
 DEFAULT = ("toolchoice", "replay")
 STAGING = " or ".join(name for name, suite in SUITES.items() if suite.can_stage)
 
@@ -34,6 +32,8 @@ def get_suite(name: str) -> Suite:
     Raises:
         EvaluationError: no suite has that name.
     """
+    if name in REMOVED:
+        raise EvaluationError(f"The suite {name} is gone. Use {REMOVED[name]}.")
     if name not in SUITES:
         raise EvaluationError(f"There is no suite {name!r}. The suites are {', '.join(SUITES)}.")
     return SUITES[name]

@@ -1,15 +1,8 @@
 """Closed loops with a scripted agent that slips: do lessons that the offline reflector finds keep it from slipping?"""
 
-from pathlib import Path
-from typing import Any
-
-from django.conf import settings
-
 from evaluation.environments.base import Environment
 from evaluation.environments.bfcl import Bfcl, require_bfcl
 from evaluation.environments.clerk import Clerk
-from evaluation.environments.kitchen import Kitchen
-from evaluation.environments.textworld_games import find_folder, require_textworld
 from evaluation.suites.base import About, Options
 from evaluation.suites.loop.suite import ClosedLoop
 from reflection.reflectors.reflections import ReflectorFactory
@@ -78,29 +71,3 @@ class Office(SlipLoop):
 
     def open(self, options: Options) -> Environment:
         return Clerk()
-
-
-class CookingSlips(SlipLoop):
-    """The games of the suite textworld, with an agent that can cook but slips."""
-
-    seconds = 110.0
-    about = About(
-        name="kitchen",
-        title="Text games: do lessons from the offline rules prevent slips?",
-        data="TextWorld cooking games: 2 ingredients, 6 rooms, 30 to learn from and 40 others per seed",
-        licence="MIT (TextWorld by Microsoft)",
-        splits="As in TextWorld: no game to learn from has the foods, or the preparations, of a test game.",
-        seeds="Each seed generates different games and an agent with other habits.",
-        proves=PROVES,
-        reflector="rules, offline; every proposal is approved by the policy “evaluation”",
-    )
-    same_words_same_task = False  # all games have the same objective
-
-    def check(self, options: Options) -> None:
-        require_textworld()
-
-    def collect(self, unit: str, options: Options) -> Any:
-        return str(find_folder(settings.ERL_HOME))
-
-    def open(self, options: Options) -> Environment:
-        return Kitchen(Path(options.material))

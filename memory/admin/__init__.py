@@ -11,7 +11,7 @@ from memory.admin.project import PolarityQuotaAdmin, ProjectAdmin, ProjectMember
 from memory.admin.quarantine_order import QuarantineOrderAdmin
 from memory.admin.records import AuditEntryAdmin, ErasureAdmin, ReviewAdmin
 from memory.admin.release import ReleaseAdmin
-from memory.admin.retrieval import RetrievalAdmin, SearchIndexAdmin
+from memory.admin.retrieval import RetrievalAdmin
 from memory.admin.rule_change import RuleChangeAdmin
 from memory.admin.search import search_page
 from memory.admin.trajectory import TrajectoryAdmin
@@ -34,7 +34,6 @@ __all__ = [
     "RetrievalAdmin",
     "ReviewAdmin",
     "RuleChangeAdmin",
-    "SearchIndexAdmin",
     "TrajectoryAdmin",
     "coverage_page",
     "insights_page",

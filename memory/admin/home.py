@@ -11,7 +11,6 @@ from django.utils import timezone
 from memory.admin.chosen_project import chosen_project, narrow_to_chosen, offered_projects
 from memory.admin.panels import collect_figures
 from memory.admin.plots import draw_sparkline
-from memory.admin.retrieval import judge_searches
 from memory.admin.trends import Period, count_decisions, count_runs
 from memory.admin.waiting import Waiting, find_waiting
 from memory.heuristics.models import Review
@@ -64,7 +63,7 @@ def home_context(request: HttpRequest) -> dict[str, Any]:
         "is_late": (_find_oldest(waiting) or timezone.now()) < timezone.now() - _LONG_WAIT,
         "start": reverse("admin:inbox"),
         "tiles": [*_tiles(request), *(figure for figure in figures if figure.is_large)],
-        "figures": [*(figure for figure in figures if not figure.is_large), *judge_searches(request)],
+        "figures": [figure for figure in figures if not figure.is_large],
         "decided": _find_own_decisions(request),
         "steps": steps if not all(step.is_done for step in steps) else [],
     }

@@ -103,7 +103,6 @@ _SECTIONS = (
             Page(label="Outcomes", name="memory_retrieval_outcomes", permission="memory.view_retrieval"),
             Page(label="Scores", name="memory_scores", permission="memory.view_trajectory"),
             Page(label="Reviewers", name="memory_review_statistics", permission="memory.view_review"),
-            Page(label="Search quality", table="memory_searchindex"),
             Page(label="Spending", table="reflection_dailyspend"),
         ),
     ),

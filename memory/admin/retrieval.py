@@ -1,4 +1,4 @@
-"""Answers given to agents, each shown as it was, their outcomes, and how well searches find lessons."""
+"""Answers given to agents, each shown as it was, and their outcomes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,31 +12,27 @@ from django.db.models import Prefetch, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.text import Truncator
-from django.utils.timesince import timesince
 
 from memory.admin.answer_comparison import AgainForm, compare_again, compare_with
-from memory.admin.chosen_project import chosen_project, narrow_to_chosen
-from memory.admin.panels import Figure
+from memory.admin.chosen_project import chosen_project
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.admin.trends import Ended, Period, count_runs
 from memory.effects.interval import Share
 from memory.effects.models import HeuristicFeedback
 from memory.effects.outcomes import OutcomeCount, count_outcomes
 from memory.heuristics.models import Heuristic, HeuristicRevision
-from memory.index.tuning import LEAST_RECALL, WANTED_RECALL
 from memory.projects.access import visible_projects
 from memory.redaction.visible_text import show_text
 from memory.retrieval.context import get_label
 from memory.retrieval.given_words import find_order_over
-from memory.retrieval.models import Retrieval, SearchIndex
+from memory.retrieval.models import Retrieval
 from memory.retrieval.replay import describe_items, find_wordings, replay_block
 from memory.runs.models import Trajectory
 
 _NEARBY = 8
-_RECALL_LABEL = "search recall"
 PERIODS_DAYS = (7, 30, 90, 365)
 _SCORE_NAMES = {
     "score": "score",
@@ -169,59 +165,11 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
         return TemplateResponse(request, "admin/memory/retrieval/outcomes.html", context)
 
 
-@admin.register(SearchIndex)
-class SearchIndexAdmin(ReadOnlyAdmin[SearchIndex]):
-    nothing_yet = "There is no index yet. While there are few lessons, every one is compared and none is missed."
-    list_display = ["project", "found", "found_for_the_worst", "recall_tasks", "measured_at", "texts", "breadth"]
-    list_filter = ["project"]
-    list_select_related = ["project"]
-
-    @admin.display(description="mean recall", ordering="recall_mean")
-    def found(self, index: SearchIndex) -> str:
-        return _share(index.recall_mean)
-
-    @admin.display(description="worst recall", ordering="recall_least")
-    def found_for_the_worst(self, index: SearchIndex) -> str:
-        return _share(index.recall_least)
-
-    def has_view_permission(self, request: HttpRequest, obj: SearchIndex | None = None) -> bool:
-        """People who may read answers may also read how well the search works."""
-        return request.user.has_perm("memory.view_retrieval")
-
-
-def judge_searches(request: HttpRequest) -> Iterable[Figure]:
-    """Say what searches find: those of the chosen project, or of the one that is worst off. One query."""
-    if not request.user.has_perm("memory.view_retrieval"):
-        return
-    indexes = list(narrow_to_chosen(SearchIndex.objects.select_related("project"), request))
-    link = reverse("admin:memory_searchindex_changelist")
-    measured = [index for index in indexes if index.recall_mean is not None and index.recall_least is not None]
-    if not measured:
-        note = "not measured yet" if indexes else "exact search: every lesson is compared"
-        yield Figure(label=_RECALL_LABEL, value="–" if indexes else "100%", link=link, note=note)
-        return
-    worst = min(measured, key=lambda index: (index.recall_mean or 0.0, index.recall_least or 0.0))
-    mean, least = worst.recall_mean or 0.0, worst.recall_least or 0.0
-    age = timesince(worst.measured_at or timezone.now(), depth=1)
-    where = f"{worst.project}, " if len(indexes) > 1 else ""
-    yield Figure(
-        label=_RECALL_LABEL,
-        value=_share(mean),
-        link=link,
-        note=f"{where}{_share(least)} in the worst of {worst.recall_tasks} tasks, measured {age} ago",
-        alarming=mean < WANTED_RECALL or least < LEAST_RECALL,
-    )
-
-
 def _find(rows: QuerySet[Retrieval], pk: str) -> Retrieval | None:
     try:
         return rows.filter(pk=pk).first()
     except (ValueError, ValidationError):  # no id at all
         return None
-
-
-def _share(share: float | None) -> str:
-    return f"{100 * share:.1f}%" if share is not None else "–"
 
 
 def _replay(retrieval: Retrieval) -> dict[str, Any]:

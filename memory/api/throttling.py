@@ -4,7 +4,7 @@ The broker's server counts requests, atomically and for all processes together. 
 counts for itself: no client is locked out, and the limit is higher, at most by the number of processes.
 """
 
-import threading
+import math
 import time
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +14,9 @@ from urllib.parse import urlsplit
 import redis
 import structlog
 from django.conf import settings
+from django.core.cache.backends.base import BaseCache
+from django.core.cache.backends.locmem import LocMemCache
+from django.core.cache.backends.redis import RedisCache
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
@@ -25,13 +28,6 @@ SOCKET_SECONDS = 0.1  # one request waits so long each time the server is tried
 REST_SECONDS = 10.0  # after a failure, until the server is tried again
 FAILED = "failed"
 _REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
-MAX_LOCAL = 10_000
-# One step, so that no count is lost and none outlives its window.
-_COUNT = """
-local n = redis.call('INCR', KEYS[1])
-if n == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
-return {n, redis.call('PTTL', KEYS[1])}
-"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,52 +67,47 @@ class Counters:
 
     def __init__(self, *, socket_seconds: float = SOCKET_SECONDS) -> None:
         self._socket_seconds = socket_seconds
-        self._lock = threading.Lock()
-        self._client: redis.Redis | None = None
-        self._url = ""
-        self._resting_until = 0.0
-        self._local: dict[str, tuple[float, int]] = {}
-
-    def count(self, name: str, limit: Limit) -> Standing:
-        """Count one request of a client."""
-        if time.monotonic() >= self._resting_until:
-            try:
-                used, left_ms = self._connect().eval(_COUNT, 1, f"erl:rate:{name}", limit.seconds * 1000)
-                return Standing(limit=limit, used=int(used), reset_seconds=max(1, -(-int(left_ms) // 1000)))
-            except (redis.RedisError, OSError) as error:
-                self._resting_until = time.monotonic() + REST_SECONDS
-                log.warning("rate_limits_counted_here", error=type(error).__name__)
-        return self._count_here(name, limit)
+        self.forget()
 
     def forget(self) -> None:
         """Use the server again, and start the counts of this process from zero."""
-        with self._lock:
-            self._resting_until = 0.0
-            self._local.clear()
-            self._client = None
+        self._resting_until = 0.0
+        self._servers: dict[str, RedisCache] = {}
+        self._here = LocMemCache("rate limits", {"OPTIONS": {"MAX_ENTRIES": 10_000}})
+        self._here.clear()
 
-    def _connect(self) -> redis.Redis:
+    def count(self, name: str, limit: Limit) -> Standing:
+        """Count one request of a client. Windows begin at multiples of their length, for all clients together."""
+        number, passed = divmod(time.time(), limit.seconds)
+        key = f"{name}:{number:.0f}"
+        used = None
+        if time.monotonic() >= self._resting_until:
+            try:
+                used = _add_one(self._find_server(), key, limit.seconds)
+            except (redis.RedisError, OSError) as error:
+                self._resting_until = time.monotonic() + REST_SECONDS
+                log.warning("rate_limits_counted_here", error=type(error).__name__)
+        if used is None:
+            used = _add_one(self._here, key, limit.seconds)
+        return Standing(limit=limit, used=used, reset_seconds=math.ceil(limit.seconds - passed))
+
+    def _find_server(self) -> RedisCache:
         url = find_server_url()
         if url is None:
             raise redis.ConnectionError("The broker is not a Redis server.")
-        with self._lock:
-            if self._client is None or self._url != url:
-                self._url = url
-                self._client = redis.Redis.from_url(
-                    url, socket_timeout=self._socket_seconds, socket_connect_timeout=self._socket_seconds
-                )
-            return self._client
+        if url not in self._servers:
+            options = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), self._socket_seconds)
+            self._servers[url] = RedisCache(url, {"KEY_PREFIX": "erl:rate", "OPTIONS": options})
+        return self._servers[url]
 
-    def _count_here(self, name: str, limit: Limit) -> Standing:
-        now = time.monotonic()
-        with self._lock:
-            if len(self._local) > MAX_LOCAL:
-                self._local.clear()
-            end, used = self._local.get(name, (0.0, 0))
-            if now >= end:
-                end, used = now + limit.seconds, 0
-            self._local[name] = (end, used + 1)
-        return Standing(limit=limit, used=used + 1, reset_seconds=max(1, -int(-(end - now) // 1)))
+
+def _add_one(cache: BaseCache, key: str, seconds: int) -> int:
+    """Count up, from zero where the key is new; two threads that find it new set it once."""
+    try:
+        return int(cache.incr(key))
+    except ValueError:
+        cache.add(key, 0, timeout=seconds)
+        return int(cache.incr(key))
 
 
 counters = Counters()

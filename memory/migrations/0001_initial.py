@@ -355,24 +355,6 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
-                    name='SearchIndex',
-                    fields=[
-                        ('name', models.TextField(help_text='The index in the database.', primary_key=True, serialize=False)),
-                        ('texts', models.PositiveBigIntegerField(help_text='Number of texts when it was built.')),
-                        ('breadth', models.PositiveIntegerField(help_text='Number of texts a search takes from it before comparing exactly.')),
-                        ('build_seconds', models.FloatField()),
-                        ('built_at', models.DateTimeField(default=django.utils.timezone.now)),
-                        ('recall_mean', models.FloatField(blank=True, help_text='Share of the 20 most similar lessons that searches find, over logged tasks.', null=True)),
-                        ('recall_least', models.FloatField(blank=True, help_text='The same share for the worst task.', null=True)),
-                        ('recall_tasks', models.PositiveIntegerField(default=0, help_text='Number of tasks it was measured on.')),
-                        ('measured_at', models.DateTimeField(blank=True, null=True)),
-                    ],
-                    options={
-                        'verbose_name_plural': 'search indexes',
-                        'ordering': ['project', '-built_at'],
-                    },
-                ),
-                migrations.CreateModel(
                     name='ServedChange',
                     fields=[
                         ('id', models.BigAutoField(primary_key=True, serialize=False)),
@@ -1100,16 +1082,6 @@ class Migration(migrations.Migration):
                     model_name='savedfilter',
                     name='user',
                     field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL),
-                ),
-                migrations.AddField(
-                    model_name='searchindex',
-                    name='embedding_model',
-                    field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.embeddingmodel'),
-                ),
-                migrations.AddField(
-                    model_name='searchindex',
-                    name='project',
-                    field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project'),
                 ),
                 migrations.CreateModel(
                     name='TaskVector',

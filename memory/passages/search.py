@@ -18,9 +18,9 @@ from django.db.models import QuerySet
 from pgvector import HalfVector
 
 from memory.errors import EmbedderError
+from memory.index.vector_index import has_index
 from memory.limits import MAX_FOUND_PASSAGES
-from memory.passages.index import has_index
-from memory.passages.models import Passage
+from memory.passages.models import Passage, PassageEmbedding
 from memory.passages.vectors import get_searched_model
 from memory.projects.models import Project
 from memory.redaction import redact_text
@@ -158,16 +158,16 @@ def search_passages(project: Project, query: PassageQuery, *, limit: int = 10, o
         "since": query.since,
         "until": query.until,
     }
-    ranked = _rank(asked, text, _write_search(project, model, asked))
+    ranked = _rank(asked, text, _write_search(model, asked))
     page = ranked[offset : offset + limit]
     rows = Passage.objects.in_bulk([pk for pk, _ in page])
     found = [FoundPassage(passage=rows[pk], score=parts.total, parts=parts) for pk, parts in page if pk in rows]
     return FoundPassages(passages=found, total=len(ranked), degraded=vector is None)
 
 
-def _write_search(project: Project, model: EmbeddingModel, asked: dict[str, Any]) -> str:
+def _write_search(model: EmbeddingModel, asked: dict[str, Any]) -> str:
     """Write the statement: with the index where there is one and more than a few passages are in question."""
-    by_index = asked["vector"] is not None and has_index(project, model) and _read(_COUNT, asked)[0][0] > FEW
+    by_index = asked["vector"] is not None and has_index(PassageEmbedding, model) and _read(_COUNT, asked)[0][0] > FEW
     return _SEARCH.replace("COMPARED", _FOUND.replace("DIMENSIONS", str(model.dimensions)) if by_index else _COMPARE)
 
 

@@ -7,7 +7,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import partial
 from threading import Lock
 from typing import Any
 from uuid import UUID
@@ -20,7 +19,7 @@ from memory.ids import uuid7
 from memory.redaction import redact
 from memory.retrieval.assignment import NOT_EXPOSED, Arm, Exposure, ReleaseSettings, expose, read_release_settings
 from memory.retrieval.context import Context, add_boundary, build_context
-from memory.retrieval.database import execute_prepared, read_near, read_prepared
+from memory.retrieval.database import execute_prepared, read_prepared
 from memory.retrieval.models import Retrieval
 from memory.retrieval.project_state import ProjectState, read_state
 from memory.retrieval.question import NO_FILTERS, Question
@@ -138,12 +137,8 @@ def prepare_answer(question: Question) -> Prepared:
     """Choose lessons for a task among those that are served, best first, and write the block to inject.
 
     Services may be asked over the network: call it with no transaction open. If one does not answer, the next best
-    method does, and `degraded` says so (A16). What is read may be read on a replica.
+    method does, and `degraded` says so (A16).
     """
-    return read_near(partial(_prepare_answer, question))
-
-
-def _prepare_answer(question: Question) -> Prepared:
     started = time.perf_counter()
     # Redacted as stored texts are, so that a secret in a task meets the same placeholder in a lesson.
     task = cut_lesson_blocks(question.task) or question.task

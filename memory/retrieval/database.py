@@ -1,7 +1,6 @@
 """Statements of the hot path: prepared on the server, parameters in binary, no ORM (docs/retrieval.md has the cost)."""
 
 import time
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -9,24 +8,13 @@ import numpy as np
 import psycopg
 import structlog
 from django.conf import settings
-from django.db import (
-    DEFAULT_DB_ALIAS,
-    DataError,
-    Error,
-    InterfaceError,
-    OperationalError,
-    ProgrammingError,
-    connections,
-    router,
-)
+from django.db import DEFAULT_DB_ALIAS, DataError, InterfaceError, OperationalError, ProgrammingError, connections
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 from psycopg.types import TypeInfo
 
 from memory.embeddings.base import Vectors
-from memory.heuristics.models import Heuristic
 from memory.projects.tenancy import held, is_held
-from memory.retrieval.replica import REPLICA, ReplicaFailed, Result, replica
 
 log = structlog.get_logger(__name__)
 
@@ -63,13 +51,7 @@ def read_prepared(statement: str, parameters: dict[str, Any]) -> list[tuple[Any,
     Raises:
         django.db.Error: as Django's own cursors would.
     """
-    alias = find_alias()
-    if alias == REPLICA:
-        try:
-            return _read(statement, parameters, alias=alias)
-        except Error as error:
-            raise ReplicaFailed(str(error)) from error
-    here = connections[alias]  # looked up once: `connection` does so at every attribute
+    here = connections[DEFAULT_DB_ALIAS]  # looked up once: `connection` does so at every attribute
     if here.in_atomic_block or here.connection is None or getattr(here, _CHECKED):
         return _read(statement, parameters)
     setattr(here, _CHECKED, True)
@@ -84,22 +66,12 @@ def read_prepared(statement: str, parameters: dict[str, Any]) -> list[tuple[Any,
         return _read(statement, parameters)
 
 
-def find_alias() -> str:
-    """Return which server `read_prepared` asks now."""
-    return str(router.db_for_read(Heuristic, serving=True))
-
-
-def read_near(read: Callable[[], Result]) -> Result:
-    """Return what `read` does, whose `read_prepared` may go to the replica; it is called again if that fails."""
-    return replica.read(read, ask=lambda alias, statement: execute_prepared(statement, {}, alias=alias))
-
-
-def _read(statement: str, parameters: dict[str, Any], *, alias: str = DEFAULT_DB_ALIAS) -> list[tuple[Any, ...]]:
+def _read(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
     role = serving_role.find()
     try:
-        return execute_prepared(statement, parameters, role=role, alias=alias)
+        return execute_prepared(statement, parameters, role=role)
     except (DataError, ProgrammingError) as error:
-        if not role or alias == REPLICA or not _is_role_lost(role, error.__cause__):
+        if not role or not _is_role_lost(role, error.__cause__):
             raise
         log.error("serving_role_lost", role=role, reason=str(error.__cause__).partition("\n")[0])
         serving_role.forget()
@@ -122,7 +94,7 @@ class ServingRole:
     READS = (
         *("servable_heuristic", "servable_text", "servable_source", "servable_evidence", "servable_name"),
         *("servable_mistake_card", "servable_outcome", "memory_embeddingmodel", "memory_searchstatistics"),
-        *("memory_termcount", "memory_servedchange", "memory_searchindex", "memory_polarityquota"),
+        *("memory_termcount", "memory_servedchange", "memory_polarityquota"),
         *("servable_member", "servable_release", "memory_deployment"),
     )  # and nothing else
     ASK_AGAIN_SECONDS = 60.0  # where it is not there: a migration may create it meanwhile
@@ -149,9 +121,7 @@ class ServingRole:
 serving_role = ServingRole()
 
 
-def execute_prepared(
-    statement: str, parameters: dict[str, Any], *, role: str = "", alias: str = DEFAULT_DB_ALIAS
-) -> list[tuple[Any, ...]]:
+def execute_prepared(statement: str, parameters: dict[str, Any], *, role: str = "") -> list[tuple[Any, ...]]:
     """Run one statement on Django's connection and return its rows, if it has any.
 
     As another role it takes one trip to the server, too. What is sent in one pipeline is a transaction of its own, and
@@ -161,7 +131,7 @@ def execute_prepared(
     Raises:
         django.db.Error: as Django's own cursors would.
     """
-    here = connections[alias]
+    here = connections[DEFAULT_DB_ALIAS]
     here.close_if_health_check_failed()
     here.ensure_connection()
     here.validate_no_broken_transaction()

@@ -3,12 +3,12 @@
 Statements name the views `servable_…` alone: what is not approved cannot be read here (reliability C3). They only find
 lessons and say how similar their texts are to the task; scoring.py turns that into scores.
 
-**By an index**, which belongs to one project and one model: no filter slows it down, and a small
-project never searches the neighbourhoods of a large one. Two halves come together: the nearest vectors, and the
-texts with the rarest words of the task, as many words as occur in `MATCHES` texts together; taking any text with any
-word would read most of the project. Where even the rarest words are in more texts than that, as among a million, the
-texts with two of them are taken. Each text is compared with the task where it is found, and only the lessons that come
-first by that are then compared by all of their texts.
+**By an index**, which holds all projects' vectors of one model: `hnsw.iterative_scan` goes on until it has found enough
+of the project. A project with fewer texts than `INDEX_FROM_TEXTS` is compared as a whole. Two halves come together: the
+nearest vectors, and the texts with the rarest words of the task, as many words as occur in `MATCHES` texts together;
+taking any text with any word would read most of the project. Where even the rarest words are in more texts than that,
+as among a million, the texts with two of them are taken. Each text is compared with the task where it is found, and
+only the lessons that come first by that are then compared by all of their texts.
 """
 
 import re
@@ -22,6 +22,7 @@ from memory.retrieval.scoring import COUNTED_TASKS
 
 FIRST_BREADTH = 60  # texts taken by their vectors; `hnsw.ef_search` of the connection is the same
 USUAL_LIMIT = 40  # lessons that a search usually returns; for more of them, more is taken from an index in proportion
+INDEX_FROM_TEXTS = 20_000  # served texts of a project from which on the index is asked
 # For the first breadth; a larger one takes more in proportion, too.
 MATCHES = 1000  # texts that the rare words of a task may occur in together
 ENOUGH = 3  # rare words; where a task has fewer, texts with two of its other words are looked for
@@ -56,7 +57,7 @@ class UsableIndex(NamedTuple):
 
     model_id: str
     dimensions: int
-    breadth: int
+    breadth: int = FIRST_BREADTH
 
 
 # Only what is in one release; without it, all that is live.

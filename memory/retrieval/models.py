@@ -295,35 +295,6 @@ class PolarityQuota(models.Model):
         return self.task_id or "every family"
 
 
-class SearchIndex(models.Model):
-    """An index of what one project serves, and how well searches that use it agree with a comparison of everything.
-
-    `memory.index.tuning` builds it while searches go on and writes this row when it can be used. Small
-    projects have none: a comparison of everything is quick there and misses nothing.
-    """
-
-    name = models.TextField(primary_key=True, help_text="The index in the database.")
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    embedding_model = models.ForeignKey(EmbeddingModel, on_delete=models.CASCADE, related_name="+", db_index=False)
-    texts = models.PositiveBigIntegerField(help_text="Number of texts when it was built.")
-    breadth = models.PositiveIntegerField(help_text="Number of texts a search takes from it before comparing exactly.")
-    build_seconds = models.FloatField()
-    built_at = models.DateTimeField(default=timezone.now)
-    recall_mean = models.FloatField(
-        null=True, blank=True, help_text="Share of the 20 most similar lessons that searches find, over logged tasks."
-    )
-    recall_least = models.FloatField(null=True, blank=True, help_text="The same share for the worst task.")
-    recall_tasks = models.PositiveIntegerField(default=0, help_text="Number of tasks it was measured on.")
-    measured_at = models.DateTimeField(null=True, blank=True)
-
-    class Meta:
-        ordering = ["project", "-built_at"]
-        verbose_name_plural = "search indexes"
-
-    def __str__(self) -> str:
-        return self.name
-
-
 class TaskVector(models.Model):
     """One task of a recent run: its meaning and its words, in the form in which lessons are compared with tasks.
 

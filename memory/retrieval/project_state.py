@@ -11,7 +11,7 @@ from uuid import UUID
 
 from memory.retrieval.assignment import DEPLOYED_COLUMNS, Deployed
 from memory.retrieval.database import read_prepared
-from memory.retrieval.database_search import UsableIndex, is_indexable
+from memory.retrieval.database_search import INDEX_FROM_TEXTS, UsableIndex, is_indexable
 
 _STATE = """
 SELECT changed.whole, changed.texts, coalesce(m.id, ''), m.dimensions,
@@ -23,7 +23,7 @@ LEFT JOIN memory_embeddingmodel m ON m.active
 LEFT JOIN memory_deployment d ON d.project_id = %(project)s
 """
 _FOR_SEARCH = """, memory_query_vector(%(project)s, %(text)s),
-    (SELECT max(breadth) FROM memory_searchindex WHERE project_id = %(project)s AND embedding_model_id = m.id)"""
+    coalesce((SELECT texts FROM memory_searchstatistics WHERE project_id = %(project)s), 0)"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,14 +65,15 @@ def read_state(
     statement = _STATE.format(deployed=DEPLOYED_COLUMNS, more=more)
     ((whole, texts, model_id, dimensions, quotas, *rest),) = read_prepared(statement, asked)
     deployed, rest = rest[: len(Deployed._fields)], rest[len(Deployed._fields) :]
-    words, breadth = (rest.pop(0), rest.pop(0)) if task is not None else (None, None)
+    words, served = (rest.pop(0), rest.pop(0)) if task is not None else (None, 0)
+    is_large = served >= INDEX_FROM_TEXTS and is_indexable(model_id)
     return ProjectState(
         whole=whole,
         texts=texts,
         model_id=model_id,
         quotas=quotas or {},
         words=words,
-        index=UsableIndex(model_id, dimensions, breadth) if breadth is not None and is_indexable(model_id) else None,
+        index=UsableIndex(model_id, dimensions) if is_large else None,
         record=rest,
         deployed=Deployed(*deployed) if deployed[0] is not None else None,
     )

@@ -11,7 +11,6 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
@@ -23,7 +22,7 @@ from django.conf import settings
 from django.db import Error, connection, connections, transaction
 
 from memory.embeddings.base import Vectors
-from memory.retrieval.database import execute_prepared, find_alias, read_near, read_prepared, read_vector
+from memory.retrieval.database import execute_prepared, read_prepared, read_vector
 from memory.retrieval.database_search import Search, read_rows
 from memory.retrieval.project_state import ProjectState, read_state
 
@@ -237,7 +236,7 @@ class Snapshots:
         key = project_id, release_id
         started = time.monotonic()
         limit = settings.ERL_RETRIEVE_MEMORY_MB * 1_000_000
-        snapshot = read_near(partial(_read, project_id, release_id, limit))
+        snapshot = _read(project_id, release_id, limit)
         now = time.monotonic()
         with self._lock:
             self._held.pop(key, None)
@@ -277,9 +276,8 @@ snapshots = Snapshots()
 
 
 def _read(project_id: UUID, release_id: UUID | None, limit: int) -> Snapshot | None:
-    alias = find_alias()
-    with transaction.atomic(using=alias):
-        execute_prepared("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {}, alias=alias)
+    with transaction.atomic():
+        execute_prepared("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {})
         state = replace(read_state(project_id), release_id=release_id)
         parameters = {"project": project_id, "model": state.model_id, "release": release_id}
         of_release = _OF_RELEASE if release_id is not None else ""

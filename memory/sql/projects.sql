@@ -125,7 +125,6 @@ SELECT memory_belongs_to_project('memory_release');
 SELECT memory_belongs_to_project('memory_releasemember');
 SELECT memory_belongs_to_project('memory_retrieval');
 SELECT memory_belongs_to_project('memory_review');
-SELECT memory_belongs_to_project('memory_searchindex');
 SELECT memory_belongs_to_project('memory_searchstatistics');
 SELECT memory_belongs_to_project('memory_servedchange');
 SELECT memory_belongs_to_project('memory_taskvector');

@@ -65,7 +65,7 @@ BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'erl_serving') THEN
         GRANT SELECT ON servable_heuristic, servable_text, servable_name, servable_mistake_card, servable_source,
             servable_evidence, servable_outcome, servable_member, servable_release, memory_deployment, memory_embeddingmodel, memory_searchstatistics, memory_termcount,
-            memory_servedchange, memory_searchindex, memory_polarityquota TO erl_serving;
+            memory_servedchange, memory_polarityquota TO erl_serving;
     END IF;
 END $$;
 

@@ -158,7 +158,6 @@ _REGISTER: dict[str, tuple[Columns, ...]] = {
         Columns("key client", Fate.NO_TEXT, _NAMES),
     ),
     "memory_embeddingmodel": (Columns("id", Fate.NO_TEXT, _MACHINE),),
-    "memory_searchindex": (Columns("name embedding_model_id", Fate.NO_TEXT, _MACHINE),),
     "memory_polarityquota": (
         Columns("task_id", Fate.NO_TEXT, "a task family that an operator named"),
         Columns("set_by", Fate.NO_TEXT, _SIGNED),

@@ -396,7 +396,7 @@ def test_other_projects_are_out_of_reach(project, api_client, other_client, sett
 
 
 def test_calls_count_as_requests_of_their_scope(project, settings, broker):
-    settings.ERL_RATE_LIMITS = ["retrieve=2/30"]
+    settings.ERL_RATE_LIMITS = ["retrieve=2/86400"]
     counters.forget()
     client = make_client(make_api_key(project=project).token)
     lessons: dict[str, Any] = {"name": "get_lessons", "arguments": {"task": "x"}}
@@ -409,7 +409,7 @@ def test_calls_count_as_requests_of_their_scope(project, settings, broker):
 
     assert second.json()["result"]["isError"] is False
     assert "RateLimit" in second
-    assert "This is more than 2 requests in 30 seconds" in text_of(third.json()["result"])
+    assert "This is more than 2 requests in 86400 seconds" in text_of(third.json()["result"])
     assert int(third["Retry-After"]) > 0
     assert read.json()["error"]["code"] == 429
     assert send(client, "tools/list").status_code == 200

@@ -15,7 +15,7 @@ from tests.stack import ROOT
 pytestmark = [pytest.mark.nightly, pytest.mark.slow]
 
 
-def run(*command: str, fails: bool = False) -> str:
+def run(*command: str) -> str:
     """Run a command with settings of its own and return what it prints."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ERL_")}
     done = subprocess.run(
@@ -26,25 +26,22 @@ def run(*command: str, fails: bool = False) -> str:
         text=True,
         timeout=300,
     )
-    assert fails or done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_serving_is_measured_against_the_floor_with_each_setting_and_against_the_plan(tmp_path: Path) -> None:
+def test_serving_is_measured_against_the_floor_and_with_each_setting(tmp_path: Path) -> None:
     filled = ["--home", str(tmp_path)]
     short = ["--seconds", "0.4", "--rounds", "1"]
 
     cost = run("bench.serving_cost", *filled, *short, "--heuristics", "60", "--rates", "0", "--warm-up", "0.2")
     settings = run("bench.gunicorn_settings", *filled, *short, "--heuristics", "60", "--only", "2 x 4")
-    plan = run("bench.capacity", *filled, "--lessons", "60", "--seconds", "0.4", fails=True)
     index = run("bench.index_search", *filled, "--tasks", "2")
 
     ratios = re.findall(r"^POST /retrieve (?:un)?cached +1 client.* (\d\.\d\d) ", cost, re.MULTILINE)
     assert len(ratios) == 2, cost
     assert settings.count("| 2 x 4 |") == 2
     assert index.count(" ms   recall ") == 8
-    assert re.search(r"60 lessons, measured over planned: new \d", plan)
-    assert re.search(r"answer: [1-9][\d,]* bytes a row", plan)
 
 
 def test_paths_of_requests_are_counted(tmp_path: Path) -> None:

@@ -63,7 +63,6 @@ DERIVED = (
     "termchange",
     "servedchange",
     "searchstatistics",
-    "searchindex",
     "workerheartbeat",
     "heuristicembedding",
     "mistakeembedding",

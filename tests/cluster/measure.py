@@ -143,7 +143,6 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         shared = {
             "CELERY_BROKER_URL": network.start_broker(13),
             "DATABASE_URL": direct,
-            "ERL_REPLICA_URL": f"postgresql://erl@{replica.host.address}:5432/erl",
             "ERL_ALLOWED_HOSTS": "*",
             "ERL_LOG_LEVEL": "WARNING",
             "ERL_RATE_LIMITS": "",

@@ -29,7 +29,6 @@ IMAGES = {"ERL_DATABASE_IMAGE", "ERL_BROKER_IMAGE", "ERL_PROXY_IMAGE", "ERL_PYTH
 COMPOSE_ONLY = IMAGES | {
     "POSTGRES_PASSWORD",
     "POSTGRES_OWNER_PASSWORD",
-    "POSTGRES_REPLICA_PASSWORD",
     "BROKER_PASSWORD",
     "ERL_POOL_SIZE",
     "ERL_WEB_PROCESSES",
@@ -79,8 +78,7 @@ def test_broker_has_the_version_of_the_embedded_one() -> None:
 
 def test_database_keeps_its_data_where_the_image_puts_it() -> None:
     assert SERVICES["database"]["volumes"][0] == "database:/var/lib/postgresql"
-    assert SERVICES["replica"]["volumes"] == ["replica:/var/lib/postgresql"]
-    assert set(COMPOSE["volumes"]) == {"database", "replica", "broker", "proxy"}
+    assert set(COMPOSE["volumes"]) == {"database", "broker", "proxy"}
 
 
 @pytest.mark.parametrize("service", sorted(SERVICES))
@@ -107,9 +105,7 @@ def test_the_product_starts_after_its_tables_are_there(service: str) -> None:
             "broker": "service_healthy",
         }.items()
     )
-    assert set(needs) - {"migrate", "database", "broker"} == (
-        {"pooler", "replica"} if service == "web-cluster" else set()
-    )
+    assert set(needs) - {"migrate", "database", "broker"} == ({"pooler"} if service == "web-cluster" else set())
 
 
 @pytest.mark.parametrize("service", sorted(APP))
@@ -136,9 +132,7 @@ def test_secrets_are_required_and_come_from_the_environment() -> None:
     secret = [(name, value) for name, value in values if re.search("KEY|PASSWORD|AUTH$|DATABASE_URL|BROKER_URL", name)]
 
     assert len(secret) >= 15
-    assert [(name, value) for name, value in secret if ":?" not in value] == [
-        (name, "${POSTGRES_REPLICA_PASSWORD:-}") for name in ("REPLICA_PASSWORD", "PGPASSWORD")
-    ]
+    assert [(name, value) for name, value in secret if ":?" not in value] == []
 
 
 def test_only_the_proxy_is_published_to_other_hosts() -> None:
@@ -258,13 +252,12 @@ def test_processes_are_started_with_options_they_know() -> None:
 def test_cluster_starts_only_on_demand() -> None:
     profiles = {name: service["profiles"] for name, service in SERVICES.items() if "profiles" in service}
 
-    assert profiles == {"replica": ["cluster"], "pooler": ["cluster"], "web-cluster": ["cluster"]}
+    assert profiles == {"pooler": ["cluster"], "web-cluster": ["cluster"]}
 
 
-def test_cluster_reads_the_replica_and_writes_through_the_pooler() -> None:
+def test_cluster_goes_through_the_pooler() -> None:
     given = environment("web-cluster")
 
-    assert given["ERL_REPLICA_URL"].endswith("@replica:5432/erl")
     assert given["DATABASE_URL"].endswith(f"@pooler:{SERVICES['pooler']['environment']['LISTEN_PORT']}/erl")
     assert (given["ERL_DATABASE_POOLER"], SERVICES["pooler"]["environment"]["POOL_MODE"]) == ("true", "transaction")
 
@@ -273,14 +266,6 @@ def test_cluster_answers_under_the_name_that_the_proxy_forwards_to() -> None:
     assert SERVICES["web-cluster"]["networks"] == {"default": {"aliases": ["web"]}}
     assert SERVICES["web-cluster"]["ports"] == []
     assert SERVICES["web-cluster"]["deploy"]["replicas"] > 1
-
-
-def test_replica_is_copied_as_the_role_that_may() -> None:
-    (script,) = SERVICES["replica"]["command"][2:]
-
-    assert "--username=erl_replica" in script
-    assert "CREATE ROLE erl_replica LOGIN REPLICATION" in COMPOSE["configs"]["passwords"]["content"]
-    assert "host replication erl_replica" in COMPOSE["configs"]["replication"]["content"]
 
 
 @pytest.mark.parametrize("service", ["web", "web-cluster", "worker"])

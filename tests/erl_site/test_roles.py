@@ -163,7 +163,7 @@ def test_every_trigger_that_writes_the_audit_runs_with_the_rights_of_the_owner(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["check_invariants", "verify_audit", "migrate", "tune_retrieval"])
+@pytest.mark.parametrize("command", ["check_invariants", "verify_audit", "migrate"])
 def test_command_works_with_the_roles(migrated: Path, command: str) -> None:
     done = manage(migrated, command)
 
@@ -187,11 +187,11 @@ def test_scripts_of_compose_give_each_role_its_password_and_the_administrator_no
     socket = str(postgres.socket_dir(migrated / "postgres"))
     psql = [str(find_binaries() / "psql"), "--no-psqlrc", "-v", "ON_ERROR_STOP=1", "--host", socket]
     psql += ["--username", ADMINISTRATOR, "--dbname", "erl"]
-    environment = os.environ | {"POSTGRES_PASSWORD": "one", "ERL_PASSWORD": "another", "REPLICA_PASSWORD": ""}
+    environment = os.environ | {"POSTGRES_PASSWORD": "one", "ERL_PASSWORD": "another"}
 
     for script in (STATEMENTS.read_text(encoding="utf-8"), passwords):
         subprocess.run(psql, input=script, text=True, env=environment, check=True, capture_output=True)
 
     with connect(migrated, ADMINISTRATOR) as server:
         known = read(server, "SELECT rolname, rolpassword IS NOT NULL FROM pg_authid WHERE rolcanlogin")
-    assert dict(known) == {OWNER: True, APPLICATION: True, ADMINISTRATOR: False, "erl_replica": False}
+    assert dict(known) == {OWNER: True, APPLICATION: True, ADMINISTRATOR: False}

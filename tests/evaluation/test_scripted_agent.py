@@ -9,7 +9,6 @@ import pytest
 from evaluation.environments import bfcl
 from evaluation.environments.base import Task
 from evaluation.environments.clerk import FORMS, HABITS, Clerk, OpenedOffice, make_plan
-from evaluation.environments.kitchen import parse, write
 from evaluation.environments.office import make_tasks, open_office
 from evaluation.environments.scripted.advice import Advice, read_advice
 from evaluation.environments.scripted.agent import ScriptedAgent
@@ -102,15 +101,6 @@ def test_form_in_a_lesson_decides_between_the_values_in_mind() -> None:
     assert advice.form_of("f", "n", right=7, wrong="7") == 7
     assert advice.form_of("f", "n", right="7", wrong=7) == 7  # it reads the lesson, it does not know better
     assert advice.form_of("f", "m", right=7, wrong="7") is None
-
-
-@pytest.mark.parametrize(
-    "command", ["go north", "take red apple from counter", "chop carrot with knife", "prepare meal"]
-)
-def test_command_of_a_text_game_survives_as_a_call(command: str) -> None:
-    call = parse(command)
-
-    assert write(call.name, call.arguments) == command
 
 
 @needs_bfcl

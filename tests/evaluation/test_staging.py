@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from evaluation.environments.base import Task, TryResult
 from evaluation.errors import EvaluationError
@@ -74,5 +75,11 @@ def test_report_says_which_release_went_the_wrong_way() -> None:
 
 
 def test_other_suites_refuse_to_stage() -> None:
-    with pytest.raises(EvaluationError, match="Use --stage with toolchoice or textworld"):
+    with pytest.raises(EvaluationError, match="Use --stage with toolchoice"):
         create_run(Options(suites=("replay",), stage=True), by="test")
+
+
+@pytest.mark.parametrize(("name", "instead"), [("textworld", "toolchoice"), ("kitchen", "bfcl or clerk")])
+def test_suite_that_is_gone_names_another(name: str, instead: str) -> None:
+    with pytest.raises(CommandError, match=f"The suite {name} is gone. Use {instead}."):
+        call_command("evaluate", "--suite", name, "--quiet")

@@ -10,7 +10,7 @@ from pytest_django import DjangoAssertNumQueries, DjangoCaptureOnCommitCallbacks
 
 from memory.errors import InvalidInput
 from memory.index.heuristic_vectors import get_active_model
-from memory.passages.index import find_projects_to_tune, tune_passages
+from memory.index.vector_index import keep_index
 from memory.passages.models import Passage, PassageEmbedding
 from memory.passages.search import PassageQuery, search_passages
 from memory.passages.storage import NewPassage, delete_passage, insert_passage
@@ -157,14 +157,13 @@ def test_search_by_the_index_finds_what_a_comparison_finds(monkeypatch: pytest.M
     compared = [find(project, text, **narrowed) for text, narrowed in asked]
 
     monkeypatch.setattr("memory.passages.search.FEW", 0)
-    assert tune_passages(project, threshold=1)
+    assert keep_index(PassageEmbedding, threshold=1)
     assert [find(project, text, **narrowed) for text, narrowed in asked] == compared
 
     monkeypatch.setattr("memory.passages.search.BREADTH", 1)
     monkeypatch.setattr("memory.passages.search.MATCHES", 0)
     assert len(find(project, "the pet's name")) == 1  # the index was asked, for one passage
-    assert find_projects_to_tune() == [project]
-    assert not tune_passages(project, threshold=100)
+    assert not keep_index(PassageEmbedding, threshold=100)
     assert [find(project, text, **narrowed) for text, narrowed in asked] == compared
 
 

@@ -14,15 +14,15 @@ from memory.embeddings.registry import get_embedder
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.housekeeping import fold_changes
 from memory.index.heuristic_vectors import count_terms, embed_heuristics
-from memory.index.tuning import measure_recall, tune_search
+from memory.index.vector_index import has_index, keep_index
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval import database_search
 from memory.retrieval.answers import retrieve
 from memory.retrieval.candidates import Candidate, find_candidates, find_in_database
 from memory.retrieval.database import QueryVector, read_prepared
-from memory.retrieval.database_search import FIRST_BREADTH, USUAL_LIMIT, Search
-from memory.retrieval.models import SearchIndex, ServedChange
+from memory.retrieval.database_search import FIRST_BREADTH, USUAL_LIMIT, Search, UsableIndex
+from memory.retrieval.models import EmbeddingModel, HeuristicEmbedding, ServedChange
 from memory.retrieval.project_state import ProjectState
 from memory.retrieval.project_state import read_state as read_project_state
 from memory.retrieval.question import Filters, Question
@@ -73,14 +73,19 @@ def search(project: Project, task: str, *, how: str = "auto", weight: float = 0.
 
 
 def search_with(
-    project: Project, task: str, vector: QueryVector | None, *, how: str, **options: Any
+    project: Project, task: str, vector: QueryVector | None, *, how: str, breadth: int = FIRST_BREADTH, **options: Any
 ) -> list[Candidate]:
-    model_id = get_embedder().model_id  # type: ignore[union-attr]
-    state = read_project_state(project.pk, task=task)
-    wanted = Search(project_id=project.pk, task=task, vector=vector, model_id=model_id, **options)
+    embedder = get_embedder()
+    assert embedder is not None
+    wanted = Search(project_id=project.pk, task=task, vector=vector, model_id=embedder.model_id, **options)
     if how == "auto":
-        return find_candidates(wanted, state)
-    return find_in_database(wanted, index=state.index if how == "indexed" else None)
+        return find_candidates(wanted, read_project_state(project.pk, task=task))
+    index = UsableIndex(embedder.model_id, embedder.dimensions, breadth)
+    return find_in_database(wanted, index=index if how == "indexed" else None)
+
+
+def keep_lesson_index(threshold: int) -> bool:
+    return keep_index(HeuristicEmbedding, threshold=threshold, served=True)
 
 
 def serve(project: Project, trigger: str) -> Heuristic:
@@ -213,14 +218,29 @@ def test_counting_words_is_a_change(project: Project) -> None:
     assert read_state(project).whole != before.whole
 
 
-def test_index_is_built_measured_and_dropped(project: Project) -> None:
-    retrieve(Question(project=project, task=TASKS[0], by=BY))
-    index = tune_search(project, threshold=5)
-    assert index is not None
-    assert index.texts == 15
-    recall = measure_recall(index)
-    assert recall is not None
-    assert (recall.mean, recall.least, recall.tasks) == (1.0, 1.0, 1)
+@pytest.fixture
+def index() -> Iterator[EmbeddingModel]:
+    """Searches find their texts by an index, not by reading all of a project."""
+    assert keep_lesson_index(5)
+    with connection.cursor() as cursor:
+        for way in ("seqscan", "bitmapscan", "sort"):
+            cursor.execute(f"SET enable_{way} = off")
+    yield EmbeddingModel.objects.get(active=True)
+    connection.close()
+    assert not keep_lesson_index(1000)
+
+
+def test_index_is_built_and_dropped(project: Project) -> None:
+    model = EmbeddingModel.objects.get(active=True)
+    assert not has_index(HeuristicEmbedding, model)
+    assert keep_lesson_index(5)
+    assert keep_lesson_index(10)  # it pays up to half of the threshold
+    assert has_index(HeuristicEmbedding, model)
+    assert not keep_lesson_index(1000)
+    assert not has_index(HeuristicEmbedding, model)
+
+
+def test_index_finds_what_a_comparison_finds(project: Project, index: EmbeddingModel) -> None:
     assert [as_rounded(one) for one in search(project, TASKS[1], how="indexed")] == [
         as_rounded(one) for one in search(project, TASKS[1], how="exact")
     ]
@@ -228,35 +248,35 @@ def test_index_is_built_measured_and_dropped(project: Project) -> None:
     assert triggers(search(project, TASKS[1], how="indexed", limit=10)) == triggers(
         search(project, TASKS[1], how="exact", limit=10)
     )
-    assert tune_search(project, threshold=1000) is None
-    assert not SearchIndex.objects.exists()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_class WHERE relname = %s", [index.name])
-        assert cursor.fetchone() == (0,)
-    assert search(project, TASKS[1], how="indexed") == search(project, TASKS[1], how="exact")
 
 
-def test_index_is_used_for_filtered_searches(project: Project) -> None:
-    tune_search(project, threshold=5)
+def test_index_finds_the_lessons_of_a_project_behind_nearer_ones_of_another(
+    project: Project, index: EmbeddingModel
+) -> None:
+    other = make_project()
+    for number in range(12):
+        serve(other, f"{TASKS[0]}, at table {number}")
+
+    found = search(project, TASKS[0], weight=1.0, how="indexed")
+
+    assert triggers(found) == triggers(search(project, TASKS[0], weight=1.0, how="exact"))
+    assert len(found) == 4
+
+
+def test_index_is_used_for_filtered_searches(project: Project, index: EmbeddingModel) -> None:
     vector = QueryVector(get_embedder().embed(["refund"])[0])  # type: ignore[union-attr]
     filters = Filters(tags=("nowhere",))
-    assert search_with(project, "refund", vector, how="auto", filters=filters, meaning_weight=0.5) == []
+    assert search_with(project, "refund", vector, how="indexed", filters=filters, meaning_weight=0.5) == []
 
 
-def test_breadth_grows_where_too_little_is_found(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    retrieve(Question(project=project, task=TASKS[0], by=BY))
-    index = tune_search(project, threshold=5)
-    assert index is not None
-    monkeypatch.setattr("memory.index.tuning.WANTED_RECALL", 1.1)
-    measure_recall(index)
-    index.refresh_from_db()
-    assert index.breadth == 2 * FIRST_BREADTH
-    tune_search(project, threshold=1000)
+def test_project_asks_the_index_from_a_number_of_texts_on(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    count_terms(project.pk)
+    assert read_project_state(project.pk, task=TASKS[0]).index is None
+    monkeypatch.setattr("memory.retrieval.project_state.INDEX_FROM_TEXTS", 5)
+    assert read_project_state(project.pk, task=TASKS[0]).index is not None
 
 
-def test_more_is_taken_from_an_index_where_more_lessons_are_wanted(project: Project) -> None:
-    tune_search(project, threshold=5)
-    SearchIndex.objects.update(breadth=1)
+def test_more_is_taken_from_an_index_where_more_lessons_are_wanted(project: Project, index: EmbeddingModel) -> None:
     embedder = get_embedder()
     assert embedder is not None
     found = {
@@ -267,6 +287,7 @@ def test_more_is_taken_from_an_index_where_more_lessons_are_wanted(project: Proj
             meaning_weight=1.0,
             limit=limit,
             how="indexed",
+            breadth=1,
         )
         for limit in (USUAL_LIMIT, 3 * USUAL_LIMIT)
     }
@@ -277,17 +298,14 @@ def test_more_is_taken_from_an_index_where_more_lessons_are_wanted(project: Proj
 
 @pytest.mark.parametrize(("words", "found"), [("water balcony", True), ("balcony", False)])
 def test_texts_with_two_words_are_found_where_no_word_is_rare(
-    project: Project, monkeypatch: pytest.MonkeyPatch, words: str, found: bool
+    project: Project, index: EmbeddingModel, monkeypatch: pytest.MonkeyPatch, words: str, found: bool
 ) -> None:
     monkeypatch.setattr("memory.retrieval.database_search.MATCHES", 0)
     count_terms(project.pk)
-    index = tune_search(project, threshold=5)
-    assert index is not None
-    SearchIndex.objects.filter(pk=index.pk).update(breadth=1)
     embedder = get_embedder()
     assert embedder is not None
 
     other = QueryVector(embedder.embed([TASKS[0]])[0])  # of another task, so that meaning finds another lesson
-    candidates = search_with(project, words, other, meaning_weight=0.5, limit=4, how="indexed")
+    candidates = search_with(project, words, other, meaning_weight=0.5, limit=4, how="indexed", breadth=1)
 
     assert ("A plant is wanted" in triggers(candidates)) is found

@@ -23,9 +23,8 @@ class PlannedCall:
 class Work:
     """What there is to do: what the user says by turn, the calls that do it, and how an agent may get them wrong.
 
-    `offered` names all tools. `may_skip` names the tools whose calls it may leave out although later ones need them;
-    any, if empty. `sources` says for the arguments that only an earlier answer holds which call gives it, by position
-    of the call and name.
+    `offered` names all tools. `sources` says for the arguments that only an earlier answer holds which call gives it,
+    by position of the call and name.
     """
 
     requests: Sequence[str]
@@ -33,7 +32,6 @@ class Work:
     offered: Sequence[str] = ()
     forms: WrongForms = field(default_factory=dict)
     tools: WrongTools = field(default_factory=dict)
-    may_skip: Sequence[str] = ()
     sources: Mapping[tuple[int, str], int] = field(default_factory=dict)
 
 

@@ -31,7 +31,7 @@ def find_slips(open_world: Callable[[], World], work: Work) -> tuple[Work, list[
     answers = [answer for answer in replay(open_world(), plan) if answer is not None]
     work = replace(work, sources=dict(_find_sources(plan, answers, work.requests)))
     return work, [
-        *_skipped(open_world, plan, answers, work.may_skip),
+        *_skipped(open_world, plan, answers),
         *_wrong_forms(plan, work.forms),
         *_invented(work),
         *_wrong_tools(plan, work.tools),
@@ -52,12 +52,10 @@ def choose_slips(
     return chosen[: 2 if _draw(f"{seed}:{task}:second") < SECOND_SHARE else 1]
 
 
-def _skipped(
-    open_world: Callable[[], World], plan: Sequence[PlannedCall], answers: Sequence[Answer], may_skip: Sequence[str]
-) -> Iterator[Slip]:
+def _skipped(open_world: Callable[[], World], plan: Sequence[PlannedCall], answers: Sequence[Answer]) -> Iterator[Slip]:
     """Leave out a call without which a later call fails."""
     for place, call in enumerate(plan):
-        if answers[place].is_error or (may_skip and call.name not in may_skip):
+        if answers[place].is_error:
             continue
         for later, answer in enumerate(replay(open_world(), plan, without=place)):
             if later > place and answer and answer.is_error and not answers[later].is_error:

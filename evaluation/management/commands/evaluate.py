@@ -34,7 +34,10 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--suite", nargs="+", choices=list(SUITES), help=f"default: {' '.join(DEFAULT)}; with --stage toolchoice"
+            "--suite",
+            nargs="+",
+            metavar="SUITE",
+            help=f"any of {', '.join(SUITES)}; default: {' '.join(DEFAULT)}; with --stage toolchoice",
         )
         parser.add_argument(
             "--arms", nargs="+", default=[], metavar="ARM", help="for example none random:5 hybrid:5 all"

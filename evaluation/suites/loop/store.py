@@ -148,13 +148,12 @@ def confirm_unread_evidence(heuristic: Heuristic) -> Heuristic:
     return confirm_evidence(heuristic, by=EVALUATION, content_sha256=sha256)
 
 
-def add_background(project: Project, texts: Sequence[HeuristicText], *, progress: Callable[[int], None]) -> None:
+def add_background(project: Project, texts: Sequence[HeuristicText]) -> None:
     """Approve lessons that were not learnt here, so that the search can find the wrong ones."""
     prefetch_vectors(part for text in texts for part in (text.trigger, text.guideline))
-    for number, text in enumerate(texts, 1):
+    for text in texts:
         heuristic = propose_heuristic(project, text=text, by=EVALUATION)
         approve_unread(heuristic, reason="A background lesson about other work.")
-        progress(number)
 
 
 def find_learnt(project: Project) -> ReviewedQuerySet[Heuristic]:

@@ -16,17 +16,14 @@ from evaluation.suites.loop import store
 from evaluation.suites.loop.store import (
     Learner,
     LearningCounts,
-    add_background,
     approve_all,
     propose_shuffled,
     read_lessons,
 )
 from evaluation.suites.loop.summary import summarise_loop
-from evaluation.suites.staging import STAGED, USELESS, Traffic, make_stages, stage_releases, summarise_stages
 from evaluation.suites.timing import milliseconds_since, percentiles, time_block, time_embedding
 from memory.curation.decisions import retire_heuristic
 from memory.heuristics.models import Heuristic
-from memory.heuristics.text import HeuristicText
 from memory.projects.models import Project
 from memory.retrieval.answers import RetrievalAnswer, retrieve
 from memory.retrieval.question import Question
@@ -44,8 +41,6 @@ class ClosedLoop(Suite):
     """One unit per seed. Subclasses name the environment, and a reflector if it is not the configured one."""
 
     default_arms: tuple[str, ...] = ARMS
-    curve: tuple[int, ...] = ()  # numbers of earlier tasks after which the main arm is tested
-    same_words_same_task = True  # two tasks with the same text are the same task
     flips_advice = False  # the arm "flipped" turns the lessons round, rather than the outcomes they are learnt from
 
     def describe(self, options: Options) -> About:
@@ -67,10 +62,6 @@ class ClosedLoop(Suite):
         """Return the suite's own reflector, or None for the configured one."""
         return None
 
-    def background(self, options: Options) -> Sequence[HeuristicText]:
-        """Return lessons that every store holds in addition to those learnt."""
-        return ()
-
     def count_trials(self, options: Options) -> int:
         return options.trials
 
@@ -86,16 +77,13 @@ class ClosedLoop(Suite):
         return arms
 
     def run_unit(self, unit: str, options: Options, progress: Progress) -> UnitResult:
-        run = _SeedRun(self, unit, options, progress)
-        return run.stage() if options.stage else run.run(self.arms(options))
+        return _SeedRun(self, unit, options, progress).run(self.arms(options))
 
     def summarise(self, units: dict[str, UnitResult], options: Options) -> dict[str, Any]:
-        if options.stage:
-            return summarise_stages(self.describe(options), units, STAGED)
         return summarise_loop(self.describe(options), units, self.arms(options), options)
 
 
-def refuse_shared_tasks(experience: Sequence[Task], tests: Sequence[Task], *, by_text: bool = True) -> None:
+def refuse_shared_tasks(experience: Sequence[Task], tests: Sequence[Task]) -> None:
     """Refuse splits that overlap.
 
     Raises:
@@ -105,7 +93,7 @@ def refuse_shared_tasks(experience: Sequence[Task], tests: Sequence[Task], *, by
     if not experience or not tests:
         raise EvaluationError("Both splits need tasks: there are none to learn from, or none to test on.")
     known = {task.id for task in experience}
-    texts = {task.text.strip() for task in experience} if by_text else set()
+    texts = {task.text.strip() for task in experience}
     shared = [task.id for task in tests if task.id in known or task.text.strip() in texts]
     if shared:
         raise LabelIndexed(
@@ -123,10 +111,9 @@ class _SeedRun:
         seed = int(unit.rpartition("-")[2])
         self.experience = list(self.environment.tasks("source", seed=seed))[: options.experience]
         self.tests = list(self.environment.tasks("test", seed=seed))[: options.limit]
-        refuse_shared_tasks(self.experience, self.tests, by_text=suite.same_words_same_task)
+        refuse_shared_tasks(self.experience, self.tests)
         self.learner = Learner(agent=self.environment.name, make_reflector=suite.make_reflector(options))
         self.counts = LearningCounts()
-        self.background = suite.background(options)
         self.cut = 0  # tries that a limit prevented
         self.projects: dict[str, Project] = {}
         self.retrieve_ms: dict[str, list[float]] = {}
@@ -145,7 +132,9 @@ class _SeedRun:
                 f"first, of task {lost[0][0].id}: {lost[0][1].error}."
             )
         pairs = [(task, run) for task, run in tried if run.steps or not run.error]
-        curve = self._learn_along_curve(pairs)
+        project = self._make_project("clean")
+        self._learn(project, pairs, self.counts)
+        self.counts.approved += len(approve_all(project))
         contexts: dict[TryKey, str] = {}
         figures: dict[str, dict[str, Any]] = {arm.name: {"tokens": [], "lessons": []} for arm in arms}
         for name in STORES:
@@ -171,7 +160,6 @@ class _SeedRun:
             "tasks": [task.id for task in whole],
             "families": {task.id: task.family for task in whole if task.family},
             "arms": figures,
-            "curve": curve,
             "learned": self.counts.as_json(),
             "cut": self.cut,
             "lost": [[task.id, run.error] for task, run in lost],
@@ -182,56 +170,6 @@ class _SeedRun:
                 "retrieve_ms": {name: percentiles(spent) for name, spent in self.retrieve_ms.items()},
             },
         }
-
-    def stage(self) -> UnitResult:
-        """Stage what was learnt from the first tries, then lessons about other work, then the lessons shuffled.
-
-        Half of the background is there from the start; the useless release adds some of the other half.
-        """
-        half = len(self.background) // 2
-        useless, self.background = self.background[half:][:USELESS], self.background[:half]
-        nothing = find_arm("none", k=self.options.k)
-        first = {(task.id, nothing.name, 0): "" for task in self.experience}
-        runs = self._play([(task, nothing, 0) for task in self.experience], first, "first tries")
-        pairs = [(task, runs[task.id, nothing.name, 0]) for task in self.experience]
-        project = self._make_project("clean")
-
-        def learn() -> None:
-            self._learn(project, pairs, self.counts)
-            approve_all(project)
-
-        def poison() -> None:
-            propose_shuffled(project, read_lessons(project), seed=self.unit)
-            for heuristic in store.find_learnt(project).filter(status=Heuristic.Status.APPROVED):
-                retire_heuristic(heuristic, by=EVALUATION)
-            approve_all(project)
-
-        return stage_releases(
-            project,
-            make_stages(learn, lambda: add_background(project, useless, progress=lambda done: None), poison),
-            traffic=Traffic(
-                tasks=self.tests,
-                attempt=lambda task, lessons: self.environment.run(task, lessons=lessons, trial=0),
-                options=self.options,
-                seed=self.unit,
-                progress=self.progress,
-            ),
-        )
-
-    def _learn_along_curve(self, pairs: list[tuple[Task, TryResult]]) -> dict[str, list[float]]:
-        project = self._make_project("clean")
-        main = find_arm(f"hybrid:{self.options.k}", k=self.options.k)
-        curve: dict[str, list[float]] = {}
-        done = 0
-        for stop in (*(point for point in self.suite.curve if 0 < point < len(pairs)), len(pairs)):
-            self._learn(project, pairs[done:stop], self.counts)
-            done = stop
-            self.counts.approved += len(approve_all(project))
-            if stop < len(pairs):
-                contexts = {(task.id, main.name, 0): self._ask(main, project, task).context for task in self.tests}
-                played = self._play([(task, main, 0) for task in self.tests], contexts, f"after {stop} tasks")
-                curve[str(stop)] = [float(run.success) for run in played.values()]
-        return curve
 
     def _prepare(self, name: str, pairs: list[tuple[Task, TryResult]]) -> Project:
         """Fill a store and return its project."""
@@ -310,7 +248,7 @@ class _SeedRun:
             seed=self.unit,
             draw=task.id,
             budget_tokens=self.options.budget_tokens,
-            pool=max(self.counts.approved + len(self.background), 1),
+            pool=max(self.counts.approved, 1),
         )
         answer = ask(arm, project, question)
         self.retrieve_ms.setdefault(arm.name, []).append(milliseconds_since(started))
@@ -344,11 +282,6 @@ class _SeedRun:
     def _make_project(self, name: str) -> Project:
         project = Project.objects.create(slug=f"{self.unit}-{name}", name=f"{self.unit}, {name}")
         self.projects[name] = project
-        add_background(
-            project,
-            self.background,
-            progress=lambda done: self.progress(f"{self.unit}, background lessons", done, len(self.background)),
-        )
         return project
 
 

@@ -11,7 +11,6 @@ from evaluation.reports.controls import check_controls
 from evaluation.reports.figures import (
     compare_arm,
     describe_blocks,
-    estimate_curve,
     estimate_json,
     power_note,
     price_gain,
@@ -50,7 +49,7 @@ def summarise_loop(about: About, units: dict[str, UnitResult], arms: list[Arm], 
         "main": main,
         "arms": rows,
         "figures": figures,
-        "curve": _curve(units, success, main, options),
+        "curve": [],
         "learned": {name: unit["learned"] for name, unit in units.items()},
         "checks": [*_checks(units, main), *check_controls(success, main, seed=options.seed)],
         "notes": _notes(units, tries),
@@ -114,19 +113,6 @@ def _spent(arm: str, tries: Tries, seed: int) -> list[dict[str, Any]]:
         if any(values):
             rows.append({"arm": arm, "name": name, **estimate_json(bootstrap_mean(values, seed=seed))})
     return rows
-
-
-def _curve(
-    units: dict[str, UnitResult], success: dict[str, list[float]], main: str, options: Options
-) -> list[dict[str, Any]]:
-    first = next(iter(units.values()))
-    if not first["curve"]:
-        return []
-    points = {0: success["none"]}
-    for stop in first["curve"]:
-        points[int(stop)] = [value for unit in units.values() for value in unit["curve"][stop]]
-    points[first["learned"]["runs"]] = success[main]
-    return estimate_curve(points, success["none"], seed=options.seed)
 
 
 def _checks(units: dict[str, UnitResult], main: str) -> list[dict[str, Any]]:

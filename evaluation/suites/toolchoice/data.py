@@ -8,7 +8,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from memory.heuristics.text import HeuristicText
+
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "metatool"
+BACKGROUND = Path(__file__).resolve().parents[2] / "data" / "lessons" / "reflexion.jsonl"
+MAX_TRIGGER_CHARACTERS = 80  # taken from the start of a lesson that has no condition
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,18 +36,18 @@ class ToolData:
 @lru_cache(maxsize=1)
 def load() -> ToolData:
     """Read the bundled data, keeping only requests with a single right tool."""
-    tools = {row["_id"]: f"{row['title']}: {row['text']}" for row in _read("corpus.jsonl")}
+    tools = {row["_id"]: f"{row['title']}: {row['text']}" for row in _read(FOLDER / "corpus.jsonl")}
     rows = (FOLDER / "qrels.tsv").read_text(encoding="utf-8").splitlines()[1:]
     truth = {query: tool for query, tool, _ in (row.split("\t") for row in rows) if query.startswith("s-")}
     tests = tuple(
         Request(id=row["_id"], text=row["text"], tool=truth[row["_id"]])
-        for row in _read("queries.jsonl")
+        for row in _read(FOLDER / "queries.jsonl")
         if row["_id"] in truth
     )
     asked = {request.text for request in tests}
     experience = tuple(
         Request(id=row["id"], text=row["request"], tool=row["tool"])
-        for row in _read("experience.jsonl")
+        for row in _read(FOLDER / "experience.jsonl")
         if row["request"] not in asked
     )
     return ToolData(tools=tools, experience=experience, tests=tests)
@@ -68,5 +72,14 @@ def shuffle(requests: tuple[Request, ...], *, seed: str) -> tuple[Request, ...]:
     return tuple(order)
 
 
-def _read(name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (FOLDER / name).read_text(encoding="utf-8").splitlines()]
+@lru_cache(maxsize=1)
+def read_background() -> tuple[HeuristicText, ...]:
+    """Return lessons that language models wrote about other work; their first words serve as the condition."""
+    rows = [row["lesson"] for row in _read(BACKGROUND)]
+    return tuple(
+        HeuristicText(trigger=row[:MAX_TRIGGER_CHARACTERS].strip(), guideline=row, scope="project") for row in rows
+    )
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -9,7 +9,6 @@ from evaluation.arms import Arm, ArmQuestion, ask, find_arm, find_arms
 from evaluation.environments.base import Task, TryResult
 from evaluation.errors import EvaluationError
 from evaluation.suites.base import About, ArmFigures, Options, Progress, Suite, UnitResult
-from evaluation.suites.cooking import read_background
 from evaluation.suites.loop.store import add_background
 from evaluation.suites.staging import (
     MOST_UNITS,
@@ -22,7 +21,7 @@ from evaluation.suites.staging import (
 )
 from evaluation.suites.timing import milliseconds_since, percentiles, time_block, time_embedding
 from evaluation.suites.toolchoice.agent import AgentVectors, ToolAgent
-from evaluation.suites.toolchoice.data import Request, load, sample, shuffle
+from evaluation.suites.toolchoice.data import Request, load, read_background, sample, shuffle
 from evaluation.suites.toolchoice.reflector import get_tag
 from evaluation.suites.toolchoice.store import (
     LearningRecord,
@@ -153,7 +152,7 @@ def _stage(
         return TryResult(success=agent.choose(task.text, context=lessons)[0] == right[task.id])
 
     def add_useless() -> None:
-        add_background(project, read_background()[:USELESS], progress=lambda done: None)
+        add_background(project, read_background()[:USELESS])
 
     def poison() -> None:
         replace_with(project, propose_wrong(project, agent.tools, seed=unit))
