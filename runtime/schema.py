@@ -1,24 +1,38 @@
-"""The JSON schema of a tool's arguments: made from a signature, checked against a call."""
+"""JSON schemas: made from a signature, checked before they are stored, and what calls and replies have to fit.
+
+Schemas and what is checked against them come from strangers. Nothing is fetched, patterns are matched by an engine that
+does not backtrack, and the steps of a check are counted.
+"""
 
 import ast
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from copy import deepcopy
+from functools import lru_cache
 from typing import Any
+
+from jsonschema import Draft202012Validator, FormatChecker, ValidationError
+from jsonschema.exceptions import best_match
+from jsonschema.validators import extend
+from pydantic_core import SchemaError, SchemaValidator, core_schema
+from pydantic_core import ValidationError as Mismatch
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
 
 from runtime.errors import Fault, InvalidArguments, InvalidDefinition
 
 Schema = dict[str, Any]
 MAX_PARAMETERS = 50
-MAX_SCHEMA_DEPTH = 8
+MAX_SCHEMA_DEPTH = 16
+MAX_SCHEMA_CHARS = 50_000
+MAX_PATTERN_CHARS = 1_000
+MAX_CHECK_STEPS = 100_000  # some seconds
+MAX_FAULTS = 10
+MAX_FAULT_CHARS = 500
+FORMATS = FormatChecker(("date", "email", "ipv4", "ipv6", "uuid"))  # others only describe
 _SIMPLE = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array", "dict": "object"}
-_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-    "null": (type(None),),
-}
 _WORDS = {
     "string": "a text",
     "integer": "a whole number",
@@ -28,16 +42,18 @@ _WORDS = {
     "object": "an object",
     "null": "null",
 }
+# Where a schema holds others
+_BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_LISTED = ("allOf", "anyOf", "oneOf", "prefixItems")
+_ALONE = (
+    *("additionalProperties", "unevaluatedProperties", "propertyNames", "items", "unevaluatedItems", "contains"),
+    *("not", "if", "then", "else", "contentSchema"),
+)
 _KEYWORDS = {
-    "type",
-    "description",
-    "enum",
-    "items",
-    "anyOf",
-    "properties",
-    "required",
-    "additionalProperties",
-    "default",
+    *Draft202012Validator.VALIDATORS,
+    *(*_BY_NAME, *_LISTED, *_ALONE, "minContains", "maxContains"),
+    *("$schema", "$id", "$anchor", "$dynamicAnchor", "$comment", "title", "description", "default", "examples"),
+    *("deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType"),
 }
 TYPES_OFFERED = "str, int, float, bool, list[…], dict[str, …], Literal[…], Optional[…] and Any"
 
@@ -88,8 +104,8 @@ def _read_parameter(parameter: ast.arg, default: ast.expr | None) -> Schema:
         value = ast.literal_eval(default)
     except ValueError:
         raise _fault(f"The default of {parameter.arg} has to be written out.", default) from None
-    if said := find_value_fault(schema, value, parameter.arg):
-        raise _fault(f"The default does not have the type: {said}", default)
+    if faults := find_value_faults({"properties": {parameter.arg: schema}}, {parameter.arg: value}):
+        raise _fault(f"The default does not have the type: {faults[0]}", default)
     return schema | {"default": value}
 
 
@@ -141,45 +157,137 @@ def _options(schema: Schema) -> list[Schema]:
 
 
 def find_schema_faults(schema: Any) -> list[str]:
-    """Return what is wrong with a schema that was sent, as sentences. It has the keywords that `read_schema` writes."""
+    """Return what is wrong with a schema that was sent, as sentences. It is JSON Schema of the draft 2020-12."""
     if not isinstance(schema, dict) or schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
         return ['The parameters are an object: {"type": "object", "properties": {…}, "required": […]}.']
     if len(schema["properties"]) > MAX_PARAMETERS:
         return [f"A tool has at most {MAX_PARAMETERS} parameters."]
-    return _find_node_faults(schema, "parameters", 0)
+    nodes = list(_walk(schema, ("parameters",)))
+    if any(len(place) > MAX_SCHEMA_DEPTH for place, _ in nodes):
+        return [f"The schema is nested more than {MAX_SCHEMA_DEPTH} levels deep."]
+    if len(json.dumps(schema)) > MAX_SCHEMA_CHARS:
+        return [f"The schema is longer than {MAX_SCHEMA_CHARS:,} characters."]
+    # What a reference may lead to: a `default` is no schema, and has not been looked at.
+    targets = [id(node) for _, node in nodes]
+    resolver = Registry[Any]().resolver_with_root(DRAFT202012.create_resource(schema))
+    faults = []
+    for place, node in nodes:
+        written = "/".join(place)
+        faults += [f"{written}: {fault}" for fault in _find_node_faults(node, resolver, targets)]
+        if "$id" in node and node is not schema:
+            faults.append(f"{written}: $id stands at the beginning of a schema alone.")
+    if not faults and (error := best_match(_META_SCHEMA.iter_errors(schema))):
+        faults = [f"{'/'.join(map(str, ['parameters', *error.absolute_path]))}: {error.message[:MAX_FAULT_CHARS]}."]
+    return faults[:MAX_FAULTS]
 
 
-def _find_node_faults(schema: Any, place: str, depth: int) -> list[str]:
+def _walk(schema: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Schema]]:
+    """Yield a schema and those in it, each with its place; none below the first that is too deep."""
     if not isinstance(schema, dict):
-        return [f"{place}: This should be an object."]
-    if depth > MAX_SCHEMA_DEPTH:
-        return [f"{place}: It is nested more than {MAX_SCHEMA_DEPTH} levels deep."]
-    faults = [f"{place}: The keyword {word!r} is not offered." for word in sorted(set(schema) - _KEYWORDS)]
-    if "type" in schema and (not isinstance(schema["type"], str) or schema["type"] not in _TYPES):
-        faults.append(f"{place}: The types are {', '.join(_TYPES)}.")
-    if not isinstance(schema.get("enum", []), list) or not isinstance(schema.get("anyOf", []), list):
-        return [*faults, f"{place}: enum and anyOf are lists."]
-    if not isinstance(schema.get("properties", {}), dict):
-        return [*faults, f"{place}: properties is an object."]
-    named = schema.get("required", [])
-    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
-        return [*faults, f"{place}: required is a list of names."]
-    faults += [
-        f"{place}: required names {name!r}, which is no property."
-        for name in named
-        if name not in schema.get("properties", {})
-    ]
-    inner = [(f"{place}/{name}", each) for name, each in schema.get("properties", {}).items()]
-    inner += [(f"{place}/anyOf", each) for each in schema.get("anyOf", [])]
-    inner += [(f"{place}/items", schema["items"])] if "items" in schema else []
-    if not isinstance(schema.get("additionalProperties", False), bool):
-        inner.append((f"{place}/additionalProperties", schema["additionalProperties"]))
-    return faults + [fault for at, each in inner for fault in _find_node_faults(each, at, depth + 1)]
+        return  # true and false are schemas, too
+    yield place, schema
+    if len(place) > MAX_SCHEMA_DEPTH:
+        return
+    for word, value in schema.items():
+        if word in _BY_NAME and isinstance(value, dict):
+            for name, inner in value.items():
+                yield from _walk(inner, (*place, f"{word}/{name}"))
+        elif word in _LISTED and isinstance(value, list):
+            for index, inner in enumerate(value):
+                yield from _walk(inner, (*place, f"{word}/{index}"))
+        elif word in _ALONE:
+            yield from _walk(value, (*place, word))
+
+
+def _find_node_faults(node: Schema, resolver: Any, targets: Sequence[int]) -> Iterator[str]:
+    for word in sorted(node.keys() - _KEYWORDS):
+        yield f"The keyword {word!r} is not offered."
+    named = node.get("patternProperties")
+    for pattern in [node.get("pattern"), *(named if isinstance(named, dict) else ())]:
+        if isinstance(pattern, str) and (fault := _find_pattern_fault(pattern)):
+            yield fault
+    for word in ("$ref", "$dynamicRef"):
+        reference = node.get(word)
+        if not isinstance(reference, str):
+            continue
+        try:
+            target = resolver.lookup(reference).contents
+            leads_to_schema = isinstance(target, bool) or id(target) in targets
+        except Unresolvable:
+            leads_to_schema = False
+        if not leads_to_schema or not reference.startswith("#"):
+            yield f"{word} names a schema within this one, such as #/$defs/address, and not {reference[:200]!r}."
+
+
+def _find_pattern_fault(pattern: str) -> str:
+    if len(pattern) > MAX_PATTERN_CHARS:
+        return f"A pattern has at most {MAX_PATTERN_CHARS:,} characters."
+    try:
+        _matcher(pattern)
+    except SchemaError:
+        return (
+            f"The pattern {pattern[:100]!r} cannot be used. Patterns are regular expressions without look-around and "
+            "back-references."
+        )
+    return ""
+
+
+@lru_cache(maxsize=256)
+def _matcher(pattern: str) -> SchemaValidator:
+    """Return an automaton that finds a pattern in time that is linear in the text, whoever wrote the two."""
+    return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
+
+
+def _matches(pattern: str, text: str) -> bool:
+    try:
+        _matcher(pattern).validate_python(text)
+    except Mismatch:
+        return False
+    return True
+
+
+class _TooManySteps(Exception):
+    """A check takes too long, as with references that branch again and again."""
+
+
+_steps_left: ContextVar[int] = ContextVar("_steps_left")
+Check = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
+
+
+def _counted(word: str, check: Check) -> Check:
+    """Let a keyword count what its check costs."""
+
+    def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterable[ValidationError] | None:
+        sizes = [len(each) if isinstance(each, list | dict) else 1 for each in (value, instance)]
+        left = _steps_left.get() - sum(sizes)
+        if word == "uniqueItems" and isinstance(instance, list) and not all(isinstance(each, str) for each in instance):
+            left -= sizes[1] ** 2 // 20  # what cannot be sorted is compared each with each; comparing is quick
+        if left < 0:
+            raise _TooManySteps
+        _steps_left.set(left)
+        return check(validator, value, instance, schema)
+
+    return counted
+
+
+def _check_pattern(validator: Any, pattern: str, instance: Any, schema: Schema) -> Iterator[ValidationError]:
+    if isinstance(instance, str) and not _matches(pattern, instance):
+        yield ValidationError("does not match")
+
+
+_checks = Draft202012Validator.VALIDATORS | {"pattern": _check_pattern}
+_Checker = extend(Draft202012Validator, {word: _counted(word, check) for word, check in _checks.items()})
+_META_SCHEMA = Draft202012Validator(Draft202012Validator.META_SCHEMA)
 
 
 def check_arguments(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
-    """Raise InvalidArguments where arguments do not fit a schema."""
-    if faults := _find_object_faults(schema, arguments, ""):
+    """Raise InvalidArguments where arguments do not fit a schema.
+
+    A schema that names arguments and says nothing about others takes no others.
+    """
+    if schema.get("properties") and not schema.keys() & {"additionalProperties", "unevaluatedProperties"}:
+        schema = {**schema, "unevaluatedProperties": False}
+    if faults := find_value_faults(schema, arguments):
         raise InvalidArguments(" ".join(faults))
 
 
@@ -196,49 +304,85 @@ def bind_arguments(schema: Mapping[str, Any], args: Sequence[Any], kwargs: Mappi
     return bound
 
 
-def find_value_fault(schema: Mapping[str, Any], value: Any, place: str) -> str:
-    """Return why a value does not fit a schema, as a sentence, or ""."""
-    if "anyOf" in schema:
-        if any(not find_value_fault(option, value, place) for option in schema["anyOf"]):
-            return ""
-        return f"{place} should be {' or '.join(_describe(option) for option in schema['anyOf'])}."
-    if "enum" in schema and not any(value == one and type(value) is type(one) for one in schema["enum"]):
-        return f"{place} should be one of {', '.join(map(repr, schema['enum']))}."
-    kind = schema.get("type")
-    if kind is None:
-        return ""
-    is_whole_float = kind == "integer" and isinstance(value, float) and value.is_integer()
-    is_bool = isinstance(value, bool) and kind != "boolean"
-    if (not isinstance(value, _TYPES[kind]) or is_bool) and not is_whole_float:
-        return f"{place} should be {_WORDS[kind]}."
-    if kind == "array" and "items" in schema:
-        return next(
-            filter(None, (find_value_fault(schema["items"], one, f"{place}[{i}]") for i, one in enumerate(value))), ""
-        )
-    if kind == "object":
-        return next(iter(_find_object_faults(schema, value, f"{place}.")), "")
-    return ""
+def find_value_faults(schema: Mapping[str, Any], value: Any) -> list[str]:
+    """Return why a value does not fit a schema, as sentences."""
+    token = _steps_left.set(MAX_CHECK_STEPS)
+    try:
+        checker = _Checker(_spell_out(schema, value), registry=Registry(), format_checker=FORMATS)
+        faults = [_describe_fault(error)[:MAX_FAULT_CHARS] for error in checker.iter_errors(value)]
+    except (_TooManySteps, RecursionError):
+        return ["The arguments are too long or too deep to be checked against the schema. Send less."]
+    finally:
+        _steps_left.reset(token)
+    return list(dict.fromkeys(faults))[:MAX_FAULTS]
 
 
-def _find_object_faults(schema: Mapping[str, Any], value: Mapping[str, Any], prefix: str) -> list[str]:
-    properties = schema.get("properties", {})
-    others = schema.get("additionalProperties", not properties)
-    faults = [f"{prefix}{name} is missing." for name in schema.get("required", []) if name not in value]
-    for name, one in value.items():
-        if name in properties:
-            faults.append(find_value_fault(properties[name], one, f"{prefix}{name}"))
-        elif others is False:
-            known = f"The arguments are {', '.join(properties)}." if properties else "There are none."
-            faults.append(f"{prefix}{name} is unknown. {known}")
-        elif isinstance(others, dict):
-            faults.append(find_value_fault(others, one, f"{prefix}{name}"))
-    return [fault for fault in faults if fault]
+def _spell_out(schema: Mapping[str, Any], value: Any) -> Schema:
+    """Return a schema in which the names that fit a pattern are written out: the library would match by backtracking.
+
+    Without `$schema`, which would have the library go on with a checker of its own.
+    """
+    spelled = deepcopy(dict(schema))
+    nodes = [node for _, node in _walk(spelled, ())]
+    names = _names_in(value) if any("patternProperties" in node for node in nodes) else set()
+    for node in nodes:
+        node.pop("$schema", None)
+        for pattern, inner in node.pop("patternProperties", {}).items():
+            properties = node.setdefault("properties", {})
+            for name in names:
+                if _matches(pattern, name):
+                    properties[name] = {"allOf": [properties[name], inner]} if name in properties else inner
+    return spelled
 
 
-def _describe(schema: Mapping[str, Any]) -> str:
-    if "enum" in schema:
-        return f"one of {', '.join(map(repr, schema['enum']))}"
-    return _WORDS.get(schema.get("type", ""), "anything")
+def _names_in(value: Any) -> set[str]:
+    """Return the names of all members of a value."""
+    names, waiting = set[str](), [value]
+    while waiting:
+        match waiting.pop():
+            case dict() as members:
+                names |= members.keys()
+                waiting += members.values()
+            case list() as items:
+                waiting += items
+    return names
+
+
+def _describe_fault(error: ValidationError) -> str:
+    """Say what a value should be, and where it is."""
+    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
+    place = place.removeprefix(".")[:200] or "The call"
+    wanted: Any = error.validator_value
+    prefix = "" if not error.absolute_path else f"{place}."
+    match error.validator:
+        case "required":
+            missing = [name for name in wanted if name not in error.instance]
+            return " ".join(f"{prefix}{name} is missing." for name in missing)
+        case "additionalProperties" | "unevaluatedProperties" if wanted is False:
+            properties = list(error.schema.get("properties", {}))
+            unknown = [name for name in error.instance if repr(name) in error.message]
+            offer = f"The arguments are {', '.join(properties)}." if properties else "There are none."
+            return " ".join([*(f"{prefix}{name} is unknown." for name in unknown), offer])
+        case "type" | "enum" | "const":
+            return f"{place} should be {_describe(error.schema)}."
+        case "anyOf" | "oneOf" if error.context:
+            nearest = max(error.context, key=lambda inner: len(inner.absolute_path))
+            # Of one that fits in part, what does not
+            more = f" {_describe_fault(nearest)}" if len(nearest.absolute_path) > len(error.absolute_path) else ""
+            return f"{place} should be {' or '.join(dict.fromkeys(map(_describe, wanted)))}.{more}"
+        case None:
+            return f"{place} is not allowed."
+    return f"{place} does not fit {error.validator}: {json.dumps(wanted, ensure_ascii=False)[:200]}."
+
+
+def _describe(schema: Any) -> str:
+    if not isinstance(schema, dict):
+        return "anything"
+    if "enum" in schema or "const" in schema:
+        values = schema.get("enum", [schema.get("const")])
+        return f"{'one of ' if 'enum' in schema else ''}{', '.join(map(repr, values))}"
+    kinds = schema.get("type", [])
+    return " or ".join(_WORDS[kind] for kind in ([kinds] if isinstance(kinds, str) else kinds)) or "something else"
 
 
 def _fault(message: str, node: ast.AST) -> InvalidDefinition:

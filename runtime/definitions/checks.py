@@ -4,6 +4,7 @@ import ast
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from keyword import iskeyword
 from typing import Any
 
 from pydantic_monty import MontyError, MontySyntaxError, MontyTypingError
@@ -162,19 +163,26 @@ def _read_diagnostic(line: str, definition: ToolDefinition) -> Fault:
 def write_stub(name: str, schema: Mapping[str, Any]) -> str:
     """Return the signature of a host function, for the type checker."""
     properties, required = schema.get("properties", {}), schema.get("required", [])
+    if not all(each.isidentifier() and not iskeyword(each) for each in properties):
+        return f"def {name}(*values: Any, **named: Any) -> Any: ..."
     ordered = sorted(properties, key=lambda each: each not in required)
     written = [f"{each}: {_write_type(properties[each])}" + ("" if each in required else " = ...") for each in ordered]
     return f"def {name}({', '.join(written)}) -> Any: ..."
 
 
-def _write_type(schema: Mapping[str, Any]) -> str:
+def _write_type(schema: Any) -> str:
+    """Return a type that takes all that fits a schema, and more where Python has no word for it."""
+    if not isinstance(schema, dict):
+        return "Any"
     if "anyOf" in schema:
         return " | ".join(_write_type(option) for option in schema["anyOf"])
-    if "enum" in schema:
-        return f"Literal[{', '.join(map(repr, schema['enum']))}]"
-    if schema.get("type") == "array" and "items" in schema:
+    values = schema.get("enum", [])
+    if values and all(value is None or isinstance(value, str | int) for value in values):
+        return f"Literal[{', '.join(map(repr, values))}]"
+    kinds = schema.get("type", [])
+    if kinds == "array" and "items" in schema:
         return f"list[{_write_type(schema['items'])}]"
-    return _PYTHON_TYPES.get(schema.get("type", ""), "Any")
+    return " | ".join(_PYTHON_TYPES[kind] for kind in ([kinds] if isinstance(kinds, str) else kinds)) or "Any"
 
 
 def _check_example(definition: ToolDefinition, example: Example, number: int, seconds: SharedSeconds) -> list[Fault]:

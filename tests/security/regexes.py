@@ -19,7 +19,7 @@ from typing import Any
 op, _parser = importlib.import_module("re._constants"), importlib.import_module("re._parser")
 ROOT = Path(__file__).parents[2]
 CLIENT = ROOT / "clients/python/src"
-SOURCES = ("memory", "reflection", "evaluation", "agents", "erl_site", "clients/python/src/erl_client")
+SOURCES = ("memory", "reflection", "evaluation", "runtime", "erl_site", "clients/python/src/erl_client")
 FUNCTIONS = ("compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn")
 AT_ONE_PLACE = ("memory.redaction.formats._BY_HEAD",)  # tried where `_HEADS` found the beginning of a token
 WINDOW_CHARS = 6
