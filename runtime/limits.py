@@ -14,6 +14,8 @@ DEFAULT_MAX_SECONDS = 3_600
 DEFAULT_APPROVAL_SECONDS = 7 * 86_400
 YEAR_SECONDS = 366 * 86_400
 LEAST_BUDGET_TOKENS = 100
+USUAL_OUTPUT_TOKENS = 8_000
+THINKING_OUTPUT_TOKENS = 16_000  # what it thinks counts as output
 
 
 Price = Annotated[
@@ -84,6 +86,13 @@ class ModelSettings(Input):
         dict[str, Any] | None,
         Field(description="A JSON schema, of an object. The reply of a run is then JSON that fits it."),
     ] = None
+
+
+def usual_output_tokens(window_tokens: int, settings: ModelSettings) -> int:
+    """Return how long an answer may be where an agent says nothing about it, with room for the prompt beside it."""
+    if settings.thinking in (None, "off"):
+        return min(USUAL_OUTPUT_TOKENS, window_tokens // 4)
+    return min(THINKING_OUTPUT_TOKENS, window_tokens // 2)
 
 
 class Retrieving(Input):

@@ -16,7 +16,7 @@ from memory.projects.actors import Actor, name_actor
 from memory.projects.models import ApiKey, Project, ProjectMembership
 from memory.releases.models import Release
 from runtime.errors import NameTaken
-from runtime.limits import Compacting, Limits, ModelSettings, written
+from runtime.limits import Compacting, Limits, ModelSettings, usual_output_tokens, written
 from runtime.models.agents import Agent, AgentRevision
 from runtime.models.runs import Run
 from runtime.models.tools import ToolRevision
@@ -34,12 +34,15 @@ DECIDE_CALLS = Right(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentSpec:
-    """What a revision says. `tools` and `blocks` are as in `AgentRevision`."""
+    """What a revision says. `tools` and `blocks` are as in `AgentRevision`.
+
+    Without `max_output_tokens`, answers may be as long as is usual for the window and the settings.
+    """
 
     system: str = ""
     model: str = ""
     window_tokens: int = 32_000
-    max_output_tokens: int = 2_000
+    max_output_tokens: int | None = None
     temperature: float | None = None
     model_settings: ModelSettings = field(default_factory=ModelSettings)
     blocks: tuple[dict[str, Any], ...] = ()
@@ -48,10 +51,15 @@ class AgentSpec:
     limits: Limits = field(default_factory=Limits)
     compaction: Compacting = field(default_factory=Compacting)
 
+    @property
+    def output_tokens(self) -> int:
+        return self.max_output_tokens or usual_output_tokens(self.window_tokens, self.model_settings)
+
     def columns(self) -> dict[str, Any]:
         """Return the columns of a revision that says this."""
         columns = {name: getattr(self, name) for name in self.__slots__}
         return columns | {
+            "max_output_tokens": self.output_tokens,
             "blocks": list(self.blocks),
             "tools": list(self.tools),
             "rules": list(self.rules),
@@ -258,7 +266,7 @@ def check_spec(
         may_allow: whether it may have new ones.
     """
     faults: dict[str, list[str]] = {}
-    if spec.max_output_tokens >= spec.window_tokens:
+    if not 0 < spec.output_tokens < spec.window_tokens:
         faults["/max_output_tokens"] = ["The answer has to fit into window_tokens, with room for the prompt."]
     faults |= find_tool_faults(project, spec.tools)
     faults |= _find_block_faults(project, spec)

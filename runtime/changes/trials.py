@@ -29,7 +29,7 @@ from runtime.endings import (
     room_for_answer,
 )
 from runtime.errors import InvalidArguments
-from runtime.limits import ModelSettings
+from runtime.limits import USUAL_OUTPUT_TOKENS, ModelSettings
 from runtime.models.tools import ToolRuntime
 from runtime.rules import Called, ends_run, find_missing, goes_on, needs_approval, read_rules, refuse_call
 from runtime.sandbox import HostError, SharedSeconds, ToolCall, run_tool
@@ -71,7 +71,7 @@ class Subject:
     sources: dict[str, ToolDefinition] = field(default_factory=dict)
     schemas: dict[str, Any] = field(default_factory=dict)
     rules: tuple[dict[str, Any], ...] = ()
-    max_output_tokens: int = 2_000
+    max_output_tokens: int = USUAL_OUTPUT_TOKENS
     temperature: float | None = None
     model_settings: ModelSettings = field(default_factory=ModelSettings)
     window_tokens: int = 32_000

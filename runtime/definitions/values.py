@@ -134,7 +134,13 @@ class AgentMembers(Input):
     system: Annotated[str, Field(max_length=MAX_TEXT_CHARS, description="The instructions.")] = ""
     model: Annotated[Name, Field(description="Empty for the server's own.")] = ""
     window_tokens: Annotated[Tokens, Field(description="Size of the context window.")] = 32_000
-    max_output_tokens: Annotated[Tokens, Field(description="Of one answer of the model.")] = 2_000
+    max_output_tokens: Annotated[
+        Tokens | None,
+        Field(
+            description="Of one answer of the model. Without it 8,000, or 16,000 where `thinking` is set, but at most "
+            "a quarter or half of the window."
+        ),
+    ] = None
     temperature: Annotated[float | None, Field(ge=0, le=2)] = None
     model_settings: ModelSettings = Field(default_factory=ModelSettings)
     blocks: Annotated[list[AgentBlock], Field(max_length=100)] = Field(default_factory=list)

@@ -48,7 +48,7 @@ class Migration(migrations.Migration):
                         ('system', models.TextField(blank=True, default='', help_text='The instructions.')),
                         ('model', models.TextField(blank=True, default='', help_text="Empty for the server's own.")),
                         ('window_tokens', models.PositiveIntegerField(default=32000, help_text='Size of the context window.')),
-                        ('max_output_tokens', models.PositiveIntegerField(default=2000, help_text='Of one answer of the model.')),
+                        ('max_output_tokens', models.PositiveIntegerField(help_text='Of one answer of the model.')),
                         ('temperature', models.FloatField(blank=True, null=True)),
                         ('blocks', models.JSONField(blank=True, default=list)),
                         ('tools', models.JSONField(blank=True, default=list)),

@@ -80,7 +80,7 @@ class AgentRevision(models.Model):
     system = models.TextField(blank=True, default="", help_text="The instructions.")
     model = models.TextField(blank=True, default="", help_text="Empty for the server's own.")
     window_tokens = models.PositiveIntegerField(default=32_000, help_text="Size of the context window.")
-    max_output_tokens = models.PositiveIntegerField(default=2_000, help_text="Of one answer of the model.")
+    max_output_tokens = models.PositiveIntegerField(help_text="Of one answer of the model.")
     temperature = models.FloatField(null=True, blank=True)
     model_settings = models.JSONField(default=dict, db_default=Value({}, models.JSONField()), blank=True)
     blocks = models.JSONField(default=list, blank=True)

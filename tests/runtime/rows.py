@@ -31,6 +31,7 @@ def store_agent(project: Project, text: str) -> Approval:
             system=f"{text}\n{number}", model=text, blocks=[{"label": text, "block": str(agent.pk)}],
             tools=[{"name": text[:200]}, {"name": "send", "revision": str(revision.pk)}],
             rules=[{"type": "requires_approval", "tool": text[:200], "when": text}], limits={"max_steps": 5},
+            max_output_tokens=500,
         )  # fmt: skip
     Agent.objects.filter(pk=agent.pk).update(current=current)
     conversation = Conversation.objects.create(project=project, agent=agent, created_by=text)

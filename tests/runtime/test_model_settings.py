@@ -1,5 +1,6 @@
 """How an agent's model is asked: its settings reach the question, and replies fit the schema they have to fit."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,9 +36,32 @@ def test_settings_reach_each_question() -> None:
     assert script.asked[0].options == ModelOptions(thinking="high", parallel_tool_calls=False, cache=False)
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("window_tokens", "thinking", "tokens"),
+    [
+        (32_000, None, 8_000),
+        (32_000, "high", 16_000),
+        (200_000, "off", 8_000),
+        (200_000, "low", 16_000),
+        (8_000, "low", 4_000),
+    ],
+)
+def test_answers_may_be_as_long_as_the_model_needs_unless_the_agent_says(
+    window_tokens: int, thinking: Any, tokens: int
+) -> None:
+    agent = make_agent(window_tokens=window_tokens, model_settings=ModelSettings(thinking=thinking))
+    script = Script("Done.")
+    go_on(make_run(agent), script)
+
+    assert script.asked[0].max_output_tokens == tokens
+
+
 def test_agent_without_settings_is_the_agent_it_was_before_there_were_any() -> None:
-    assert AgentSpec(system="Be brief.").sha256 != AgentSpec(system="Be brief.", model_settings=SETTINGS).sha256
-    assert AgentSpec().sha256 == "471a07af456c32b2b32b727027c0798a2dbb9a3615ad542c1cf501bf68ba5b1f"
+    spec = AgentSpec(max_output_tokens=2_000)
+
+    assert spec.sha256 != replace(spec, model_settings=SETTINGS).sha256
+    assert spec.sha256 == "471a07af456c32b2b32b727027c0798a2dbb9a3615ad542c1cf501bf68ba5b1f"
 
 
 @pytest.mark.django_db
