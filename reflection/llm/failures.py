@@ -131,6 +131,8 @@ def _explain(body: Any, config: ProviderConfig) -> tuple[str, str]:
     kinds = (error.get(name) for name in ("code", "type", "status", "param"))
     kind = " ".join(dict.fromkeys(text for text in kinds if isinstance(text, str)))
     message = error.get("message") or error.get("detail") or ""
+    if isinstance(metadata := error.get("metadata"), dict):  # OpenRouter's, with the words of the provider behind it
+        message = metadata.get("raw") or message
     return _tidy(kind, config), _tidy(message if isinstance(message, str) else json.dumps(message), config)
 
 

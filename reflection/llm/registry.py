@@ -172,10 +172,10 @@ def _read_entries() -> dict[str, _Entry]:
 def _with_path(url: str, path: str) -> str:
     """Return a URL with the path of the API, where it has none: people copy http://localhost:11434."""
     try:
-        has_path = urlsplit(url).path.strip("/")
+        parts = urlsplit(url)
     except ValueError:  # the check of settings says what is wrong with it
         return url
-    return url if has_path else url.rstrip("/") + path
+    return url if parts.path.strip("/") or parts.query else url.rstrip("/") + path
 
 
 def build_provider(config: ProviderConfig) -> "ModelProvider":

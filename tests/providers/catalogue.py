@@ -2,6 +2,7 @@
 
 from tests.providers.anthropic_messages import AnthropicMessages
 from tests.providers.chat_vendors import DeepSeek, Groq, LaPlateforme
+from tests.providers.gateways import Azure, OpenRouter
 from tests.providers.gemini import CompatibleGemini, Gemini
 from tests.providers.gpt import Gpt
 from tests.providers.imitation import Imitation
@@ -17,6 +18,8 @@ IMITATIONS: tuple[type[Imitation], ...] = (
     DeepSeek,
     Groq,
     LaPlateforme,
+    OpenRouter,
+    Azure,
     Ollama,
     Vllm,
     LlamaCpp,

@@ -39,6 +39,7 @@ class Refusal:
     param: str | None = None
     is_expected: bool = False
     more: dict[str, Any] = field(default_factory=dict, hash=False)
+    headers: dict[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +102,7 @@ class Imitation:
                 self._answer(exchange, self.write(turn))
                 return
             refusal = turn
-        exchange.send(refusal.status, json.dumps(self.write_refusal(refusal)).encode())
+        self.send_refusal(exchange, refusal)
 
     def _find_refusal(self, body: dict[str, Any]) -> Refusal | None:
         tokens = self.count_tokens(body)
@@ -121,6 +122,9 @@ class Imitation:
             exchange.end_stream()
         else:
             exchange.send(200, json.dumps(answer).encode())
+
+    def send_refusal(self, exchange: Exchange, refusal: Refusal) -> None:
+        exchange.send(refusal.status, json.dumps(self.write_refusal(refusal)).encode(), refusal.headers)
 
     def count_tokens(self, body: dict[str, Any]) -> int:
         return len(json.dumps(body, ensure_ascii=False)) // 3

@@ -63,6 +63,14 @@ def make_tool(words: int = 5) -> Tool:
     )
 
 
+LOOK, DONE = Turn(calls=(look(1),)), Turn(text="It is in Graz.")
+REFUSED = Turn(text="I will not.", ending="refused")
+
+
+def end_of(run: Run) -> tuple[str, str]:
+    return run.stop_reason, run.messages.filter(is_reply=True).order_by("-seq").values_list("content", flat=True)[0]
+
+
 class Laboratory:
     """One imitation, and conversations with its model."""
 

@@ -15,7 +15,7 @@ from tests.providers.laboratory import Imitations
 from tests.runtime.running import make_agent, make_run
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def remember(text: str) -> Turn:
@@ -37,11 +37,11 @@ def test_conversations_go_on_after_kill_9_between_the_steps(imitations: Imitatio
             tools, named = ["archival_insert"], f"{name}:{model.model}"
             make_run(make_agent(project=project, name=name, tools=tools, model=named))
         made.stack.start_worker()
-        wait_until(lambda: all(hold.begun.is_set() for hold in held), seconds=60)
+        wait_until(lambda: all(hold.begun.is_set() for hold in held), seconds=240)
         made.stack.kill("worker")
         killed.set()
         made.stack.start_worker()
-        made.wait_until(lambda: not Run.objects.live().exists(), seconds=60)
+        made.wait_until(lambda: not Run.objects.live().exists(), seconds=240)
 
     ends = dict(Run.objects.values_list("agent__name", "stop_reason"))
     assert ends == dict.fromkeys(providers, "end_turn")
