@@ -10,9 +10,7 @@ class EvaluationConfig(AppConfig):
         from evaluation.periodic import PERIODIC
         from evaluation.requests import EVALUATION
         from evaluation.shadow.jobs import SHADOW_JOBS
-        from evaluation.text_columns import TEXT_COLUMNS
         from memory.events import add_listener
-        from memory.trust.text_columns import add_text_columns
         from reflection.jobs.kinds import register_kind
         from reflection.jobs.periodic import register_periodic
         from runtime.changes.ladder import watch_trials
@@ -21,6 +19,5 @@ class EvaluationConfig(AppConfig):
         register_kind(SHADOW_JOBS)
         register_kind(AGENT_EVOLUTION)
         register_periodic(*PERIODIC)
-        add_text_columns(TEXT_COLUMNS)
         add_listener(follow_experiment)
         watch_trials(start_experiment_of)

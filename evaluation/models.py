@@ -10,6 +10,7 @@ from evaluation.experiments.models import Experiment, Look
 from evaluation.shadow.models import ShadowAnswer, ShadowMinute
 from memory.ids import uuid7
 from memory.projects.models import Project
+from memory.stored_text import FIGURES, StoredJson
 from reflection.jobs.models import Job
 
 __all__ = [
@@ -48,8 +49,8 @@ class EvaluationRun(models.Model):
     suites = ArrayField(models.TextField())
     configuration = models.JSONField(default=dict)
     versions = models.JSONField(default=dict)
-    units = models.JSONField(default=dict)
-    results = models.JSONField(default=dict)
+    units = StoredJson(default=dict, kept=FIGURES)
+    results = StoredJson(default=dict, kept=FIGURES)
     failure = models.TextField(blank=True, default="")
     requested_by = models.TextField(blank=True, default="")
     created_at = models.DateTimeField(default=timezone.now, editable=False)

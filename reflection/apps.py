@@ -14,7 +14,6 @@ class ReflectionConfig(AppConfig):
         from memory.retrieval.cross_encoder import register_reranker
         from memory.retrieval.llm_ranking import register_ranker
         from memory.trust.invariants import add_invariants
-        from memory.trust.text_columns import add_text_columns
         from reflection.consolidation.results import forget_run
         from reflection.invariants import INVARIANTS
         from reflection.jobs.kinds import register_kind
@@ -25,7 +24,6 @@ class ReflectionConfig(AppConfig):
         from reflection.rankers.language_model import find_provider_ranker
         from reflection.reflectors.requests import queue_reflection
         from reflection.tasks import KINDS, PERIODIC
-        from reflection.text_columns import TEXT_COLUMNS
         from reflection.webhooks.outbox import queue_deliveries
 
         trajectory_recorded.connect(queue_reflection, dispatch_uid="reflection.queue_reflection")
@@ -33,7 +31,6 @@ class ReflectionConfig(AppConfig):
         add_prompt_versions(find_versions)
         add_invariants(INVARIANTS)
         add_erasure(forget_run)
-        add_text_columns(TEXT_COLUMNS)
         register_ranker(find_provider_ranker)
         register_reranker(find_http_reranker)
         for kind in KINDS:

@@ -13,7 +13,6 @@ class RuntimeConfig(AppConfig):
         from memory.passages.storage import add_passage_sources
         from memory.releases.manifest import add_manifest_part
         from memory.trust.audit import add_comparisons
-        from memory.trust.text_columns import add_text_columns
         from reflection.jobs.kinds import register_kind
         from reflection.jobs.periodic import register_periodic
         from runtime.audit import COMPARISONS
@@ -24,7 +23,6 @@ class RuntimeConfig(AppConfig):
         from runtime.loop.standby import add_standby
         from runtime.models.agents import Agent
         from runtime.models.runs import Run
-        from runtime.text_columns import TEXT_COLUMNS
         from runtime.tools.catalogue import add_core_tools
 
         register_kind(AGENT_RUN)
@@ -32,7 +30,6 @@ class RuntimeConfig(AppConfig):
         register_kind(AGENT_SLEEP)
         add_core_tools(*TOOLS)
         register_periodic(*PERIODIC)
-        add_text_columns(TEXT_COLUMNS)
         add_comparisons(*COMPARISONS)
         add_manifest_part("agents", deployed_agents)
         add_listener(follow_deployment)

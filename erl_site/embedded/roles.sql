@@ -12,7 +12,7 @@ BEGIN
             EXECUTE format('CREATE ROLE %I', wanted);
         END IF;
     END LOOP;
-    ALTER ROLE erl_owner LOGIN CREATEDB; -- for backup_drill, and the sandboxes in which evaluations run
+    ALTER ROLE erl_owner LOGIN CREATEDB; -- for restore, and the sandboxes in which evaluations run
     ALTER ROLE erl_owner SET session_preload_libraries = 'pg_trgm'; -- a function sets a parameter of it, also in a restore
     IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = 'erl') THEN
         ALTER ROLE erl LOGIN BYPASSRLS; -- it serves every project; erl_tenant, which it becomes for a request, does not

@@ -8,6 +8,7 @@ from django.db.models.functions import Now
 from memory.constraints import not_blank
 from memory.ids import uuid7
 from memory.projects.models import Project
+from memory.stored_text import OF_CHANGES, StoredJson, StoredText
 from runtime.models.agents import Agent
 from runtime.models.changes import Change
 
@@ -34,7 +35,12 @@ class Evolution(models.Model):
     most_looks = models.PositiveIntegerField(help_text="How often it may be looked at.")
     measured = models.JSONField()
     controls = models.JSONField(default=dict, blank=True)
-    proposer = models.JSONField(default=dict, blank=True, help_text="What a language model proposed, if it was asked.")
+    proposer = StoredJson(
+        default=dict,
+        blank=True,
+        help_text="What a language model proposed, if it was asked.",
+        kept=OF_CHANGES,
+    )
     versions = models.JSONField(default=dict)
     started_by = models.TextField()
     started_at = models.DateTimeField()
@@ -63,12 +69,12 @@ class EvolutionCandidate(models.Model):
     number = models.PositiveIntegerField()
     generation = models.PositiveIntegerField()
     parents = ArrayField(models.PositiveIntegerField(), default=list, help_text="Numbers of other candidates.")
-    adds = models.JSONField(default=dict)
+    adds = StoredJson(default=dict, kept=OF_CHANGES)
     sha256 = models.TextField()
     scores = models.JSONField(default=dict)
     look = models.PositiveIntegerField(null=True)
     stopped_by = models.TextField(blank=True, default="", help_text="Empty where it was kept.")
-    said = models.TextField(help_text="What the check or gate found.")
+    said = StoredText(help_text="What the check or gate found.", kept=OF_CHANGES)
     is_on_front = models.BooleanField(help_text="Whether no other candidate beats it in every family.")
     is_chosen = models.BooleanField(help_text="Whether it met the hold-out.")
     change = models.ForeignKey(

@@ -13,6 +13,7 @@ from memory.constraints import one_of
 from memory.ids import uuid7
 from memory.projects.models import Project
 from memory.releases.models import Deployment, Release
+from memory.stored_text import BY_PEOPLE, FIGURES, StoredJson, StoredText
 
 
 class Compared(models.TextChoices):
@@ -83,7 +84,7 @@ class Experiment(models.Model):
     started_at = models.DateTimeField(db_default=Now())
     status = models.TextField(choices=Status.choices, default=Status.RUNNING)
     conclusion = models.TextField(blank=True, default="")
-    reason = models.TextField(blank=True, default="", help_text="Why it ended.")
+    reason = StoredText(blank=True, default="", help_text="Why it ended.", kept=BY_PEOPLE)
     ended_by = models.TextField(blank=True, default="")
     ended_at = models.DateTimeField(null=True, blank=True)
 
@@ -173,10 +174,11 @@ class Look(models.Model):
     missing_e_value = models.FloatField()
     guardrails = models.JSONField(default=dict, encoder=DjangoJSONEncoder)
     outcomes = models.JSONField(default=dict, help_text="Units of each arm by what is known of their outcome.")
-    families = models.JSONField(
+    families = StoredJson(
         default=dict,
         db_default={},
         help_text="The arms in each task family, and whether the effect differs between them.",
+        kept=FIGURES,
     )
     share = models.PositiveIntegerField(help_text="Of the treated arm at the time, in thousandths of all units.")
     verdict = models.TextField(choices=Verdict.choices)

@@ -5,6 +5,7 @@ from django.utils import timezone
 
 from memory.constraints import not_blank
 from memory.projects.models import Project
+from memory.stored_text import StoredBytes, StoredJson
 
 
 class IdempotencyRecord(models.Model):
@@ -21,10 +22,10 @@ class IdempotencyRecord(models.Model):
     fingerprint = models.BinaryField(max_length=32)
     method = models.TextField()
     route = models.TextField()
-    request = models.BinaryField(default=b"", help_text="The canonical request after redaction.")
+    request = StoredBytes(default=b"", help_text="The canonical request after redaction.")
     status_code = models.PositiveSmallIntegerField()
-    headers = models.JSONField(default=dict)
-    body = models.BinaryField(default=b"")
+    headers = StoredJson(default=dict)
+    body = StoredBytes(default=b"")
     resource_id = models.UUIDField(null=True, help_text="What the request made; its erasure empties this record.")
     erased_at = models.DateTimeField(null=True)
     request_id = models.TextField(blank=True, default="")

@@ -12,6 +12,7 @@ from memory.heuristics.reviewed import AbstractReview
 from memory.ids import uuid7
 from memory.limits import DEFAULT_BLOCK_CHARS, MAX_BLOCK_CHARS
 from memory.projects.models import Project
+from memory.stored_text import BY_PEOPLE, StoredJson, StoredText
 
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9_./-]{0,99}$"
 
@@ -33,8 +34,10 @@ class Block(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="blocks", db_index=False)
-    label = models.TextField(help_text="What it is about: persona, human or a name of your own.")
-    description = models.TextField(blank=True, default="", help_text="What belongs into it; agents read this.")
+    label = StoredText(help_text="What it is about: persona, human or a name of your own.", kept=BY_PEOPLE)
+    description = StoredText(
+        blank=True, default="", help_text="What belongs into it; agents read this.", kept=BY_PEOPLE
+    )
     char_limit = models.PositiveIntegerField(
         "character limit", default=DEFAULT_BLOCK_CHARS, help_text="The most characters its value may have."
     )
@@ -106,17 +109,17 @@ class BlockRevision(models.Model):
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     block = models.ForeignKey(Block, on_delete=models.CASCADE, related_name="revisions", db_index=False)
     number = models.PositiveIntegerField()
-    value = models.TextField(blank=True, default="")
+    value = StoredText(blank=True, default="")
     content_sha256 = models.CharField(max_length=64, editable=False, default="")
     operation = models.TextField(choices=Operation.choices)
-    edit = models.JSONField(default=dict, blank=True)
+    edit = StoredJson(default=dict, blank=True)
     base = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="+")
     replaced = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="+")
     restores = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="+")
     status = models.TextField(choices=Status.choices)
     conversation_id = models.UUIDField(null=True, help_text="The conversation it was written in.")
     run_id = models.UUIDField(null=True, help_text="The run that wrote it.")
-    reason = models.TextField(blank=True, default="")
+    reason = StoredText(blank=True, default="")
     created_by = models.TextField()
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     erased_at = models.DateTimeField(null=True, editable=False)

@@ -7,6 +7,7 @@ from django.utils import timezone
 from memory.constraints import not_blank
 from memory.ids import uuid7
 from memory.projects.models import Project
+from memory.stored_text import StoredChars
 
 MAX_COMMENT = 4000
 
@@ -18,7 +19,7 @@ class Comment(models.Model):
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     kind = models.TextField()
     object_id = models.UUIDField(db_index=True)
-    text = models.CharField(max_length=MAX_COMMENT)
+    text = StoredChars(max_length=MAX_COMMENT)
     written_by = models.TextField()
     written_at = models.DateTimeField(default=timezone.now, editable=False)
 

@@ -10,6 +10,7 @@ from memory.ids import uuid7
 from memory.projects.models import Project
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
+from memory.stored_text import StoredText
 
 
 class HeuristicFeedbackVerdict(models.TextChoices):
@@ -32,7 +33,7 @@ class HeuristicFeedback(models.Model):
     )
     verdict = models.TextField(choices=Verdict.choices)
     helpful = models.BooleanField(null=True, blank=True)
-    comment = models.TextField(blank=True, default="")
+    comment = StoredText(blank=True, default="")
     client = models.TextField()
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 

@@ -5,6 +5,7 @@ from django.utils import timezone
 
 from memory.ids import uuid7
 from memory.projects.models import Project
+from memory.stored_text import StoredJson
 
 
 class MemoryImport(models.Model):
@@ -17,7 +18,7 @@ class MemoryImport(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memory_imports", db_index=False)
     content_sha256 = models.CharField(max_length=64)
-    outline = models.JSONField(default=dict)
+    outline = StoredJson(default=dict, kept="members of a memory file that are no run, lesson or card")
     imported_by = models.TextField()
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 

@@ -25,6 +25,7 @@ from memory.heuristics.text import RULE_TAG, HeuristicText
 from memory.ids import uuid7
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
+from memory.stored_text import BY_PEOPLE, StoredArray, StoredChars, StoredJson, StoredText
 
 
 def hash_words(text: Concat | Value) -> MD5:
@@ -76,8 +77,8 @@ class Heuristic(Reviewed):
     prompt_version = models.TextField(blank=True, default="")
     confidence = models.FloatField(null=True, blank=True)
     client = models.TextField(blank=True, default="", help_text="The API client that proposed it.")
-    external_id = models.TextField(blank=True, default="", help_text="The client's own id of this lesson.")
-    metadata = models.JSONField(default=dict, blank=True, help_text="Kept for the client; no agent gets it.")
+    external_id = StoredText(blank=True, default="", help_text="The client's own id of this lesson.")
+    metadata = StoredJson(default=dict, blank=True, help_text="Kept for the client; no agent gets it.")
     support = models.PositiveIntegerField(default=0, help_text="Distinct trajectories it was learnt from.")
     approved_support = models.PositiveIntegerField(
         default=0, editable=False, help_text="Those of them that a reviewer approved with it; only these are ranked by."
@@ -182,18 +183,18 @@ class HeuristicRevision(AbstractRevision):
     Scope = HeuristicRevisionScope
 
     heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="revisions", db_index=False)
-    trigger = models.TextField(help_text="When it applies; must be observable before acting.")
-    guideline = models.TextField(help_text="What to do.")
-    avoid = models.TextField(blank=True, default="")
-    not_when = models.TextField(blank=True, default="")
-    rationale = models.TextField(blank=True, default="")
+    trigger = StoredText(help_text="When it applies; must be observable before acting.")
+    guideline = StoredText(help_text="What to do.")
+    avoid = StoredText(blank=True, default="")
+    not_when = StoredText(blank=True, default="")
+    rationale = StoredText(blank=True, default="")
     polarity = models.TextField(choices=Polarity.choices, default=Polarity.MIXED)
     scope = models.TextField(choices=Scope.choices, default=Scope.TASK_FAMILY)
-    task_id = models.TextField(blank=True, default="", help_text="Task family.")
-    tags = ArrayField(models.TextField(), default=list, blank=True)
-    source_task = models.TextField(blank=True, default="", help_text="The task it was learnt from.")
+    task_id = StoredText(blank=True, default="", help_text="Task family.")
+    tags = StoredArray(models.TextField(), default=list, blank=True)
+    source_task = StoredText(blank=True, default="", help_text="The task it was learnt from.")
     search = SearchVectorField(null=True, editable=False)
-    names = models.TextField(null=True, editable=False)  # made by a trigger, see memory/retrieval/name_match.py
+    names = StoredText(null=True, editable=False)  # made by a trigger, see memory/retrieval/name_match.py
     live = models.BooleanField(default=False, db_default=False, editable=False)
     withdrawn_at = models.DateTimeField(null=True, editable=False)
 
@@ -266,7 +267,7 @@ class Evidence(models.Model):
     trajectory = models.ForeignKey(Trajectory, on_delete=models.CASCADE, related_name="evidence")
     first_step = models.PositiveIntegerField(null=True, blank=True)
     last_step = models.PositiveIntegerField(null=True, blank=True)
-    quote = models.TextField(blank=True, default="")
+    quote = StoredText(blank=True, default="")
     approved_by = models.TextField(editable=False, default="")
     approved_at = models.DateTimeField(null=True, editable=False)
     merged_from = models.ForeignKey(
@@ -374,8 +375,8 @@ class SavedFilter(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", db_index=False)
-    name = models.CharField(max_length=60)
-    query = models.CharField(max_length=1000)
+    name = StoredChars(max_length=60, kept=BY_PEOPLE)
+    query = StoredChars(max_length=1000, kept=BY_PEOPLE)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from memory.ids import uuid7
 from memory.projects.models import ApiKey, Project
+from memory.stored_text import BY_PEOPLE, StoredText
 
 Row = TypeVar("Row", bound=models.Model)
 
@@ -124,7 +125,7 @@ class AbstractReview(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     content_sha256 = models.CharField(max_length=64)
-    reason = models.TextField(blank=True, default="")
+    reason = StoredText(blank=True, default="", kept=BY_PEOPLE)
     reviewer = models.TextField(help_text="Label that outlives the account, for example user:ana.")
     reviewer_user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"

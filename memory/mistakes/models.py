@@ -22,6 +22,7 @@ from memory.ids import uuid7
 from memory.mistakes.reports import WORDS, MistakeText
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
+from memory.stored_text import SHARED, StoredJson, StoredText
 
 
 class MistakeCardQuerySet(ReviewedQuerySet["MistakeCard"]):
@@ -51,9 +52,19 @@ class MistakeCard(Reviewed):
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="mistake_cards", db_index=False)
     identity_sha256 = models.CharField(max_length=64, editable=False)
-    mistake_type = models.TextField()
-    task_id = models.TextField(blank=True, default="", help_text="Task family.")
-    worker_id = models.TextField(blank=True, default="", help_text="Which agent or part of one makes it.")
+    mistake_type = StoredText(kept=SHARED)
+    task_id = StoredText(
+        blank=True,
+        default="",
+        help_text="Task family.",
+        kept=SHARED,
+    )
+    worker_id = StoredText(
+        blank=True,
+        default="",
+        help_text="Which agent or part of one makes it.",
+        kept=SHARED,
+    )
     status = models.TextField(choices=Status.choices, default=Status.PROPOSED)
     current_revision = models.OneToOneField(
         "memory.MistakeCardRevision", null=True, on_delete=models.SET_NULL, related_name="+", editable=False
@@ -80,7 +91,13 @@ class MistakeCard(Reviewed):
     )
     first_seen_at = models.DateTimeField(null=True, editable=False)
     last_seen_at = models.DateTimeField(null=True, editable=False)
-    imported = models.JSONField(default=dict, blank=True, editable=False, help_text="The card as imported.")
+    imported = StoredJson(
+        default=dict,
+        blank=True,
+        editable=False,
+        help_text="The card as imported.",
+        kept="from a memory file, not from a run",
+    )
     client = models.TextField(blank=True, default="", editable=False, help_text="The API client that reported it.")
 
     objects = MistakeCardQuerySet.as_manager()
@@ -118,10 +135,10 @@ class MistakeSighting(models.Model):
     card = models.ForeignKey(MistakeCard, on_delete=models.CASCADE, related_name="sightings", db_index=False)
     trajectory = models.ForeignKey(Trajectory, on_delete=models.CASCADE, related_name="mistake_sightings")
     client = models.TextField(blank=True, default="")
-    bad_decision = models.TextField(blank=True, default="")
-    correct_decision = models.TextField(blank=True, default="")
-    evidence = models.TextField(blank=True, default="")
-    lesson = models.TextField(blank=True, default="")
+    bad_decision = StoredText(blank=True, default="")
+    correct_decision = StoredText(blank=True, default="")
+    evidence = StoredText(blank=True, default="")
+    lesson = StoredText(blank=True, default="")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:
@@ -164,12 +181,32 @@ class MistakeCardRevision(AbstractRevision):
     """
 
     card = models.ForeignKey(MistakeCard, on_delete=models.CASCADE, related_name="revisions", db_index=False)
-    mistake_type = models.TextField()
-    task_id = models.TextField(blank=True, default="")
-    worker_id = models.TextField(blank=True, default="")
-    bad_decision = models.TextField(blank=True, default="")
-    correct_decision = models.TextField(blank=True, default="")
-    lesson = models.TextField(blank=True, default="")
+    mistake_type = StoredText(kept=SHARED)
+    task_id = StoredText(
+        blank=True,
+        default="",
+        kept=SHARED,
+    )
+    worker_id = StoredText(
+        blank=True,
+        default="",
+        kept=SHARED,
+    )
+    bad_decision = StoredText(
+        blank=True,
+        default="",
+        kept=SHARED,
+    )
+    correct_decision = StoredText(
+        blank=True,
+        default="",
+        kept=SHARED,
+    )
+    lesson = StoredText(
+        blank=True,
+        default="",
+        kept=SHARED,
+    )
     trajectory = models.ForeignKey(
         Trajectory,
         null=True,

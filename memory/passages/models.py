@@ -15,6 +15,7 @@ from memory.constraints import not_blank
 from memory.ids import uuid7
 from memory.projects.models import Project
 from memory.retrieval.models import EmbeddingModel
+from memory.stored_text import StoredArray, StoredText
 
 
 class PassageQuerySet(models.QuerySet["Passage"]):
@@ -33,9 +34,9 @@ class Passage(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="passages", db_index=False)
     owner = models.UUIDField(null=True, blank=True, help_text="The agent it belongs to; empty if all share it.")
-    text = models.TextField()
+    text = StoredText()
     text_sha256 = models.CharField(max_length=64, editable=False)
-    tags = ArrayField(models.TextField(), default=list, blank=True)
+    tags = StoredArray(models.TextField(), default=list, blank=True)
     run_id = models.UUIDField(null=True, blank=True, help_text="The run it was written in.")
     created_by = models.TextField(editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
@@ -78,7 +79,7 @@ class PassageEmbedding(models.Model):
     vector = HalfVectorField(null=True)
     terms = SparseVectorField(null=True)
     term_ids = ArrayField(models.IntegerField(), null=True)
-    names = models.TextField(blank=True, default="")
+    names = StoredText(blank=True, default="")
 
     class Meta:
         constraints = [

@@ -12,6 +12,7 @@ from memory.heuristics.models import HeuristicRevision
 from memory.ids import uuid7
 from memory.projects.models import Project
 from memory.retrieval.assignment import DeploymentMode, DeploymentUnit
+from memory.stored_text import BY_PEOPLE, StoredText
 
 
 class ReleaseHow(models.TextChoices):
@@ -48,7 +49,7 @@ class Release(models.Model):
     )
     manifest = models.JSONField()
     how = models.TextField(choices=How.choices, default=How.HAND)
-    note = models.TextField(blank=True, default="")
+    note = StoredText(blank=True, default="", kept=BY_PEOPLE)
     created_by = models.TextField(editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
@@ -220,7 +221,7 @@ class DeploymentEvent(models.Model):
     version = models.PositiveIntegerField()
     kind = models.TextField(choices=Kind.choices)
     state = models.JSONField(help_text="The deployment after the change; releases by their ids.")
-    reason = models.TextField(blank=True, default="")
+    reason = StoredText(blank=True, default="", kept=BY_PEOPLE)
     made_by = models.TextField()
     made_at = models.DateTimeField(db_default=Now(), editable=False)
 

@@ -18,6 +18,7 @@ from memory.ids import uuid7
 from memory.projects.models import ApiKey, Project
 from memory.retrieval.assignment import Arm
 from memory.runs.models import Trajectory
+from memory.stored_text import StoredArray, StoredJson, StoredText
 
 
 class RetrievalMode(models.TextChoices):
@@ -55,8 +56,8 @@ class Retrieval(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
-    task = models.TextField()
-    task_id = models.TextField(blank=True, default="")
+    task = StoredText()
+    task_id = StoredText(blank=True, default="")
     agent = models.TextField(blank=True, default="")
     mode = models.TextField(choices=Mode.choices, help_text="The mode that was used.")
     requested_mode = models.TextField(blank=True, default="")
@@ -65,8 +66,8 @@ class Retrieval(models.Model):
     candidate_count = models.PositiveIntegerField(default=0)
     heuristic_ids = ArrayField(models.UUIDField(), default=list)
     injected_ids = ArrayField(models.UUIDField(), default=list, db_default=[])
-    items = models.JSONField(default=list)
-    options = models.JSONField(
+    items = StoredJson(default=list)
+    options = StoredJson(
         blank=True,
         default=dict,
         db_default={},
@@ -74,8 +75,8 @@ class Retrieval(models.Model):
     )
     considered_ids = ArrayField(models.UUIDField(), default=list)
     considered_scores = ArrayField(models.FloatField(), default=list)
-    subtasks = ArrayField(models.TextField(), default=list)
-    record_text = models.TextField(
+    subtasks = StoredArray(models.TextField(), default=list)
+    record_text = StoredText(
         blank=True,
         default="",
         db_default="",

@@ -2,7 +2,6 @@
 
 from typing import Any, Self
 
-from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
@@ -15,6 +14,7 @@ from memory.projects.models import ApiKey, Project
 from memory.runs.episode import Action, Episode, Step
 from memory.runs.limits_reached import limit_reached
 from memory.runs.tools import tool_names
+from memory.stored_text import StoredArray, StoredJson, StoredText
 
 # When the last words of a run came: one that is recorded in parts may begin long before they do.
 LAST_WORDS_AT = Coalesce("appended_at", "created_at")
@@ -47,26 +47,26 @@ class Trajectory(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="trajectories", db_index=False)
-    external_id = models.TextField(blank=True, default="", help_text="The agent's own id of this run.")
-    task = models.TextField()
-    task_id = models.TextField(blank=True, default="", help_text="Task family.")
-    steps = models.JSONField(default=list, blank=True)
+    external_id = StoredText(blank=True, default="", help_text="The agent's own id of this run.")
+    task = StoredText()
+    task_id = StoredText(blank=True, default="", help_text="Task family.")
+    steps = StoredJson(default=list, blank=True)
     stated_step_count = models.PositiveIntegerField(
         null=True, blank=True, help_text="How many steps it had, where they were not sent."
     )
     outcome = models.TextField(choices=Outcome.choices, default=Outcome.UNKNOWN)
     score = models.FloatField(null=True, blank=True)
     outcome_source = models.TextField(choices=OutcomeSource.choices, default=OutcomeSource.AGENT)
-    agent = models.TextField(blank=True, default="")
-    model = models.TextField(blank=True, default="")
-    tags = ArrayField(models.TextField(), default=list, blank=True)
-    summary = models.TextField(blank=True, default="")
-    mistakes = ArrayField(models.TextField(), default=list, blank=True)
-    successes = ArrayField(models.TextField(), default=list, blank=True)
-    mistake_cards = models.JSONField(default=list, blank=True)
+    agent = StoredText(blank=True, default="")
+    model = StoredText(blank=True, default="")
+    tags = StoredArray(models.TextField(), default=list, blank=True)
+    summary = StoredText(blank=True, default="")
+    mistakes = StoredArray(models.TextField(), default=list, blank=True)
+    successes = StoredArray(models.TextField(), default=list, blank=True)
+    mistake_cards = StoredJson(default=list, blank=True)
     tokens = models.PositiveBigIntegerField(null=True, blank=True)
     cost_usd = models.DecimalField(max_digits=14, decimal_places=6, null=True, blank=True)
-    tools = models.JSONField(default=list, blank=True, help_text="Names or JSON schemas of the tools on offer.")
+    tools = StoredJson(default=list, blank=True, help_text="Names or JSON schemas of the tools on offer.")
     parent = models.ForeignKey(
         "self",
         null=True,
@@ -78,13 +78,13 @@ class Trajectory(models.Model):
     )
     is_open = models.BooleanField(default=False, help_text="More steps may come, and the outcome is still to be told.")
     appended_at = models.DateTimeField(null=True, blank=True, editable=False)
-    spans = models.JSONField(
+    spans = StoredJson(
         default=list, blank=True, editable=False, help_text="Trace spans of an open run, from which its steps are read."
     )
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
-    metadata = models.JSONField(default=dict, blank=True)
-    redactions = models.JSONField(default=dict, blank=True, editable=False)
+    metadata = StoredJson(default=dict, blank=True)
+    redactions = StoredJson(default=dict, blank=True, editable=False)
     retrieval = models.ForeignKey(
         "memory.Retrieval",
         null=True,
@@ -94,9 +94,9 @@ class Trajectory(models.Model):
         db_constraint=False,
         db_index=False,
     )
-    client = models.TextField(blank=True, default="", editable=False)
+    client = StoredText(blank=True, default="", editable=False)
     api_key = models.ForeignKey(ApiKey, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
-    request_id = models.TextField(blank=True, default="", editable=False)
+    request_id = StoredText(blank=True, default="", editable=False)
     # By the database's clock, as in quarantine, not the recording machine's.
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     outcome_at = models.DateTimeField(null=True, blank=True, editable=False)

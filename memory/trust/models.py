@@ -9,6 +9,7 @@ from django.db import models
 from django.utils import timezone
 
 from memory.ids import uuid7
+from memory.stored_text import BY_PEOPLE, StoredText
 
 
 class AuditEntry(models.Model):
@@ -70,7 +71,7 @@ class QuarantineOrder(models.Model):
     client = models.TextField()
     api_key_id = models.UUIDField(null=True, blank=True, help_text="Empty for all keys of the client.")
     since = models.DateTimeField()
-    reason = models.TextField(blank=True, default="")
+    reason = StoredText(blank=True, default="", kept=BY_PEOPLE)
     heuristic_ids = ArrayField(models.UUIDField(), default=list, help_text="Heuristics taken out of service.")
     wording_ids = ArrayField(
         models.UUIDField(), default=list, help_text="All wordings of the lessons that the source contributed to."
@@ -102,7 +103,7 @@ class QuarantineLift(models.Model):
         null=True, blank=True, help_text="The lesson or mistake card; empty if the whole order was lifted."
     )
     wording_ids = ArrayField(models.UUIDField(), default=list, help_text="The wordings it no longer covers.")
-    reason = models.TextField(blank=True, default="")
+    reason = StoredText(blank=True, default="", kept=BY_PEOPLE)
     lifted_by = models.TextField()
     lifted_at = models.DateTimeField(default=timezone.now, editable=False)
 

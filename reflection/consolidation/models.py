@@ -10,6 +10,7 @@ from memory.heuristics.models import Heuristic
 from memory.ids import uuid7
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
+from memory.stored_text import StoredJson, StoredText
 from reflection.jobs.models import Job, JobQuerySet
 
 KIND = "consolidation"
@@ -115,18 +116,18 @@ class Suggestion(models.Model):
         help_text="The lesson it is to be merged into, or that it contradicts.",
     )
     other_sha256 = models.CharField(max_length=64, blank=True, default="")
-    text = models.JSONField(default=dict, blank=True, help_text="The new wording, where it suggests one.")
-    reason = models.TextField()
+    text = StoredJson(default=dict, blank=True, help_text="The new wording, where it suggests one.")
+    reason = StoredText()
     similarity = models.FloatField(null=True, blank=True)
     method = models.TextField(help_text="What suggests it: llm or rules.")
     model = models.TextField(blank=True, default="")
     prompt_version = models.TextField(blank=True, default="")
-    findings = models.JSONField(default=list, blank=True, help_text="What the checks found: [{code, message}].")
+    findings = StoredJson(default=list, blank=True, help_text="What the checks found: [{code, message}].")
     fingerprint = models.CharField(max_length=64, editable=False)
     tokens_saved = models.IntegerField(default=0, help_text="Prompt tokens it would save where all lessons are given.")
     decided_by = models.TextField(blank=True, default="")
     decided_at = models.DateTimeField(null=True, blank=True)
-    decision_reason = models.TextField(blank=True, default="")
+    decision_reason = StoredText(blank=True, default="")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:
@@ -158,7 +159,7 @@ class SuggestionEvidence(models.Model):
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     suggestion = models.ForeignKey(Suggestion, on_delete=models.CASCADE, related_name="evidence", db_index=False)
     trajectory = models.ForeignKey(Trajectory, on_delete=models.CASCADE, related_name="+")
-    quote = models.TextField(blank=True, default="")
+    quote = StoredText(blank=True, default="")
 
     class Meta:
         ordering = ["id"]

@@ -7,6 +7,7 @@ from django.utils import timezone
 from memory.constraints import one_of
 from memory.ids import uuid7
 from memory.projects.models import Project
+from memory.stored_text import StoredJson, StoredText
 from reflection.jobs.models import Job
 
 
@@ -30,9 +31,9 @@ class ModelCall(models.Model):
     prompt_sha256 = models.CharField(max_length=64)
     provider = models.TextField()
     model = models.TextField()
-    response = models.TextField(help_text="The model's answer as it came.")
-    tool_calls = models.JSONField(default=list, blank=True, help_text="The tools it called, in a chat.")
-    received = models.JSONField(
+    response = StoredText(help_text="The model's answer as it came.")
+    tool_calls = StoredJson(default=list, blank=True, help_text="The tools it called, in a chat.")
+    received = StoredJson(
         null=True, blank=True, help_text="In a chat: the answer with all that the provider wants back as it was."
     )
     finish_reason = models.TextField(blank=True, default="")

@@ -9,6 +9,7 @@ from memory.constraints import one_of
 from memory.heuristics.models import Heuristic
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
+from memory.stored_text import StoredJson, StoredText
 from reflection.jobs.models import Job, JobQuerySet
 
 KIND = "reflection"
@@ -63,7 +64,7 @@ class Proposal(models.Model):
     )
     effect = models.TextField(choices=Effect.choices)
     similarity = models.FloatField(null=True)
-    findings = models.JSONField(
+    findings = StoredJson(
         default=list, blank=True, help_text="What the checks found for the reviewer: [{code, message}]."
     )
     pattern = models.TextField(blank=True, default="", help_text="The key of what was found in the run, if it has one.")
@@ -95,7 +96,7 @@ class RunPatterns(models.Model):
 
     trajectory = models.OneToOneField(Trajectory, primary_key=True, on_delete=models.CASCADE, related_name="patterns")
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
-    task_id = models.TextField(blank=True, default="")
+    task_id = StoredText(blank=True, default="")
     ended = models.TextField(choices=RunPatternsEnd.choices)
     keys = ArrayField(models.TextField(), default=list)
     reflector_version = models.TextField()

@@ -9,6 +9,7 @@ from django.db.models.functions import Now
 from memory.constraints import not_blank, one_of
 from memory.ids import uuid7
 from memory.projects.models import Project
+from memory.stored_text import BY_PEOPLE, OF_CHANGES, StoredJson, StoredText
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
 
@@ -34,8 +35,8 @@ class Agent(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
-    name = models.TextField()
-    description = models.TextField(blank=True, default="")
+    name = StoredText(kept=BY_PEOPLE)
+    description = StoredText(blank=True, default="", kept=BY_PEOPLE)
     current = models.OneToOneField(
         "agents.AgentRevision", null=True, on_delete=models.SET_NULL, related_name="+", editable=False
     )
@@ -44,7 +45,13 @@ class Agent(models.Model):
         null=True, blank=True, help_text="After so many runs ERL looks for changes; empty for never."
     )
     slept_at = models.DateTimeField(null=True, blank=True, editable=False)
-    sleep_said = models.TextField(blank=True, default="", editable=False, help_text="What its last sleep left out.")
+    sleep_said = StoredText(
+        blank=True,
+        default="",
+        editable=False,
+        help_text="What its last sleep left out.",
+        kept=OF_CHANGES,
+    )
     created_by = models.TextField(editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     archived_at = models.DateTimeField(null=True, blank=True, help_text="From then on it starts no more runs.")
@@ -77,15 +84,20 @@ class AgentRevision(models.Model):
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="revisions", db_index=False)
     number = models.PositiveIntegerField()
-    system = models.TextField(blank=True, default="", help_text="The instructions.")
+    system = StoredText(
+        blank=True,
+        default="",
+        help_text="The instructions.",
+        kept=BY_PEOPLE,
+    )
     model = models.TextField(blank=True, default="", help_text="Empty for the server's own.")
     window_tokens = models.PositiveIntegerField(default=32_000, help_text="Size of the context window.")
     max_output_tokens = models.PositiveIntegerField(help_text="Of one answer of the model.")
     temperature = models.FloatField(null=True, blank=True)
     model_settings = models.JSONField(default=dict, db_default=Value({}, models.JSONField()), blank=True)
-    blocks = models.JSONField(default=list, blank=True)
-    tools = models.JSONField(default=list, blank=True)
-    rules = models.JSONField(default=list, blank=True)
+    blocks = StoredJson(default=list, blank=True, kept=BY_PEOPLE)
+    tools = StoredJson(default=list, blank=True, kept=BY_PEOPLE)
+    rules = StoredJson(default=list, blank=True, kept=BY_PEOPLE)
     limits = models.JSONField(default=dict, blank=True)
     compaction = models.JSONField(default=dict, blank=True)
     sha256 = models.CharField(max_length=64, editable=False)

@@ -13,6 +13,7 @@ from memory.constraints import not_blank, one_of
 from memory.ids import uuid7
 from memory.projects.models import Project
 from memory.releases.models import Release
+from memory.stored_text import OF_CHANGES, StoredJson, StoredText
 from runtime.models.agents import Agent, AgentRevision
 from runtime.models.runs import Run
 
@@ -72,8 +73,8 @@ class Change(models.Model):
     retrieval = models.JSONField(
         default=dict, db_default={}, blank=True, help_text="How many lessons runs are given, if it changes that."
     )
-    reason = models.TextField()
-    evidence = models.JSONField(default=dict, blank=True)
+    reason = StoredText(kept=OF_CHANGES)
+    evidence = StoredJson(default=dict, blank=True, kept=OF_CHANGES)
     source = models.TextField(choices=Source.choices)
     rung = models.TextField(choices=Rung.choices, default=Rung.PROPOSED)
     release = models.ForeignKey(Release, null=True, on_delete=models.SET_NULL, related_name="+", db_index=False)
@@ -81,7 +82,7 @@ class Change(models.Model):
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     decided_by = models.TextField(blank=True, default="", editable=False)
     decided_at = models.DateTimeField(null=True, editable=False)
-    decision = models.TextField(blank=True, default="", help_text="Why it was decided so.")
+    decision = StoredText(blank=True, default="", help_text="Why it was decided so.", kept=OF_CHANGES)
 
     objects = ChangeQuerySet.as_manager()
 
@@ -145,8 +146,8 @@ class Check(models.Model):
     index = models.PositiveIntegerField(help_text="Its place: cheap checks come first.")
     name = models.TextField()
     verdict = models.TextField(choices=Verdict.choices)
-    said = models.TextField(help_text="What it found, for people.")
-    figures = models.JSONField(default=dict, blank=True)
+    said = StoredText(help_text="What it found, for people.", kept=OF_CHANGES)
+    figures = StoredJson(default=dict, blank=True, kept=OF_CHANGES)
     made_by = models.TextField()
     made_at = models.DateTimeField(db_default=Now(), editable=False)
 
@@ -184,7 +185,7 @@ class ShadowRun(models.Model):
     steps_after = models.PositiveIntegerField()
     tokens_before = models.PositiveBigIntegerField()
     tokens_after = models.PositiveBigIntegerField()
-    calls = models.JSONField(default=list)
+    calls = StoredJson(default=list)
     made_by = models.TextField()
     made_at = models.DateTimeField(db_default=Now(), editable=False)
 

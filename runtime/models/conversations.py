@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 from memory.constraints import one_of
 from memory.ids import uuid7
 from memory.projects.models import Project
+from memory.stored_text import StoredJson, StoredText
 from runtime.models.agents import Agent
 
 
@@ -73,7 +74,7 @@ class Compaction(models.Model):
     method = models.TextField(choices=Method.choices)
     masked_through = models.PositiveIntegerField(default=0)
     summarised_through = models.PositiveIntegerField(default=0)
-    summary = models.TextField(blank=True, default="")
+    summary = StoredText(blank=True, default="")
     prompt_version = models.TextField(blank=True, default="")
     tokens_before = models.PositiveIntegerField()
     tokens_after = models.PositiveIntegerField()
@@ -123,13 +124,13 @@ class Message(models.Model):
     run = models.ForeignKey("agents.Run", null=True, on_delete=models.SET_NULL, related_name="messages", db_index=False)
     seq = models.PositiveIntegerField()
     role = models.TextField(choices=Role.choices)
-    content = models.TextField(blank=True, default="")
-    tool_calls = models.JSONField(default=list, blank=True)
+    content = StoredText(blank=True, default="")
+    tool_calls = StoredJson(default=list, blank=True)
     tool_call_id = models.TextField(blank=True, default="")
-    received = models.JSONField(
+    received = StoredJson(
         null=True, editable=False, help_text="An assistant's message as the provider sent it, which it wants back."
     )
-    attachments = models.JSONField(
+    attachments = StoredJson(
         null=True, editable=False, help_text="A user's images and files: media_type, and data in base64."
     )
     effect = models.ForeignKey("agents.Effect", null=True, on_delete=models.SET_NULL, related_name="messages")

@@ -7,6 +7,7 @@ from django.db.models.functions import Now
 from memory.constraints import not_blank, one_of
 from memory.ids import uuid7
 from memory.projects.models import Project
+from memory.stored_text import StoredJson, StoredText
 from runtime.models.runs import Run, Step
 from runtime.models.tools import ToolKind, ToolRevision
 
@@ -45,13 +46,13 @@ class Effect(models.Model):
     tool = models.TextField()
     tool_revision = models.ForeignKey(ToolRevision, null=True, on_delete=models.SET_NULL, related_name="+")
     call_id = models.TextField(blank=True, default="", help_text="What the model calls it.")
-    arguments = models.JSONField(default=dict)
+    arguments = StoredJson(default=dict)
     arguments_sha256 = models.CharField(max_length=64)
     kind = models.TextField(choices=Kind.choices)
     needs_approval = models.BooleanField(default=False)
     status = models.TextField(choices=Status.choices, default=Status.PLANNED)
-    result = models.TextField(blank=True, default="")
-    error = models.TextField(blank=True, default="")
+    result = StoredText(blank=True, default="")
+    error = StoredText(blank=True, default="")
     fence = models.PositiveIntegerField(default=0, help_text="The attempt that started it.")
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     started_at = models.DateTimeField(null=True)
@@ -131,7 +132,7 @@ class Approval(models.Model):
     arguments_sha256 = models.CharField(max_length=64)
     about_unknown = models.BooleanField(default=False, help_text="It was started, and it is not known how it ended.")
     status = models.TextField(choices=Status.choices, default=Status.PENDING)
-    reason = models.TextField(blank=True, default="")
+    reason = StoredText(blank=True, default="")
     requested_at = models.DateTimeField(db_default=Now(), editable=False)
     expires_at = models.DateTimeField(null=True)
     decided_by = models.TextField(blank=True, default="")

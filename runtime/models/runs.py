@@ -12,6 +12,7 @@ from memory.projects.models import ApiKey, Project
 from memory.releases.models import Release
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
+from memory.stored_text import StoredJson, StoredText
 from reflection.llm.models import ModelCall
 from runtime.models.agents import Agent, AgentRevision
 from runtime.models.conversations import Compaction, Conversation
@@ -85,16 +86,16 @@ class Run(models.Model):
     resumes = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="resumed_by")
     status = models.TextField(choices=Status.choices, default=Status.QUEUED)
     stop_reason = models.TextField(choices=StopReason.choices, blank=True, default="")
-    error = models.TextField(blank=True, default="", help_text="What went wrong, for people.")
-    task = models.TextField(help_text="What the agent is to do, in the user's words.")
+    error = StoredText(blank=True, default="", help_text="What went wrong, for people.")
+    task = StoredText(help_text="What the agent is to do, in the user's words.")
     task_id = models.TextField(blank=True, default="", help_text="Task family.")
     retrieval = models.ForeignKey(
         Retrieval, null=True, on_delete=models.SET_NULL, related_name="+", db_constraint=False
     )
     release = models.ForeignKey(Release, null=True, on_delete=models.SET_NULL, related_name="+")
     arm = models.TextField(blank=True, default="")
-    head = models.TextField(blank=True, default="", help_text="The beginning of every prompt.")
-    tools = models.JSONField(default=list, blank=True, help_text="The tools as the model reads them.")
+    head = StoredText(blank=True, default="", help_text="The beginning of every prompt.")
+    tools = StoredJson(default=list, blank=True, help_text="The tools as the model reads them.")
     trajectory = models.OneToOneField(Trajectory, null=True, on_delete=models.SET_NULL, related_name="agent_run")
     max_steps = models.PositiveIntegerField()
     max_tokens = models.PositiveBigIntegerField(null=True)
@@ -190,7 +191,7 @@ class Step(models.Model):
     prompt_sha256 = models.CharField(max_length=64)
     request_sha256 = models.CharField(max_length=64)
     prompt_tokens = models.PositiveIntegerField(default=0, help_text="Estimated.")
-    head = models.TextField(null=True, help_text="The beginning of its prompt, where the run's has changed since.")
+    head = StoredText(null=True, help_text="The beginning of its prompt, where the run's has changed since.")
     max_output_tokens = models.PositiveIntegerField(null=True, help_text="Of the answer; empty for the agent's own.")
     model_call = models.ForeignKey(ModelCall, null=True, on_delete=models.SET_NULL, related_name="+")
     model = models.TextField(blank=True, default="")
@@ -231,7 +232,7 @@ class Event(models.Model):
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events", db_index=False)
     seq = models.PositiveIntegerField()
     kind = models.TextField()
-    payload = models.JSONField(default=dict)
+    payload = StoredJson(default=dict)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:

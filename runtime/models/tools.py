@@ -2,7 +2,6 @@
 
 from typing import Self
 
-from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -10,6 +9,7 @@ from django.db.models.functions import Now
 from memory.constraints import not_blank, one_of
 from memory.ids import uuid7
 from memory.projects.models import Project
+from memory.stored_text import BY_PEOPLE, StoredArray, StoredJson, StoredText
 
 TOOL_NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
 
@@ -90,15 +90,15 @@ class ToolRevision(models.Model):
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     tool = models.ForeignKey(Tool, on_delete=models.CASCADE, related_name="revisions", db_index=False)
     number = models.PositiveIntegerField()
-    description = models.TextField()
-    source = models.TextField(blank=True, default="")
-    parameters = models.JSONField()
-    uses = ArrayField(models.TextField(), default=list, blank=True)
+    description = StoredText(kept=BY_PEOPLE)
+    source = StoredText(blank=True, default="", kept=BY_PEOPLE)
+    parameters = StoredJson(kept=BY_PEOPLE)
+    uses = StoredArray(models.TextField(), default=list, blank=True, kept=BY_PEOPLE)
     kind = models.TextField(choices=Kind.choices, default=Kind.UNSAFE)
     runtime = models.TextField(choices=Runtime.choices, default=Runtime.MONTY)
-    examples = models.JSONField(default=list, blank=True)
-    limits = models.JSONField(default=dict, blank=True)
-    request = models.JSONField(default=dict, blank=True)
+    examples = StoredJson(default=list, blank=True, kept=BY_PEOPLE)
+    limits = StoredJson(default=dict, blank=True, kept=BY_PEOPLE)
+    request = StoredJson(default=dict, blank=True, kept=BY_PEOPLE)
     requires_approval = models.BooleanField(default=False, help_text="Unless a person allowed an agent to call it.")
     sha256 = models.CharField(max_length=64, editable=False)
     status = models.TextField(choices=Status.choices, default=Status.PROPOSED)

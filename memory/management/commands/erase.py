@@ -14,9 +14,9 @@ from memory.database_owner import as_owner
 from memory.management.options import write_file
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
+from memory.stored_text import find_stored_text
 from memory.trust.erasure import erase_trajectory
 from memory.trust.models import Erasure
-from memory.trust.text_columns import find_tables_of_runs
 
 BY = Actor(label="command:erase")
 # ANALYZE leaves the statistics of a table without rows as they were.
@@ -79,7 +79,7 @@ class Command(BaseCommand):
             f"evidence stay{pluralize(kept, 's,')}, {reworded} of them without the wording that quoted a run."
         )
         if options["vacuum"]:
-            _vacuum(find_tables_of_runs())
+            _vacuum(sorted({table for table, _, _ in find_stored_text()}))
             self.stdout.write("Removed what was left of them from the database's files.")
 
     def _export(self, place: str) -> None:
