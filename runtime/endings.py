@@ -3,12 +3,14 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
 from reflection.llm.chat import ChatAnswer
 from runtime.errors import InvalidArguments
-from runtime.models.runs import StopReason
+from runtime.limits import Limits
+from runtime.models.runs import Run, StopReason
 from runtime.schema import check_arguments
 
 
@@ -120,6 +122,44 @@ def find_failure(endings: Sequence[str], *, calls: bool) -> Failure | None:
         return None
     tries = TRIES.get(Ending(ending), USUAL_TRIES)
     return FAILURES[Ending(ending)] if [*endings[:tries]] == [ending] * tries else None
+
+
+def find_stuck(*, unreadable: int, repeats: int) -> Failure | None:
+    """Return why a run fails that goes round in circles.
+
+    Args:
+        unreadable: answers in a row whose calls could not be read.
+        repeats: how often the last step was taken, with the same results.
+    """
+    if unreadable >= MOST_UNREADABLE:
+        error = f"The model wrote {unreadable} answers in a row whose arguments are not JSON."
+        return Failure(StopReason.INVALID_ANSWER, error)
+    if repeats >= FAILED_AT:
+        error = f"The agent made the same call {repeats} times, and the result was the same each time."
+        return Failure(StopReason.NO_PROGRESS, error)
+    return None
+
+
+def without_tool(tool: str) -> Failure:
+    """Return why a run fails that was reminded of a tool that it has to call."""
+    return Failure(StopReason.REQUIRED_TOOL, f"The agent finished without calling {tool}, twice.")
+
+
+def find_spent(limits: Run | Limits, *, steps: int, tokens: int, cost_usd: Decimal, seconds: float) -> Failure | None:
+    """Return which limit stands against another question to the model."""
+    if steps >= limits.max_steps:
+        return Failure(StopReason.MAX_STEPS, f"It has taken the {limits.max_steps} steps that it may take.")
+    if limits.max_tokens is not None and tokens >= limits.max_tokens:
+        return Failure(StopReason.MAX_TOKENS, f"It has used {tokens:,} tokens and may use {limits.max_tokens:,}.")
+    if limits.max_cost_usd is not None and cost_usd >= limits.max_cost_usd:
+        return Failure(StopReason.MAX_COST, f"It has cost ${cost_usd} and may cost ${limits.max_cost_usd}.")
+    return find_overtime(limits, seconds=seconds)
+
+
+def find_overtime(limits: Run | Limits, *, seconds: float) -> Failure | None:
+    if limits.max_seconds is None or seconds < limits.max_seconds:
+        return None
+    return Failure(StopReason.MAX_SECONDS, f"It has taken the {limits.max_seconds} seconds that it may take.")
 
 
 def is_unfinished(ending: str) -> bool:

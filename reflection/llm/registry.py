@@ -81,7 +81,12 @@ def configured_name() -> str:
 
 def name_of(use: Use) -> str:
     """Return the name of the provider for a use, known or not."""
-    return _split(configured_model(use))[0] or configured_name()
+    return provider_of(configured_model(use))
+
+
+def provider_of(model: str) -> str:
+    """Return which provider is asked for a model; empty for the server's own."""
+    return _split(model or configured_model(""))[0] or configured_name()
 
 
 def configured_model(use: Use) -> str:

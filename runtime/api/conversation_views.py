@@ -13,7 +13,7 @@ from memory.api.base import ApiView
 from memory.api.pagination import LimitOffset
 from memory.api.schema import LOCATION, describe
 from memory.projects.models import ApiKey
-from runtime.api.shapes import (
+from runtime.api.conversation_shapes import (
     ConversationAnswer,
     ForkInput,
     MessagePage,

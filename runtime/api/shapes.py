@@ -1,6 +1,5 @@
 """Agents, runs and decisions as clients send and read them."""
 
-import base64
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime
@@ -9,14 +8,14 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field, model_validator
 
-from memory.api.input import WHOLE, ContentHash, Id, Input, Name, OneOf, Text, wrong_member
+from memory.api.input import ContentHash, Id, Input, Name, OneOf, Text, wrong_member
 from memory.limits import MAX_REASON_CHARS, MAX_TASK_CHARS, MAX_TEXT_CHARS
 from memory.retrieval.serializers import LessonPage
+from runtime.api.conversation_shapes import AttachmentInput
 from runtime.approvals import Decision
 from runtime.definitions.values import AgentMembers
 from runtime.limits import Limits
 from runtime.models.agents import Agent, AgentRevision
-from runtime.models.conversations import Conversation, Message
 from runtime.models.effects import Approval, Effect
 from runtime.models.runs import Run, RunStatus, Step, StepStatus, StopReason, WaitsFor
 from runtime.models.tools import ToolKind
@@ -37,35 +36,6 @@ class AllowToolInput(Input):
     sha256: Annotated[
         ContentHash | None, Field(description="The hash of the revision that was read; none for ERL's own tools.")
     ] = None
-
-
-_BEGINNINGS = {
-    "image/png": b"\x89PNG\r\n\x1a\n",
-    "image/jpeg": b"\xff\xd8\xff",
-    "image/gif": b"GIF8",
-    "image/webp": b"RIFF",
-    "application/pdf": b"%PDF-",
-    "text/plain": b"",
-}
-
-
-class AttachmentInput(Input):
-    """An image or a file that comes with a message."""
-
-    media_type: Annotated[str, Field(json_schema_extra={"enum": list(_BEGINNINGS)})]
-    data: Annotated[str, Field(min_length=1, description="The bytes in base64.", json_schema_extra={"format": "byte"})]
-
-    @model_validator(mode="after")
-    def _is_what_it_says(self) -> "AttachmentInput":
-        if self.media_type not in _BEGINNINGS:
-            raise wrong_member("media_type", f"Send one of {', '.join(_BEGINNINGS)}.")
-        try:
-            data = base64.b64decode(self.data, validate=True)
-        except ValueError:
-            raise wrong_member("data", "Send the bytes in base64 (RFC 4648, section 4), without line breaks.") from None
-        if not data.startswith(_BEGINNINGS[self.media_type]):
-            raise wrong_member("data", f"The bytes do not begin as {self.media_type} does.")
-        return self
 
 
 class RunInput(Input):
@@ -120,24 +90,6 @@ class DecisionInput(Input):
         if self.decision != Decision.ANSWER and self.answer:
             raise wrong_member("answer", "Send an answer only with the decision answer.")
         return self
-
-
-class RewindInput(Input):
-    """What the model goes on reading of a conversation."""
-
-    message: Annotated[
-        Annotated[int, Field(ge=0, le=2**31 - 1), WHOLE],
-        Field(description="The number of the last message that stays; 0 for none."),
-    ]
-
-
-class ForkInput(Input):
-    """What a new conversation begins with."""
-
-    message: Annotated[
-        Annotated[int, Field(ge=1, le=2**31 - 1), WHOLE] | None,
-        Field(description="The number of the last message that is copied; all are if left out."),
-    ] = None
 
 
 class RevisionAnswer(BaseModel):
@@ -314,58 +266,6 @@ class ApprovalPage(BaseModel):
     pagination: LessonPage
 
 
-class ConversationAnswer(BaseModel):
-    """A conversation."""
-
-    id: UUID
-    agent: UUID
-    messages: Annotated[int, Field(description="The number of its last message.")]
-    window_tokens: Annotated[int | None, Field(description="The model's window, where it said that it is smaller.")]
-    compaction_wanted: Annotated[bool, Field(description="Whether it is shortened before the model is asked next.")]
-    forked_from: UUID | None
-    rewound_to: Annotated[int | None, Field(description="The last message that the last rewinding kept.")]
-    rewound_by: str
-    rewound_at: datetime | None
-    created_by: str
-    created_at: datetime
-
-
-class AttachmentAnswer(BaseModel):
-    """An image or a file of a message. `bytes` is its size."""
-
-    media_type: str
-    bytes: int
-
-
-class MessageAnswer(BaseModel):
-    """A message.
-
-    `is_reply`: it is meant for the user. `compacted`: a summary stands for it in the prompt. `rewound`: the model no
-    longer reads it.
-    """
-
-    seq: int
-    role: Annotated[str, OneOf(Message.Role)]
-    content: str
-    tool_calls: list[dict[str, Any]]
-    tool_call_id: str
-    attachments: list[AttachmentAnswer]
-    run: UUID | None
-    effect: UUID | None
-    is_reply: bool
-    compacted: bool
-    rewound: bool
-    created_by: str
-    created_at: datetime
-
-
-class MessagePage(BaseModel):
-    """Messages, in their order."""
-
-    results: list[MessageAnswer]
-    pagination: LessonPage
-
-
 def describe_revision(revision: AgentRevision) -> dict[str, Any]:
     return {name: getattr(revision, name) for name in RevisionAnswer.model_fields}
 
@@ -426,31 +326,6 @@ def describe_approval(approval: Approval) -> dict[str, Any]:
     }
     plain = ApprovalAnswer.model_fields.keys() - related.keys()
     return {name: getattr(approval, name) for name in plain} | related
-
-
-def describe_conversation(conversation: Conversation) -> dict[str, Any]:
-    related = {
-        "agent": conversation.agent_id,
-        "messages": conversation.messages_written,
-        "forked_from": conversation.forked_from_id,
-    }
-    plain = ConversationAnswer.model_fields.keys() - related.keys()
-    return {name: getattr(conversation, name) for name in plain} | related
-
-
-def describe_message(message: Message) -> dict[str, Any]:
-    related = {
-        "attachments": [
-            {"media_type": each["media_type"], "bytes": len(base64.b64decode(each["data"]))}
-            for each in message.attachments or ()
-        ],
-        "run": message.run_id,
-        "effect": message.effect_id,
-        "compacted": message.compacted_by_id is not None,
-        "rewound": message.rewound_at is not None,
-    }
-    plain = MessageAnswer.model_fields.keys() - related.keys()
-    return {name: getattr(message, name) for name in plain} | related
 
 
 def spec_members(sent: AgentMembers, names: set[str]) -> dict[str, Any]:

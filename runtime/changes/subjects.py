@@ -3,11 +3,12 @@
 from typing import Any
 
 from reflection.llm.chat import ChatTool
+from reflection.llm.registry import provider_of
 from runtime.changes.trials import Subject
 from runtime.context.prompt import read_tools
 from runtime.definitions.storage import as_definition, find_schemas
 from runtime.definitions.values import ToolDefinition
-from runtime.limits import ModelSettings
+from runtime.limits import Limits, ModelSettings
 from runtime.models.agents import AgentRevision
 from runtime.models.runs import Run
 from runtime.models.tools import ToolRevision, ToolRuntime
@@ -50,7 +51,13 @@ def subject_of(revision: AgentRevision, run: Run, *, lessons: str = "") -> Subje
         temperature=revision.temperature,
         model_settings=ModelSettings.model_validate(revision.model_settings),
         window_tokens=revision.window_tokens,
-        max_steps=min(run.max_steps, REHEARSED_STEPS),
+        limits=Limits(
+            max_steps=min(run.max_steps, REHEARSED_STEPS),
+            max_tokens=run.max_tokens,
+            max_cost_usd=run.max_cost_usd,
+            max_seconds=run.max_seconds,
+        ),
+        provider=provider_of(revision.model),
     )
 
 

@@ -6,30 +6,36 @@ imported here: whatever the candidate wants, nothing can leave.
 """
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from decimal import Decimal
+from itertools import takewhile
 from typing import Any, Protocol
 
 from reflection.llm.base import estimate_tokens
+from reflection.llm.budget import cost_usd
 from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ChatTool
 from runtime.context.prompt import asked_with, with_schema
 from runtime.definitions.values import ToolDefinition
 from runtime.endings import (
-    FAILED_AT,
-    MOST_UNREADABLE,
     NO_PROGRESS_NOTE,
     NOTES,
     TOLD_AT,
     Ending,
+    Failure,
     count_repeats,
     find_failure,
+    find_spent,
+    find_stuck,
     is_unfinished,
     name_ending,
     room_for_answer,
+    without_tool,
 )
 from runtime.errors import InvalidArguments
-from runtime.limits import USUAL_OUTPUT_TOKENS, ModelSettings
+from runtime.limits import USUAL_OUTPUT_TOKENS, Limits, ModelSettings
 from runtime.models.tools import ToolRuntime
 from runtime.rules import Called, ends_run, find_missing, goes_on, needs_approval, read_rules, refuse_call
 from runtime.sandbox import HostError, SharedSeconds, ToolCall, run_tool
@@ -75,7 +81,8 @@ class Subject:
     temperature: float | None = None
     model_settings: ModelSettings = field(default_factory=ModelSettings)
     window_tokens: int = 32_000
-    max_steps: int = 50
+    limits: Limits = field(default_factory=Limits)
+    provider: str = ""  # whose prices count
 
 
 @dataclass(kw_only=True, slots=True)
@@ -98,6 +105,7 @@ class Trial:
     reply: str = ""
     steps: int = 0
     tokens: int = 0
+    cost_usd: Decimal = Decimal(0)
     calls: list[Made] = field(default_factory=list)
 
 
@@ -163,10 +171,14 @@ class _Running:
         self._history: list[Called] = []
         self._taken: list[str] = []  # what each step called and what came of it, the newest first
         self._trial = Trial()
+        self._started_at = time.monotonic()
 
     def work(self, messages: list[ChatMessage]) -> Trial:
         trial, reminded, endings = self._trial, False, [""]
-        while trial.steps < self._subject.max_steps:
+        while True:
+            if spent := self._find_spent():
+                trial.failure = spent.error
+                return trial
             trial.steps += 1
             answer = self._ask_model(messages, more_room=endings[0] == Ending.CUT)
             messages.append(answer.message)
@@ -194,10 +206,10 @@ class _Running:
                 trial.ended, trial.reply = True, answer.text
                 return trial
             if reminded:
+                trial.failure = without_tool(missing[0]).error
                 return trial
             reminded = True
             messages.append(ChatMessage(role="user", content=f"Before you finish, call {missing[0]}."))
-        return trial
 
     def _carry_out_all(self, answer: ChatAnswer) -> list[ChatMessage]:
         """Make the calls of an answer and return their results; note where the same comes of the same again."""
@@ -209,14 +221,20 @@ class _Running:
             lines.append(_UNREADABLE if call.arguments is None else f"{call.name} {call.sent_arguments} {text}")
         self._taken.insert(0, " | ".join(lines))
         repeats = count_repeats(self._taken)
+        unreadable = sum(1 for _ in takewhile(lambda step: step == _UNREADABLE, self._taken))
         if repeats == TOLD_AT:
             told = f"{results[-1].content}\n[{NO_PROGRESS_NOTE.format(times=TOLD_AT)}]"
             results[-1] = replace(results[-1], content=told)
-        if repeats >= FAILED_AT:
-            self._trial.failure = f"The same call was made {repeats} times, and the result was the same each time."
-        if len(self._taken) >= MOST_UNREADABLE and set(self._taken[:MOST_UNREADABLE]) == {_UNREADABLE}:
-            self._trial.failure = f"The arguments of {MOST_UNREADABLE} answers in a row were not JSON."
+        if stuck := find_stuck(unreadable=unreadable, repeats=repeats):
+            self._trial.failure = stuck.error
         return results
+
+    def _find_spent(self) -> Failure | None:
+        trial = self._trial
+        seconds = time.monotonic() - self._started_at
+        return find_spent(
+            self._subject.limits, steps=trial.steps, tokens=trial.tokens, cost_usd=trial.cost_usd, seconds=seconds
+        )
 
     def _ask_model(self, messages: list[ChatMessage], *, more_room: bool) -> ChatAnswer:
         usual = self._subject.max_output_tokens
@@ -230,6 +248,9 @@ class _Running:
         answer = self._ask(self._trial.steps, request)
         used = answer.input_tokens + answer.output_tokens
         self._trial.tokens += used or request.estimated_input_tokens + estimate_tokens(answer.text)
+        self._trial.cost_usd += cost_usd(
+            input_tokens=answer.input_tokens, output_tokens=answer.output_tokens, provider=self._subject.provider
+        )
         return answer
 
     def _call(self, tool: str, arguments: dict[str, Any] | None) -> Made:

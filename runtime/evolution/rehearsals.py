@@ -104,7 +104,7 @@ def proposed_subject(agent: Agent, proposal: Proposal, run: Run) -> Subject:
         sources={**subject.sources, **new},
         schemas={**subject.schemas, **find_schemas(run.project, uses)},
         rules=target.rules,
-        max_output_tokens=target.max_output_tokens,
+        max_output_tokens=target.output_tokens,
     )
 
 

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from runtime.context.planning import Fit
-from runtime.endings import FAILED_AT, MOST_UNREADABLE, NOTES, Ending, find_failure, is_unfinished
+from runtime.endings import (
+    NOTES,
+    Ending,
+    Failure,
+    find_failure,
+    find_overtime,
+    find_spent,
+    find_stuck,
+    is_unfinished,
+    without_tool,
+)
 from runtime.loop.rows import RunRows
 from runtime.models.effects import Effect
 from runtime.models.runs import RunStatus, Step, StopReason
@@ -100,8 +110,8 @@ def _go_on(rows: RunRows, effect: Effect) -> Action:
         return Wait(effect)
     if effect.status == Effect.Status.STARTED and effect.kind == Effect.Kind.UNSAFE:
         return MarkUnknown(effect)
-    if effect.status == Effect.Status.PLANNED and (spent := _out_of_time(rows)):
-        return spent
+    if effect.status == Effect.Status.PLANNED and (spent := find_overtime(rows.run, seconds=_seconds(rows))):
+        return _failed(spent)
     return ExecuteEffect(effect)
 
 
@@ -111,16 +121,12 @@ def _end(rows: RunRows) -> Action | None:
         return None
     failure = find_failure(rows.endings, calls=rows.answer is not None and bool(rows.answer.tool_calls))
     if failure is not None:
-        return _failed(failure.reason, failure.error)
+        return _failed(failure)
     if rows.answer is None:  # the prompt was too long for the model
         return None
     if rows.answer.tool_calls:
-        if rows.unreadable >= MOST_UNREADABLE:
-            error = f"The model wrote {rows.unreadable} answers in a row whose arguments are not JSON."
-            return _failed(StopReason.INVALID_ANSWER, error)
-        if rows.repeats >= FAILED_AT:
-            error = f"The agent made the same call {rows.repeats} times, and the result was the same each time."
-            return _failed(StopReason.NO_PROGRESS, error)
+        if stuck := find_stuck(unreadable=rows.unreadable, repeats=rows.repeats):
+            return _failed(stuck)
         done = [each.tool for each in rows.history if each.step == rows.step.seq]
         return Finish(RunStatus.SUCCEEDED, StopReason.TOOL_RULE) if ends_run(rows.rules, done) else None
     if rows.noted_at > rows.answer.seq:
@@ -135,30 +141,20 @@ def _end(rows: RunRows) -> Action | None:
     if not missing:
         return Finish(RunStatus.SUCCEEDED, StopReason.END_TURN)
     if rows.is_reminded:
-        return Finish(
-            RunStatus.FAILED, StopReason.REQUIRED_TOOL, f"The agent finished without calling {missing[0]}, twice."
-        )
+        return _failed(without_tool(missing[0]))
     return Remind(missing[0])
 
 
 def _spent(rows: RunRows) -> Action | None:
     run = rows.run
-    if run.steps_taken >= run.max_steps:
-        return _failed(StopReason.MAX_STEPS, f"It has taken the {run.max_steps} steps that it may take.")
-    if run.max_tokens is not None and run.tokens >= run.max_tokens:
-        return _failed(StopReason.MAX_TOKENS, f"It has used {run.tokens:,} tokens and may use {run.max_tokens:,}.")
-    if run.max_cost_usd is not None and run.cost_usd >= run.max_cost_usd:
-        return _failed(StopReason.MAX_COST, f"It has cost ${run.cost_usd} and may cost ${run.max_cost_usd}.")
-    return _out_of_time(rows)
+    spent = find_spent(run, steps=run.steps_taken, tokens=run.tokens, cost_usd=run.cost_usd, seconds=_seconds(rows))
+    return _failed(spent) if spent else None
 
 
-def _out_of_time(rows: RunRows) -> Action | None:
+def _seconds(rows: RunRows) -> float:
+    """Return how long a run has taken, without the time that it waited for people."""
     run = rows.run
-    if run.max_seconds is None or run.started_at is None:
-        return None
-    if (rows.now - run.started_at).total_seconds() - run.waited_seconds < run.max_seconds:
-        return None
-    return _failed(StopReason.MAX_SECONDS, f"It has taken the {run.max_seconds} seconds that it may take.")
+    return (rows.now - run.started_at).total_seconds() - run.waited_seconds if run.started_at else 0
 
 
 def _ask(rows: RunRows) -> Action:
@@ -167,12 +163,12 @@ def _ask(rows: RunRows) -> Action:
             return Compact()
         case Fit.HEAD_TOO_LONG:
             said = "The instructions, memory, lessons and tools alone do not fit into the context window. Make them "
-            return _failed(StopReason.CONTEXT_OVERFLOW, f"{said}shorter, or the window larger.")
+            return _failed(Failure(StopReason.CONTEXT_OVERFLOW, f"{said}shorter, or the window larger."))
         case Fit.NEWEST_TOO_LONG:
             said = "The newest messages do not fit into the context window, and they cannot be left out. Send less at "
-            return _failed(StopReason.CONTEXT_OVERFLOW, f"{said}once, or make the window larger.")
+            return _failed(Failure(StopReason.CONTEXT_OVERFLOW, f"{said}once, or make the window larger."))
     return AskModel(more_room=rows.endings[:1] == (Ending.CUT,))
 
 
-def _failed(reason: StopReason, error: str) -> Finish:
-    return Finish(RunStatus.FAILED, reason, error)
+def _failed(failure: Failure) -> Finish:
+    return Finish(RunStatus.FAILED, failure.reason, failure.error)

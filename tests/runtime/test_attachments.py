@@ -14,6 +14,7 @@ from tests.runtime.test_api import Api
 
 pytestmark = pytest.mark.django_db
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n and its pixels").decode()
+SOUND = base64.b64encode(b"RIFF\x24\x00\x00\x00WAVEfmt ").decode()
 IMAGE = {"media_type": "image/png", "data": PNG}
 
 
@@ -56,6 +57,7 @@ def test_fork_keeps_attachments() -> None:
     ("attachment", "place", "said"),
     [
         (IMAGE | {"media_type": "image/svg+xml"}, "media_type", "Send one of image/png"),
+        ({"media_type": "image/webp", "data": SOUND}, "data", "do not begin as image/webp"),
         (IMAGE | {"data": "not base64!"}, "data", "in base64"),
         (IMAGE | {"data": PNG[:-3]}, "data", "in base64"),
         (IMAGE | {"media_type": "application/pdf"}, "data", "do not begin as application/pdf"),

@@ -1,6 +1,7 @@
 """How an agent's model is asked: its settings reach the question, and replies fit the schema they have to fit."""
 
 from dataclasses import replace
+from time import sleep
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from runtime.changes.trials import Subject, Trial, hold_trial
 from runtime.context.prompt import SCHEMA
 from runtime.definitions.loading import export_agent
 from runtime.definitions.python_file import read_definitions
-from runtime.limits import ModelSettings
+from runtime.limits import Limits, ModelSettings
 from runtime.revisions import AgentSpec
 from tests.runtime.running import Script, go_on, make_agent, make_run
 
@@ -116,24 +117,26 @@ class Silent:
     """A host whose tools all answer the same."""
 
     def answer(self, tool: str, arguments: dict[str, Any], *, by_tool: bool) -> Any:
+        sleep(arguments.get("seconds", 0))
         return "pending"
 
     def note(self, tool: str, arguments: dict[str, Any], *, has_failed: bool) -> None: ...
 
 
-def rehearse(*answers: ChatAnswer) -> tuple[Trial, list[ChatRequest]]:
+def rehearse(*answers: ChatAnswer, **limits: Any) -> tuple[Trial, list[ChatRequest]]:
     given, asked = [*answers], []
 
     def ask(step: int, request: ChatRequest) -> ChatAnswer:
         asked.append(request)
         return given.pop(0)
 
-    tool = ChatTool(name="status", description="", parameters={"type": "object", "properties": {}})
-    subject = Subject(head="Be brief.", tools=(tool,), max_output_tokens=500)
+    tool = ChatTool(name="status", description="", parameters={"type": "object"})
+    subject = Subject(head="Be brief.", tools=(tool,), max_output_tokens=500, limits=Limits(**limits))
     return hold_trial(subject, [ChatMessage(role="user", content="Is it done?")], ask, Silent()), asked
 
 
 CALL = answer("", ToolCall.read(id="c", name="status", raw_arguments="{}"))
+SLOW_CALL = answer("", ToolCall.read(id="c", name="status", raw_arguments='{"seconds": 1.1}'))
 
 
 @pytest.mark.parametrize(
@@ -152,6 +155,26 @@ def test_rehearsal_ends_as_a_run_does(answers: list[ChatAnswer], why: str) -> No
     trial, asked = rehearse(*answers, answer("It is done."))
 
     assert (trial.ended, len(asked)) == (False, len(answers))
+    assert why in trial.failure
+
+
+# An answer reads one token and writes one.
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ({"max_steps": 1}, "It has taken the 1 steps"),
+        ({"max_tokens": 2}, "It has used 2 tokens and may use 2."),
+        ({"max_cost_usd": 5}, "It has cost $5 and may cost $5"),
+        ({"max_seconds": 1}, "It has taken the 1 seconds"),
+    ],
+    ids=["steps", "tokens", "cost", "seconds"],
+)
+def test_rehearsal_has_the_limits_of_a_run(limits: dict[str, Any], why: str, settings: Any) -> None:
+    settings.ERL_LLM_INPUT_USD_PER_MTOK, settings.ERL_LLM_OUTPUT_USD_PER_MTOK = 2_000_000, 3_000_000
+
+    trial, asked = rehearse(SLOW_CALL, answer("It is done."), **limits)
+
+    assert (trial.ended, len(asked)) == (False, 1)
     assert why in trial.failure
 
 

@@ -185,6 +185,13 @@ def test_patterns_never_backtrack(schema: dict[str, Any], value: Any) -> None:
         check_arguments(schema, {"a": value})
 
 
+def test_a_schema_chooses_no_other_dialect() -> None:
+    old = {"$schema": "http://json-schema.org/draft-07/schema#", "dependentRequired": {"b": ["c"]}}
+
+    with pytest.raises(InvalidArguments, match="a does not fit dependentRequired"):
+        check_arguments(parameters(a=old), {"a": {"b": 1}})
+
+
 def test_long_lists_of_texts_are_checked() -> None:
     check_arguments(parameters(a={"uniqueItems": True}), {"a": [str(number) for number in range(5_000)]})
 
