@@ -57,7 +57,7 @@ class StoredArray(Stored, ArrayField[_Set, _Get]):
     column_type = "django.contrib.postgres.fields.ArrayField"
 
 
-# Of Django's own tables; entries of the admin about a run are cleared, and sessions end after ERL_SESSION_HOURS
+# Of Django's own tables; entries of the admin about a run are cleared, and sessions end after eight hours
 OTHERS = {
     ("django_admin_log", "object_repr"): "",
     ("django_admin_log", "change_message"): "",
