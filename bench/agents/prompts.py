@@ -169,7 +169,7 @@ def _rebuild_prompts(run: str) -> Iterator[bytes]:
     from runtime.context.prompt import hash_prompt, rebuild_request, write_prompt  # after Django is set up
     from runtime.models.runs import Step
 
-    for step in Step.objects.select_related("run__revision", "compaction").filter(run=run).order_by("seq"):
+    for step in Step.objects.select_related("run__revision", "compaction").filter(run_id=run).order_by("seq"):
         request = rebuild_request(step)
         yield write_prompt(request) if hash_prompt(request) == step.prompt_sha256 else b""
 
