@@ -35,8 +35,13 @@ ERL_API_HOST = env.str("ERL_API_HOST", "127.0.0.1")
 ERL_API_PORT = env.int("ERL_API_PORT", 8000)
 ALLOWED_HOSTS = env.list("ERL_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]", ERL_API_HOST])
 CSRF_FAILURE_VIEW = "erl_site.web.views.csrf_failure"
-CSRF_TRUSTED_ORIGINS = env.list("ERL_CSRF_TRUSTED_ORIGINS", default=[])
 ERL_HTTPS = env.bool("ERL_HTTPS", False)
+# The names of the site itself: a proxy may ask for it by another name
+CSRF_TRUSTED_ORIGINS = [
+    f"https://{'*' * host.startswith('.')}{host}"
+    for host in ALLOWED_HOSTS
+    if ERL_HTTPS and host not in ("*", "localhost")
+]
 
 ERL_PROXY_COUNT = env.int("ERL_PROXY_COUNT", 0)
 

@@ -41,7 +41,6 @@ GIVEN = {
     "POSTGRES_OWNER_PASSWORD": "0f1e2d3c4b5a6978",
     "BROKER_PASSWORD": "fedcba9876543210",
     "ERL_ALLOWED_HOSTS": "erl.example.com",
-    "ERL_CSRF_TRUSTED_ORIGINS": "https://erl.example.com",
 }
 
 
