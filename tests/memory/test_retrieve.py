@@ -12,9 +12,8 @@ from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval import llm_ranking, task_vector
 from memory.retrieval.answers import retrieve
-from memory.retrieval.limits import set_polarity_quota
 from memory.retrieval.llm_ranking import Choice, RankingFailed
-from memory.retrieval.models import HeuristicEmbedding, Retrieval
+from memory.retrieval.models import HeuristicEmbedding, PolarityQuota, Retrieval
 from memory.retrieval.question import Filters, Question
 from tests.factories import make_heuristic, make_project
 from tests.memory.embedding_service import EmbeddingService
@@ -249,7 +248,7 @@ def test_retrieve_keeps_to_the_quota_of_the_family_else_of_the_project() -> None
     serve(project, LESSONS[2:], polarity="avoid")
     task = " ".join(trigger for trigger, _ in LESSONS)
     for task_id, works, avoid in (("", 0.0, None), ("search", None, 0.0)):
-        set_polarity_quota(project, task_id=task_id, max_works_share=works, max_avoid_share=avoid, by=BY)
+        PolarityQuota.objects.create(project=project, task_id=task_id, max_works_share=works, max_avoid_share=avoid)
     for task_id, polarity in (("airline", "avoid"), ("search", "works")):
         answer = retrieve(Question(project=project, task=task, task_id=task_id, mode="lexical", by=BY))
         assert {item["polarity"] for item in answer.items} == {polarity}
