@@ -61,12 +61,11 @@ def split_mistake(text: str) -> tuple[str, ...]:
 
 def compare() -> list[Pair]:
     """Return the likeness of every labelled pair."""
-    from django.conf import settings
-
     from memory.embeddings.base import embed_composites
     from memory.embeddings.registry import get_embedder
     from memory.meaning.comparison import Verdict
     from memory.mistakes.reports import compare_mistakes
+    from memory.mistakes.similarity import MERGE_SIMILARITY
 
     texts, pairs = read_pairs()
     ids = sorted(texts)
@@ -79,7 +78,7 @@ def compare() -> list[Pair]:
     for first, second, same in pairs:
         similarity = float(vectors[first] @ vectors[second])
         said = compare_mistakes(read[first], read[second], similarity=similarity)
-        merged = similarity >= settings.ERL_MISTAKE_MERGE_SIMILARITY and said.verdict is Verdict.SAME
+        merged = similarity >= MERGE_SIMILARITY and said.verdict is Verdict.SAME
         compared.append(Pair(suite=texts[first]["suite"], similarity=similarity, same=same, merged=merged))
     return compared
 
@@ -146,9 +145,9 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "erl_site.settings")
     django.setup()
-    from django.conf import settings
+    from memory.mistakes.similarity import MERGE_SIMILARITY
 
-    chosen = settings.ERL_MISTAKE_MERGE_SIMILARITY
+    chosen = MERGE_SIMILARITY
     pairs = compare()
     sets = {
         "all": pairs,

@@ -115,10 +115,10 @@ def compare(options: argparse.Namespace) -> list[dict[str, Any]]:
         ERL_LLM_BASE_URL=options.url,
         ERL_LLM_API_KEY=options.key,
         ERL_LLM_TIMEOUT_SECONDS=options.deadline,
-        ERL_RANKING_DEADLINE_SECONDS=options.deadline,
         ERL_LLM_MAX_INPUT_TOKENS=options.input_tokens,
         ERL_LLM_MAX_OUTPUT_TOKENS=options.output_tokens,
     )
+    llm_ranking.DEADLINE_SECONDS = options.deadline
     rows: list[dict[str, Any]] = []
     with provider, tempfile.TemporaryDirectory() as place:
         write_sample(options.folder, Path(place), queries=options.queries, lessons=options.lessons)

@@ -20,17 +20,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import psycopg
-
-from bench.retrieval_quality import scratch_database  # sets Django up
-
-from django.conf import settings  # isort: skip
 from django.core.management import call_command
 from django.db import connection, connections
 from django.test.utils import override_settings
 
 from bench.api_memory import ApiMemory, Lesson, connect
+from bench.retrieval_quality import scratch_database  # sets Django up
+from memory.api import authentication
 from memory.embeddings.registry import forget_embedders
 from memory.retrieval import llm_ranking
 from memory.retrieval.task_vector import breaker
@@ -157,12 +156,12 @@ def back_to_bundled() -> None:
 def model_hangs() -> Iterator[None]:
     with (
         ScriptedProvider(otherwise=silence()) as provider,
+        patch.object(llm_ranking, "DEADLINE_SECONDS", 2.0),
         override_settings(
             ERL_LLM_PROVIDER="openai-compatible",
             ERL_LLM_MODEL="scripted-1",
             ERL_LLM_BASE_URL=provider.openai_url,
             ERL_RETRIEVE_MODE="erl",
-            ERL_RANKING_DEADLINE_SECONDS=2.0,
         ),
     ):
         yield
@@ -270,7 +269,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def main() -> None:
     options = read_options()
-    settings.ERL_API_KEY_CACHE_SECONDS = 600.0  # without the database a key is known only as long as this
+    authentication.CACHE_SECONDS = 600.0  # without the database a key is known only as long as this
     with scratch_database(patient=False):
         rows = measure(options)
         print(f"load average {os.getloadavg()[0]:.1f}")

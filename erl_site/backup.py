@@ -24,7 +24,7 @@ from psycopg import sql
 from erl_site.embedded.accounts import find_binaries
 from erl_site.embedded.home import EmbeddedServerError
 
-CHECKS = (("check_invariants",), ("verify_audit",))
+CHECKS = (("verify_audit",),)
 # The extensions are there, and belong to an administrator
 _RESTORE = ("--no-owner", "--no-comments", "--exit-on-error")
 # In one statement each, so that the order does not matter

@@ -55,7 +55,7 @@ def find_faults(alias: str = "default") -> list[str]:
     if "memory_project" in history and "0002_database_rules" not in history:
         faults.append(
             "The database was made by ERL 0.1, which cannot be upgraded. With that version, export what you want to "
-            "keep (export_heuristics, and export_trajectories or your logs); then use a new database and import it."
+            "keep (export_memory, and export_trajectories or your logs); then use a new database and import it."
         )
     return faults
 

@@ -35,16 +35,19 @@ ERL_API_HOST = env.str("ERL_API_HOST", "127.0.0.1")
 ERL_API_PORT = env.int("ERL_API_PORT", 8000)
 ALLOWED_HOSTS = env.list("ERL_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]", ERL_API_HOST])
 CSRF_FAILURE_VIEW = "erl_site.web.views.csrf_failure"
-CSRF_TRUSTED_ORIGINS = env.list("ERL_CSRF_TRUSTED_ORIGINS", default=[])
 ERL_HTTPS = env.bool("ERL_HTTPS", False)
+# The names of the site itself: a proxy may ask for it by another name
+CSRF_TRUSTED_ORIGINS = [
+    f"https://{'*' * host.startswith('.')}{host}"
+    for host in ALLOWED_HOSTS
+    if ERL_HTTPS and host not in ("*", "localhost")
+]
 
 ERL_PROXY_COUNT = env.int("ERL_PROXY_COUNT", 0)
 
 # Admin sign-in (reliability D14): sessions expire, guessing is throttled, one-time codes can be required
 ERL_ADMIN_OTP = env.bool("ERL_ADMIN_OTP", False)
-ERL_SESSION_HOURS = env.float("ERL_SESSION_HOURS", 8.0)
-ERL_SESSION_IDLE_MINUTES = env.float("ERL_SESSION_IDLE_MINUTES", 120.0)
-SESSION_COOKIE_AGE = round(ERL_SESSION_HOURS * 3600)
+SESSION_COOKIE_AGE = 8 * 3600
 SESSION_COOKIE_HTTPONLY = True
 AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
 LOGIN_URL, LOGIN_REDIRECT_URL = "admin:login", "admin:index"
@@ -237,13 +240,11 @@ CELERY_BEAT_SCHEDULE = {
 ERL_API_MAX_REQUEST_BYTES = env.int("ERL_API_MAX_REQUEST_BYTES", MAX_REQUEST_BYTES)
 DATA_UPLOAD_MAX_MEMORY_SIZE = ERL_API_MAX_REQUEST_BYTES
 ERL_IDEMPOTENCY_HOURS = env.int("ERL_IDEMPOTENCY_HOURS", 72)
-ERL_OPEN_RUN_HOURS = env.float("ERL_OPEN_RUN_HOURS", 24.0)  # without a new step, until an open run is closed
 ERL_IDEMPOTENCY_REQUIRED = env.bool("ERL_IDEMPOTENCY_REQUIRED", False)
 ERL_API_MAX_WAIT_SECONDS = env.float(
     "ERL_API_MAX_WAIT_SECONDS", 0.25
 )  # requests that waited longer for a thread are refused
 ERL_API_MAX_IN_FLIGHT = env.int("ERL_API_MAX_IN_FLIGHT", 32)  # of one key, in each web process; 0: no limit
-ERL_API_KEY_CACHE_SECONDS = env.float("ERL_API_KEY_CACHE_SECONDS", 5.0)  # how long a revoked key may still work
 # Per key and scope: "reflect=600/60" allows 600 requests in 60 seconds; "failed=…" counts refused keys by address
 ERL_RATE_LIMITS = env.list(
     "ERL_RATE_LIMITS",
@@ -260,15 +261,10 @@ ERL_EMBEDDER_MODEL = env.str("ERL_EMBEDDER_MODEL", "")
 ERL_EMBEDDER_DIMENSIONS = env.int("ERL_EMBEDDER_DIMENSIONS", 384)
 ERL_RETRIEVE_MODE = env.str("ERL_RETRIEVE_MODE", "hybrid")  # erl asks the language model at every answer
 ERL_RETRIEVE_MAX_PER_SOURCE = env.int("ERL_RETRIEVE_MAX_PER_SOURCE", 0)  # 0: no limit
-ERL_RANKING_DEADLINE_SECONDS = env.float("ERL_RANKING_DEADLINE_SECONDS", 10.0)
 ERL_RERANK_URL = env.str("ERL_RERANK_URL", "")
 ERL_RERANK_API_KEY = env.str("ERL_RERANK_API_KEY", "")
 ERL_RERANK_MODEL = env.str("ERL_RERANK_MODEL", "")
 ERL_RERANK_FORMAT = env.str("ERL_RERANK_FORMAT", "cohere")  # cohere (Cohere, Jina, vLLM) or tei
-ERL_RERANK_DEADLINE_SECONDS = env.float("ERL_RERANK_DEADLINE_SECONDS", 1.0)
-ERL_RETRIEVE_TOP_K = env.int("ERL_RETRIEVE_TOP_K", 20)
-ERL_CONTEXT_BUDGET_TOKENS = env.int("ERL_CONTEXT_BUDGET_TOKENS", 4000)
-ERL_MISTAKE_MERGE_SIMILARITY = env.float("ERL_MISTAKE_MERGE_SIMILARITY", 0.75)  # docs/memory.md has the curve
 ERL_RETRIEVE_MEMORY_MB = env.int("ERL_RETRIEVE_MEMORY_MB", 64)  # cache of approved lessons in each web process
 ERL_TENANT_ROLE = env.str("ERL_TENANT_ROLE", "")  # erl_tenant: requests see only rows of their project
 ERL_SERVING_ROLE = env.str("ERL_SERVING_ROLE", "auto")  # role of searches; auto: erl_serving if it exists
@@ -303,7 +299,6 @@ ERL_REFLECTION_MAX_ATTEMPTS = env.int("ERL_REFLECTION_MAX_ATTEMPTS", 5)
 
 # ── Memory across episodes ────────────────────────────────────────────────────────────────────────────────────────
 ERL_CONSOLIDATE_EVERY = env.int("ERL_CONSOLIDATE_EVERY", 20)
-ERL_CONSOLIDATE_HOUR_UTC = env.int("ERL_CONSOLIDATE_HOUR_UTC", 3)
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["memory.api.authentication.ApiKeyAuthentication"],

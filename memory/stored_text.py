@@ -5,7 +5,7 @@ fields, and another writes into every such column, erases the run and looks for 
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from django.apps import apps
 from django.contrib.postgres.fields import ArrayField
@@ -19,41 +19,45 @@ FIGURES = "figures, and names of task families, but no tasks or steps"
 OF_CHANGES = "why a change was proposed or decided, and what a check of it found"
 
 
-class Stored(models.Field):  # type: ignore[type-arg]
+_Set = TypeVar("_Set")
+_Get = TypeVar("_Get")
+
+
+class Stored:
     """Text that is erased with the run that it comes from, unless `kept` says why it stays."""
 
-    column_type: str
+    column_type: str  # as migrations name it
 
     def __init__(self, *args: Any, kept: str = "", **kwargs: Any) -> None:
         self.kept = kept
         super().__init__(*args, **kwargs)
 
     def deconstruct(self) -> Any:
-        name, _, args, kwargs = super().deconstruct()
+        name, _, args, kwargs = super().deconstruct()  # type: ignore[misc]  # of the field
         return name, self.column_type, args, kwargs
 
 
-class StoredText(Stored, models.TextField):  # type: ignore[type-arg]
+class StoredText(Stored, models.TextField[_Set, _Get]):
     column_type = "django.db.models.TextField"
 
 
-class StoredChars(Stored, models.CharField):  # type: ignore[type-arg]
+class StoredChars(Stored, models.CharField[_Set, _Get]):
     column_type = "django.db.models.CharField"
 
 
-class StoredJson(Stored, models.JSONField):  # type: ignore[type-arg]
+class StoredJson(Stored, models.JSONField[_Set, _Get]):
     column_type = "django.db.models.JSONField"
 
 
-class StoredBytes(Stored, models.BinaryField):  # type: ignore[type-arg]
+class StoredBytes(Stored, models.BinaryField[_Set, _Get]):
     column_type = "django.db.models.BinaryField"
 
 
-class StoredArray(Stored, ArrayField):  # type: ignore[type-arg]
+class StoredArray(Stored, ArrayField[_Set, _Get]):
     column_type = "django.contrib.postgres.fields.ArrayField"
 
 
-# Of Django's own tables; entries of the admin about a run are cleared, and sessions end after ERL_SESSION_HOURS
+# Of Django's own tables; entries of the admin about a run are cleared, and sessions end after eight hours
 OTHERS = {
     ("django_admin_log", "object_repr"): "",
     ("django_admin_log", "change_message"): "",

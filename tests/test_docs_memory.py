@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.conf import settings
 
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from memory.retrieval.answers import retrieve
+from memory.retrieval.llm_ranking import DEADLINE_SECONDS
 from memory.retrieval.question import Question
 from memory.runs.models import Trajectory
 from tests.factories import approve_card_as_read, make_api_key, make_project
@@ -76,7 +76,7 @@ def test_agent_goes_on_without_its_memory(monkeypatch: pytest.MonkeyPatch, caplo
 def test_client_waits_longer_than_the_server_waits_for_a_model() -> None:
     (timeout,) = re.findall(r"timeout=(\d+)", PYTHON[0])
 
-    assert int(timeout) > settings.ERL_RANKING_DEADLINE_SECONDS
+    assert int(timeout) > DEADLINE_SECONDS
 
 
 def run(script: str, folder: Path, **variables: str) -> None:

@@ -1,20 +1,17 @@
 """Whether the prompt of every step can be built again, to the byte, from the rows.
 
-The server on loopback keeps what it receives. When all runs have ended, `agent_run ID --at N --prompt` prints the
-prompt of each step, and what was received is written in the same form by code of its own.
+The server on loopback keeps what it receives. When all runs have ended, the prompt of each step is built from the
+rows, and what was received is written in the same form by code of its own.
 """
 
 import hashlib
-import io
 import json
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.core.management import CommandError, call_command
 from django.db import connection
 
 from bench.agents.loopback import Call, Loopback, Said
@@ -157,7 +154,7 @@ def compare_all(taken: list[Taken]) -> Compared:
     """Build the prompt of every step again."""
     steps, differ = 0, []
     for one in taken:
-        for number, prompt in enumerate(_print_prompts(one.run), start=1):
+        for number, prompt in enumerate(_rebuild_prompts(one.run), start=1):
             steps += 1
             received = one.received[number - 1] if number <= len(one.received) else b""
             if not received or write_received(received) != _without_received(prompt):
@@ -167,22 +164,14 @@ def compare_all(taken: list[Taken]) -> Compared:
     return Compared(steps=steps, differ=tuple(differ))
 
 
-def _print_prompts(run: str) -> Iterator[bytes]:
-    """Return what the command prints for each step, until it says that there is none."""
-    number = 0
-    while True:
-        number += 1
-        written = io.TextIOWrapper(io.BytesIO())
-        try:
-            with redirect_stdout(written):
-                call_command("agent_run", run, at=number, prompt=True)
-        except CommandError as error:
-            if "Name a step" in str(error):
-                return
-            yield b""
-        else:
-            written.seek(0)
-            yield written.buffer.read()
+def _rebuild_prompts(run: str) -> Iterator[bytes]:
+    """Return the prompt of each step, from the rows; nothing where its hash is not the one that was stored."""
+    from runtime.context.prompt import hash_prompt, rebuild_request, write_prompt  # after Django is set up
+    from runtime.models.runs import Step
+
+    for step in Step.objects.select_related("run__revision", "compaction").filter(run_id=run).order_by("seq"):
+        request = rebuild_request(step)
+        yield write_prompt(request) if hash_prompt(request) == step.prompt_sha256 else b""
 
 
 def _without_received(prompt: bytes) -> bytes:

@@ -26,7 +26,7 @@ FROM (SELECT v.revision_id, v.vector <#> %b::halfvec AS distance
 JOIN memory_heuristicrevision r ON r.id = found.revision_id
 ORDER BY found.distance
 """
-# The same through the project's own index, which only a statement that names the project can use.
+# The same through the index of vectors, which only a statement that names the model can use.
 INDEXED_STATEMENT = """
 SELECT r.heuristic_id, r.trigger, r.guideline, r.avoid, found.distance
 FROM (SELECT v.revision_id, v.vector::halfvec(384) <#> %b::halfvec(384) AS distance

@@ -95,7 +95,7 @@ def check_keys() -> Iterator[CheckResult]:
     ending = ApiKey.objects.usable().filter(expires_at__lte=soon).select_related("project").order_by("expires_at")
     for key in ending:
         assert key.expires_at is not None  # by the filter
-        todo = f"Run manage.py rotate_api_key {key.prefix} and give {key.client} the new key."
+        todo = f"Replace the key {key.prefix} in the admin and give {key.client} the new one."
         yield warning("keys", f"{key} of {key.project} expires on {key.expires_at:%Y-%m-%d}.", todo)
     if not ending:
         yield ok("keys", f"No API key expires within {EXPIRES_SOON.days} days.")
@@ -214,7 +214,7 @@ def check_unused_keys() -> Iterator[CheckResult]:
         Q(last_used_at__lt=long_ago) | Q(last_used_at__isnull=True, created_at__lt=long_ago)
     )
     for key in unused:
-        todo = f"Run manage.py revoke_api_key {key.prefix} if it is no longer needed."
+        todo = f"Revoke the key {key.prefix} in the admin if it is no longer needed."
         yield warning("unused keys", f"{key} has not been used for 90 days.", todo)
 
 

@@ -17,6 +17,7 @@ from erl_site.sign_in.throttle import BROWSER_COOKIE, BROWSER_DAYS, sign_browser
 log = structlog.get_logger(__name__)
 
 _SIGNED_IN_AT, _SEEN_AT = "signed_in_at", "seen_at"
+IDLE_SECONDS = 2 * 3600
 _UPDATE_SECONDS = 60  # write the session at most this often
 
 
@@ -55,7 +56,7 @@ def _has_expired(request: HttpRequest) -> bool:
     if since is None or seen is None:
         session[_SIGNED_IN_AT] = session[_SEEN_AT] = round(now)
         return False
-    if now - since > settings.ERL_SESSION_HOURS * 3600 or now - seen > settings.ERL_SESSION_IDLE_MINUTES * 60:
+    if now - since > settings.SESSION_COOKIE_AGE or now - seen > IDLE_SECONDS:
         return True
     if now - seen > _UPDATE_SECONDS and request.path_info != reverse("admin:inbox_count"):  # asked every minute
         session[_SEEN_AT] = round(now)

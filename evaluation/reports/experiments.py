@@ -320,13 +320,3 @@ def show_points(estimate: float, low: float | None, high: float | None) -> str:
     """Return a difference as people read it: "+6.1 points [2.0, 10.2]"."""
     points = f"{100 * estimate:+.1f} points"
     return points if low is None or high is None else f"{points} [{100 * low:.1f}, {100 * high:.1f}]"
-
-
-def show_look(look: Look) -> str:
-    """Return a look as a line of a table."""
-    interval = "" if look.low is None or look.high is None else f"[{100 * look.low:.1f}, {100 * look.high:.1f}]"
-    points = "" if look.estimate is None else f"{100 * look.estimate:+.1f}"
-    return (
-        f"{look.number:>4}  {look.control_units:>7,}  {look.treated_units:>7,}  {points:>6}  {interval:<16}  "
-        f"{show_e_value(look.e_value):>7}  {look.get_verdict_display()}"
-    )

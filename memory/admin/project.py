@@ -196,8 +196,7 @@ class PolarityQuotaAdmin(MemberRows[PolarityQuota]):
         (
             None,
             {
-                "description": "manage.py evaluate measures which mix a kind of task needs, and manage.py learn_quotas "
-                "stores its findings here.",
+                "description": "manage.py evaluate measures which mix a kind of task needs.",
                 "fields": ["project", "task_id", "max_works_share", "max_avoid_share"],
             },
         )

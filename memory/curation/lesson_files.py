@@ -1,4 +1,4 @@
-"""Import the lessons of `export_heuristics` as proposals: what was approved elsewhere is not approved here."""
+"""Import lessons that `export_memory` wrote as proposals: what was approved elsewhere is not approved here."""
 
 import json
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ class ImportedLessons:
 
 
 def is_lesson(value: Any) -> bool:
-    """Tell whether a value is a line of `export_heuristics`."""
+    """Tell whether a value is a line of `export_memory --format lessons`."""
     return isinstance(value, dict) and {"trigger", "guideline", "content_sha256"} <= value.keys()
 
 
@@ -52,7 +52,7 @@ def import_lessons(project: Project, lines: Iterable[str], *, by: Actor) -> Impo
 def _import(project: Project, line: str, *, by: Actor) -> bool:
     row = json.loads(line)
     if not is_lesson(row):
-        raise InvalidInput({"": ["This is no lesson that export_heuristics wrote."]})
+        raise InvalidInput({"": ["This is no lesson that export_memory wrote."]})
     texts = {name: row.get(name, "") for name in TEXTS}
     tags = row.get("tags", [])
     for name, text in texts.items():

@@ -152,7 +152,7 @@ class ReviewListView(ApiView):
         tag="review",
         summary="List decisions",
         description="Every decision in the project, newest first, as it was recorded: by whom, on exactly which text, "
-        "when and why. Nothing is ever changed or removed here. `manage.py export_decisions` writes all as JSON Lines.",
+        "when and why. Nothing is ever changed or removed here.",
         filters=True,
         responses=ReviewSerializer(many=True),
     )

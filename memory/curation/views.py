@@ -3,7 +3,6 @@
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.db.models import Prefetch, QuerySet
 from drf_spectacular.utils import OpenApiResponse, PolymorphicProxySerializer
 from rest_framework.generics import get_object_or_404
@@ -29,6 +28,7 @@ from memory.curation.serializers import (
 )
 from memory.errors import ChangedMeanwhile
 from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.limits import DEFAULT_TOP_K
 from memory.projects.models import ApiKey, Project
 from memory.retrieval.serializers import LessonsForTask, RetrieveQuery
 from memory.retrieval.views import RETRIEVE_PARAMS, answer_body, answer_query
@@ -79,7 +79,7 @@ class HeuristicListView(ApiView):
     def answer_with_lessons(self, query: RetrieveQuery) -> Response:
         body = dict(answer_body(answer_query(self, query)))
         items = body.pop("items")
-        limit = query.top_k or settings.ERL_RETRIEVE_TOP_K
+        limit = query.top_k or DEFAULT_TOP_K
         return Response({"results": items, "pagination": {"limit": limit, "offset": 0, "total": len(items)}, **body})
 
     @describe(

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -21,6 +20,7 @@ from memory.runs.models import LAST_WORDS_AT, Trajectory
 from memory.runs.steps import read_step
 
 CLOSED_AT_ONCE = 500
+LEFT_OPEN_HOURS = 24.0  # without a new step
 
 
 @transaction.atomic
@@ -105,8 +105,8 @@ def check_opener(trajectory: Trajectory, *, by: Actor) -> None:
 
 
 def close_unfinished_runs() -> int:
-    """Finish the runs to which nothing was added for ERL_OPEN_RUN_HOURS; how they ended stays unknown."""
-    limit = Now() - timedelta(hours=settings.ERL_OPEN_RUN_HOURS)
+    """Finish the runs to which nothing was added for LEFT_OPEN_HOURS; how they ended stays unknown."""
+    limit = Now() - timedelta(hours=LEFT_OPEN_HOURS)
     open_runs = Trajectory.objects.filter(is_open=True).alias(last_at=LAST_WORDS_AT)
     left = list(open_runs.filter(last_at__lt=limit).order_by("created_at")[:CLOSED_AT_ONCE])
     for run in left:

@@ -86,10 +86,6 @@ def read_time(text: str) -> datetime:
     return moment if timezone.is_aware(moment) else timezone.make_aware(moment)
 
 
-def add_output_argument(parser: ArgumentParser) -> None:
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write to FILE instead of standard output")
-
-
 def write_file(path: Path, text: str) -> None:
     """Write a text to a file, or raise CommandError where that cannot be done."""
     try:

@@ -5,7 +5,6 @@ from collections.abc import Collection
 from uuid import UUID
 
 import structlog
-from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Exists, OuterRef
 from pgvector import HalfVector
@@ -21,6 +20,7 @@ from memory.mistakes.reports import MistakeText, compare_mistakes
 log = structlog.get_logger(__name__)
 
 BATCH = 100  # cards at a time
+MERGE_SIMILARITY = 0.75  # docs/memory.md has the curve
 COMPARED = 10  # similar cards whose words are compared
 
 # A pair whose merge was undone is never merged automatically again.
@@ -69,7 +69,7 @@ def merge_similar(card_id: UUID) -> None:
     """
     if not _embed(card_id):
         return
-    found = find_similar_cards(card_id, floor=settings.ERL_MISTAKE_MERGE_SIMILARITY, limit=COMPARED, mergeable=True)
+    found = find_similar_cards(card_id, floor=MERGE_SIMILARITY, limit=COMPARED, mergeable=True)
     for other_id, similarity in found:
         root_id, other_root_id = _find_root(card_id), _find_root(other_id)
         texts = _read_texts({card_id, other_id, root_id, other_root_id})

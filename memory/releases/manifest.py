@@ -9,6 +9,7 @@ from django.conf import settings
 
 from memory.api.canonical import canonical_json
 from memory.heuristics.models import HeuristicRevision
+from memory.limits import DEFAULT_BUDGET_TOKENS, DEFAULT_TOP_K
 from memory.projects.models import Project
 from memory.releases.models import Deployment, Release
 from memory.retrieval import ranking, scoring
@@ -101,8 +102,8 @@ def _name(heuristic: UUID, revision: UUID, sha256: str) -> dict[str, str]:
 def _read_settings() -> dict[str, Any]:
     return {
         "mode": settings.ERL_RETRIEVE_MODE,
-        "top_k": settings.ERL_RETRIEVE_TOP_K,
-        "context_budget_tokens": settings.ERL_CONTEXT_BUDGET_TOKENS,
+        "top_k": DEFAULT_TOP_K,
+        "context_budget_tokens": DEFAULT_BUDGET_TOKENS,
     }
 
 

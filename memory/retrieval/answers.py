@@ -12,10 +12,10 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from django.conf import settings
 from django.utils import timezone
 
 from memory.ids import uuid7
+from memory.limits import DEFAULT_BUDGET_TOKENS, DEFAULT_TOP_K
 from memory.redaction import redact
 from memory.retrieval.assignment import NOT_EXPOSED, Arm, Exposure, ReleaseSettings, expose, read_release_settings
 from memory.retrieval.context import Context, add_boundary, build_context
@@ -237,11 +237,11 @@ class _Choice:
 
     @classmethod
     def of(cls, question: Question, release: ReleaseSettings | None = None) -> "_Choice":
-        usual_top_k = settings.ERL_RETRIEVE_TOP_K if release is None else release.top_k
+        usual_top_k = DEFAULT_TOP_K if release is None else release.top_k
         return cls(
             mode=question.mode or (get_default_mode() if release is None else release.mode),
             top_k=usual_top_k if question.top_k is None else question.top_k,
-            lesson_tokens=settings.ERL_CONTEXT_BUDGET_TOKENS if release is None else release.context_budget_tokens,
+            lesson_tokens=DEFAULT_BUDGET_TOKENS if release is None else release.context_budget_tokens,
         )
 
     @property

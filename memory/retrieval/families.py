@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.conf import settings
-
+from memory.limits import DEFAULT_BUDGET_TOKENS
 from memory.retrieval.context import Context, build_context
 from memory.retrieval.database import read_prepared
 
@@ -47,7 +46,7 @@ def read_family(project_id: UUID, family: str) -> FamilyLessons:
     rows = read_prepared(_LESSONS, {"project": project_id, "family": family, "limit": MOST_LESSONS})
     names = ("id", "trigger", "guideline", "avoid", "not_when")
     lessons = [dict(zip(names, row[:-1], strict=True)) for row in rows]
-    context = build_context(lessons, budget_tokens=settings.ERL_CONTEXT_BUDGET_TOKENS)
+    context = build_context(lessons, budget_tokens=DEFAULT_BUDGET_TOKENS)
     return FamilyLessons(context=context, total=rows[0][-1] if rows else 0)
 
 

@@ -6,13 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
-from django.utils import timezone
 
-from memory.projects.actors import Actor
-from memory.projects.models import Project
 from memory.retrieval.candidates import Candidate
-from memory.retrieval.models import PolarityQuota
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,21 +52,3 @@ class Limits:
 
 
 NO_LIMITS = Limits()
-
-
-@transaction.atomic
-def set_polarity_quota(
-    project: Project, *, task_id: str = "", max_works_share: float | None, max_avoid_share: float | None, by: Actor
-) -> PolarityQuota:
-    """Set the largest shares, 0 to 1, of works and avoid for a family, or for all that have none; None is no limit."""
-    quota, _ = PolarityQuota.objects.update_or_create(
-        project=project,
-        task_id=task_id,
-        defaults={
-            "max_works_share": max_works_share,
-            "max_avoid_share": max_avoid_share,
-            "set_by": by.label,
-            "set_at": timezone.now(),
-        },
-    )
-    return quota

@@ -11,7 +11,6 @@ from typing import Protocol
 
 import numpy as np
 import structlog
-from django.conf import settings
 
 from memory.egress import Breaker
 from memory.embeddings.base import Vectors
@@ -33,6 +32,7 @@ MOST = 10.0  # the model's scores go from 0 to this
 ENOUGH = 4.0  # below it a lesson is not worth its place (ERL c.1)
 DIVERSITY = 0.3  # what counts for being unlike the lessons chosen before
 SAME_SUBTASK = 0.05  # what it costs for each lesson chosen before that serves the same sub-task
+DEADLINE_SECONDS = 10.0
 RESTING = "did not answer a moment ago"
 MAX_WHY_CHARACTERS, MAX_SUBTASK_CHARACTERS, MAX_SUBTASKS = 300, 200, 20
 
@@ -149,7 +149,7 @@ def rank_with_model(
             lessons=offered,
             batch_size=None if whole else BATCH_SIZE,
             top_k=top_k,
-            deadline_seconds=settings.ERL_RANKING_DEADLINE_SECONDS,
+            deadline_seconds=DEADLINE_SECONDS,
         )
     except RankingFailed as error:
         log.warning("ranking_failed", reason=str(error))

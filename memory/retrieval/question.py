@@ -34,9 +34,9 @@ class Question:
         task: the new task, in the words the agent was given.
         task_id: its family. Lessons of the family come first among equals; others are not excluded.
         agent: the agent that asks; kept with the answer.
-        top_k: most lessons to return; None takes ERL_RETRIEVE_TOP_K.
+        top_k: most lessons to return; None takes DEFAULT_TOP_K.
         mode: how to choose; None takes ERL_RETRIEVE_MODE. "none" answers nothing, as a control group needs it.
-        budget_tokens: size of the whole block; None takes ERL_CONTEXT_BUDGET_TOKENS for the lessons and adds the
+        budget_tokens: size of the whole block; None takes DEFAULT_BUDGET_TOKENS for the lessons and adds the
             record's own budget.
         seed: for mode "random"; None takes the task itself, so that a task always draws the same lessons.
         record: begin the block with what is known of earlier runs: rules, mistakes, scores.

@@ -245,7 +245,7 @@ END $$;
 CREATE OR REPLACE TRIGGER memory_rulechange_guard BEFORE UPDATE ON memory_rulechange
     FOR EACH ROW EXECUTE FUNCTION memory_rulechange_guard();
 
--- The API key of a retrieval is left to `check_invariants`: the busiest request writes retrievals.
+-- The API key of a retrieval is left to `verify_audit`: the busiest request writes retrievals.
 SELECT memory_check_references('memory_trajectory', ARRAY[
     ['retrieval_id', 'memory_retrieval', ''],
     ['parent_id', 'memory_trajectory', ''],

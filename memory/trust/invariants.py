@@ -1,6 +1,6 @@
 """Invariants of the database that must hold whatever crashed (reliability B14).
 
-Each is a statement that finds the rows that violate it. Other apps add theirs, and `manage.py check_invariants` checks
+Each is a statement that finds the rows that violate it. Other apps add theirs, and `manage.py verify_audit` checks
 them all.
 """
 

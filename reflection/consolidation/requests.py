@@ -17,6 +17,7 @@ from reflection.jobs.queue import enqueue
 # A run whose transaction took long is dated before the last consolidation but became visible after it. Reading a run
 # twice costs nothing.
 OVERLAP = timedelta(minutes=2)
+NIGHT_HOUR_UTC = 3
 POLICY = Actor.policy("consolidation")
 
 _Status = ConsolidationRun.Status
@@ -64,10 +65,9 @@ def request_due_consolidations(*, nightly: bool = False) -> list[ConsolidationRu
 
 
 def request_nightly_consolidations() -> list[ConsolidationRun]:
-    """Queue the consolidations of the night, once a day, the first time this is called in the configured hour."""
-    hour = settings.ERL_CONSOLIDATE_HOUR_UTC
+    """Queue the consolidations of the night, once a day, the first time this is called in its hour."""
     now = database_now()
-    if hour < 0 or now.hour != hour:
+    if now.hour != NIGHT_HOUR_UTC:
         return []
     start = now.replace(minute=0, second=0, microsecond=0)
     if ConsolidationRun.objects.filter(cause=ConsolidationRun.Cause.NIGHTLY, created_at__gte=start).exists():

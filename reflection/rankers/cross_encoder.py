@@ -16,6 +16,7 @@ from reflection.llm.http import JsonClient
 from reflection.llm.transport import BoundedTransport
 
 TEXT_CHARACTERS = 2000
+DEADLINE_SECONDS = 1.0
 FORMATS = ("cohere", "tei")
 
 
@@ -99,7 +100,7 @@ def find_http_reranker() -> HttpReranker | None:
         settings.ERL_RERANK_API_KEY,
         settings.ERL_RERANK_MODEL,
         settings.ERL_RERANK_FORMAT,
-        settings.ERL_RERANK_DEADLINE_SECONDS,
+        DEADLINE_SECONDS,
     )
     with _lock:
         if _current is None or _current[0] != key:

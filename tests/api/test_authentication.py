@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import time_machine
 from django.db import connection
-from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.test import APIClient
@@ -19,7 +18,12 @@ from tests.factories import make_api_key, make_trajectory
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.tiny")]
 
-UNCACHED = override_settings(ERL_API_KEY_CACHE_SECONDS=0)
+UNCACHED = pytest.mark.usefixtures("uncached")
+
+
+@pytest.fixture
+def uncached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory.api.authentication.CACHE_SECONDS", 0)
 
 
 def get(header: str | None) -> Any:

@@ -9,9 +9,9 @@ from django.test import RequestFactory
 from rest_framework.request import Request
 
 from memory.api.authentication import ApiKeyAuthentication
-from memory.projects.api_keys import AGENT_SCOPES, revoke_api_key
+from memory.projects.api_keys import AGENT_SCOPES
 from memory.projects.models import ApiKey, Project
-from tests.factories import make_api_key, make_project
+from tests.factories import make_project
 
 pytestmark = pytest.mark.django_db
 
@@ -111,54 +111,13 @@ def test_wrong_argument_makes_nothing(arguments: list[str]) -> None:
     assert not Project.objects.exists()
 
 
-def test_rotate_prints_a_key_for_the_same_client() -> None:
-    old = make_api_key(client="bot").api_key
-    out = StringIO()
-
-    call_command("rotate_api_key", old.prefix, stdout=out)
-
-    new = find_key(out.getvalue().split()[0])
-    assert (new.client, new.project_id, new.pk != old.pk) == ("bot", old.project_id, True)
-
-
-def test_rotate_of_a_revoked_key_is_refused() -> None:
-    old = make_api_key().api_key
-    revoke_api_key(old)
-
-    with pytest.raises(CommandError, match="No active key"):
-        call_command("rotate_api_key", old.prefix)
-
-
-def test_revoke_ends_a_key() -> None:
-    key = make_api_key().api_key
-
-    call_command("revoke_api_key", key.prefix, stdout=StringIO())
-
-    assert not ApiKey.objects.usable().exists()
-
-
-def test_revoke_twice_says_when_it_was_revoked() -> None:
-    key = make_api_key().api_key
-    revoke_api_key(key)
-
-    with pytest.raises(CommandError, match="already revoked"):
-        call_command("revoke_api_key", key.prefix)
-
-
-@pytest.mark.parametrize("command", ["rotate_api_key", "revoke_api_key"])
-def test_unknown_prefix_is_refused(command: str) -> None:
-    with pytest.raises(CommandError, match="starts with erl_live_nokey"):
-        call_command(command, "nokey")
-
-
-def test_key_belongs_to_whom_it_is_made_by_and_its_replacement_too() -> None:
+def test_key_belongs_to_whom_it_is_made_by() -> None:
     make_project(slug="airline")
     ana = get_user_model().objects.create_user("ana")
 
-    answer = run_json("--project", "airline", "--client", "bot", "--by", "ana")
-    call_command("rotate_api_key", answer["prefix"], stdout=StringIO())
+    run_json("--project", "airline", "--client", "bot", "--by", "ana")
 
-    assert list(ApiKey.objects.values_list("created_by", flat=True)) == [ana.pk, ana.pk]
+    assert ApiKey.objects.get().created_by == ana
 
 
 def test_unknown_owner_is_refused_and_nothing_is_made() -> None:

@@ -639,8 +639,8 @@ def test_resource_has_what_is_approved_and_nothing_else(api_client, project):
     assert "Elsewhere." not in text
 
 
-def test_resource_says_how_many_lessons_did_not_fit(api_client, project, settings):
-    settings.ERL_CONTEXT_BUDGET_TOKENS = 150
+def test_resource_says_how_many_lessons_did_not_fit(api_client, project, monkeypatch):
+    monkeypatch.setattr("memory.retrieval.families.DEFAULT_BUDGET_TOKENS", 150)
     for _ in range(5):
         make_heuristic(project=project, status="approved", task_id="airline", guideline="Read. " * 30)
 

@@ -158,8 +158,8 @@ def test_unknown_parent_is_404(api_client):
     assert (refused.status_code, list(refused.json()["error"]["fields"])) == (404, ["/parent_id"])
 
 
-def test_run_left_open_is_closed_as_unknown(settings):
-    settings.ERL_OPEN_RUN_HOURS = 2.0
+def test_run_left_open_is_closed_as_unknown(monkeypatch):
+    monkeypatch.setattr("memory.intake.open_runs.LEFT_OPEN_HOURS", 2.0)
     project = make_project()
     hours: dict[str, Any] = {"steps": [], "outcome": "unknown", "score": None, "is_open": True, "project": project}
     old = make_trajectory(created_at=timezone.now() - timedelta(hours=3), **hours)

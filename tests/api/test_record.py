@@ -237,8 +237,10 @@ def test_new_sections_of_a_project_change_an_answer_given_before(api_client: Any
     assert (b"seen" in before, b"seen" in after) == (True, False)
 
 
-def test_inflating_agent_moves_nothing_that_is_approved(api_client: Any, project: Project, settings: Any) -> None:
-    settings.ERL_MISTAKE_MERGE_SIMILARITY = 2.0
+def test_inflating_agent_moves_nothing_that_is_approved(
+    api_client: Any, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory.mistakes.similarity.MERGE_SIMILARITY", 2.0)
     Project.objects.filter(pk=project.pk).update(record_budget_tokens=2000)
     for number in range(5):
         for _ in range(5 - number):

@@ -1,4 +1,4 @@
-"""manage.py export_heuristics"""
+"""manage.py export_memory --format"""
 
 import io
 import json
@@ -33,7 +33,8 @@ def project() -> Project:
 
 def export(project: Project, *arguments: str) -> str:
     out = io.StringIO()
-    call_command("export_heuristics", "--project", project.slug, *arguments, stdout=out, stderr=io.StringIO())
+    arguments = arguments if "--format" in arguments else ("--format", "lessons", *arguments)
+    call_command("export_memory", "--project", project.slug, *arguments, stdout=out, stderr=io.StringIO())
     return out.getvalue()
 
 
@@ -69,7 +70,7 @@ def test_export_as_markdown_keeps_lessons_from_making_headings(project: Project)
 
 
 def test_export_to_a_file_leaves_standard_output_empty(project: Project, tmp_path: Path) -> None:
-    out = export(project, "--output", str(tmp_path / "lessons.jsonl"))
+    out = export(project, str(tmp_path / "lessons.jsonl"))
 
     assert out == ""
     assert json.loads((tmp_path / "lessons.jsonl").read_text())["guideline"] == "Read the fare first."
@@ -77,7 +78,7 @@ def test_export_to_a_file_leaves_standard_output_empty(project: Project, tmp_pat
 
 def test_export_to_a_file_that_cannot_be_written_is_refused(project: Project, tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="cannot be written"):
-        export(project, "--output", str(tmp_path / "none" / "lessons.jsonl"))
+        export(project, str(tmp_path / "none" / "lessons.jsonl"))
 
 
 def test_export_serves_the_approved_wording_while_a_new_one_is_being_decided(project: Project) -> None:

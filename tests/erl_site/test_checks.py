@@ -30,7 +30,6 @@ def test_embedded_database_has_all_that_is_needed() -> None:
         ({"ERL_API_PORT": 0}, "erl.limits.E001"),
         ({"ERL_API_MAX_REQUEST_BYTES": 10}, "erl.limits.E001"),
         ({"ERL_IDEMPOTENCY_HOURS": 0}, "erl.limits.E001"),
-        ({"ERL_RETRIEVE_TOP_K": 0}, "erl.limits.E001"),
         ({"ERL_EMBEDDER_DIMENSIONS": 5_000}, "erl.limits.E001"),
         ({"ERL_REFLECTION_LEASE_SECONDS": 0.1}, "erl.limits.E001"),
         ({"DATABASE_URL": "sqlite:///erl.db"}, "erl.services.E001"),

@@ -41,7 +41,6 @@ GIVEN = {
     "POSTGRES_OWNER_PASSWORD": "0f1e2d3c4b5a6978",
     "BROKER_PASSWORD": "fedcba9876543210",
     "ERL_ALLOWED_HOSTS": "erl.example.com",
-    "ERL_CSRF_TRUSTED_ORIGINS": "https://erl.example.com",
 }
 
 
@@ -266,6 +265,27 @@ def test_cluster_answers_under_the_name_that_the_proxy_forwards_to() -> None:
     assert SERVICES["web-cluster"]["networks"] == {"default": {"aliases": ["web"]}}
     assert SERVICES["web-cluster"]["ports"] == []
     assert SERVICES["web-cluster"]["deploy"]["replicas"] > 1
+
+
+def test_forms_are_taken_from_the_host_names_of_the_site(tmp_path: Path) -> None:
+    own = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    ours = {
+        "ERL_ENV_FILE": os.devnull,
+        "ERL_HOME": str(tmp_path),
+        "ERL_ALLOWED_HOSTS": "erl.example.com,.example.org,localhost",
+    }
+    shown = "from erl_site.settings import CSRF_TRUSTED_ORIGINS; print(CSRF_TRUSTED_ORIGINS)"
+
+    done = subprocess.run(
+        [sys.executable, "-c", shown],
+        cwd=ROOT,
+        env=own | environment("web") | ours,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.strip() == "['https://erl.example.com', 'https://*.example.org']"
 
 
 @pytest.mark.parametrize("service", ["web", "web-cluster", "worker"])

@@ -1,10 +1,8 @@
 """/api/v1/experiments and /api/v1/uplift."""
 
-from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
 from rest_framework.test import APIClient
 
 from evaluation.experiments.models import Experiment
@@ -13,7 +11,7 @@ from memory.projects.models import Project
 from memory.releases.models import Release
 from tests.api.conftest import make_client
 from tests.evaluation.experiment_rows import Traffic, make_deployed, make_experiment
-from tests.factories import make_api_key, make_project
+from tests.factories import make_api_key
 
 pytestmark = pytest.mark.django_db
 URL, UPLIFT = "/api/v1/experiments", "/api/v1/uplift"
@@ -153,43 +151,6 @@ def test_uplift_without_a_holdout_is_not_known(api: APIClient) -> None:
 
 def test_uplift_of_too_many_days_is_refused(api: APIClient) -> None:
     assert api.get(f"{UPLIFT}?days=100000").status_code == 400
-
-
-def run(experiment: Experiment, *arguments: str) -> str:
-    out = StringIO()
-    call_command("experiments", "--project", experiment.project.slug, *arguments, stdout=out)
-    return out.getvalue()
-
-
-def test_command_shows_a_sentence_plan_looks_and_what_is_not_known() -> None:
-    experiment = make_experiment()
-    Traffic(experiment=experiment, lost={"candidate": 0.2, "stable": 0.2}).send(200)
-
-    assert "Not known yet whether Release 2 helps" in run(experiment, "look", "1")
-    shown = run(experiment, "show", "1")
-    assert shown.startswith("Not known yet whether Release 2 helps")
-    assert "at most 5% over all looks" in shown
-    assert "treated units:" in shown
-    assert "without an outcome yet" in shown
-    assert "Not known yet whether" in run(experiment, "list")
-    assert "has ended" in run(experiment, "stop", "1")
-
-
-def test_command_starts_an_experiment(deployed: tuple[Project, Release]) -> None:
-    out = StringIO()
-
-    call_command("experiments", "start", "--release", "2", stdout=out)  # of the only project
-
-    assert out.getvalue().startswith("Experiment 1 runs.")
-    with pytest.raises(CommandError, match="Stop it, or wait"):
-        call_command("experiments", "--project", deployed[0].slug, "start", "--release", "2")
-
-
-@pytest.mark.parametrize("hours", ["nan", "inf", "0", "1e300"])
-def test_command_refuses_hours_that_cannot_be_waited(hours: str) -> None:
-    make_project()
-    with pytest.raises(CommandError, match="Give --hours as a number above 0, at most 2,160"):
-        call_command("experiments", "start", "--hours", hours)
 
 
 def test_page_draws_how_the_interval_narrowed() -> None:

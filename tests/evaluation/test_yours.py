@@ -92,7 +92,7 @@ def test_adapter_of_the_documentation_shows_the_uplift(adapter: str) -> None:
 
     [suite] = run.results["suites"]
     rows = {row["arm"]: row for row in suite["arms"]}
-    assert suite["families"] == ["book"] * 10  # used by learn_quotas
+    assert suite["families"] == ["book"] * 10
     assert rows["none"]["success"]["mean"] == 0
     assert rows["hybrid:5"]["success"]["mean"] == 1
     assert all(check["passed"] for check in suite["checks"])

@@ -59,8 +59,10 @@ def merged_pair(card: MistakeCard) -> MistakeMerge:
     return MistakeMerge.objects.get()
 
 
-def test_list_shows_the_cards_that_count_for_themselves(admin: Client, card: MistakeCard, settings: Any) -> None:
-    settings.ERL_MISTAKE_MERGE_SIMILARITY = 0.5
+def test_list_shows_the_cards_that_count_for_themselves(
+    admin: Client, card: MistakeCard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory.mistakes.similarity.MERGE_SIMILARITY", 0.5)
     merged = merged_pair(card)
 
     page = admin.get(reverse("admin:memory_mistakecard_changelist")).content.decode()
@@ -106,8 +108,8 @@ def test_decision_that_cannot_be_taken_says_so(admin: Client, card: MistakeCard,
     assert not MistakeCardReview.objects.exists()
 
 
-def test_merge_is_shown_and_can_be_undone(admin: Client, card: MistakeCard, settings: Any) -> None:
-    settings.ERL_MISTAKE_MERGE_SIMILARITY = 0.5
+def test_merge_is_shown_and_can_be_undone(admin: Client, card: MistakeCard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory.mistakes.similarity.MERGE_SIMILARITY", 0.5)
     merged = merged_pair(card)
     assert "policy mistake-similarity" in admin.get(page_of(merged.into)).content.decode()
 

@@ -1,7 +1,5 @@
 """Mistake cards: counted by run and client, merged, and forgotten with their runs."""
 
-from typing import Any
-
 import pytest
 
 from memory.errors import AlreadyDecided
@@ -39,8 +37,10 @@ def test_run_counts_once_however_often_it_reports_a_mistake(project: Project) ->
 
 
 @pytest.mark.parametrize("different", ["mistake_type", "task_id", "worker_id"])
-def test_another_type_family_or_worker_is_another_card(project: Project, different: str, settings: Any) -> None:
-    settings.ERL_MISTAKE_MERGE_SIMILARITY = 2.0
+def test_another_type_family_or_worker_is_another_card(
+    project: Project, different: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory.mistakes.similarity.MERGE_SIMILARITY", 2.0)
     record(project, CARD, CARD | {different: "other"})
 
     assert MistakeCard.objects.count() == 2

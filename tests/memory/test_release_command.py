@@ -12,7 +12,7 @@ from memory.releases.models import Deployment, Release
 from memory.releases.policy import cut_after_approval, cut_every_night
 from memory.retrieval.families import read_family
 from tests.factories import make_project
-from tests.releases import BY, TASK, get_guidelines, make_lesson, serve_releases
+from tests.releases import BY, get_guidelines, make_lesson, serve_releases
 
 pytestmark = pytest.mark.django_db
 FIRST, SECOND = "Check the fare class.", "Offer a later flight."
@@ -28,12 +28,6 @@ def project() -> Project:
 def run(*arguments: Any) -> str:
     said = StringIO()
     call_command("release", *arguments, project="air", stdout=said)
-    return said.getvalue()
-
-
-def retrieve(*arguments: str) -> str:
-    said = StringIO()
-    call_command("retrieve", TASK, *arguments, project="air", stdout=said)
     return said.getvalue()
 
 
@@ -76,19 +70,6 @@ def test_no_log_lines_among_the_output(project: Project, caplog: pytest.LogCaptu
     run("cut")
 
     assert caplog.messages == []
-
-
-def test_retrieve_shows_what_a_release_gives(project: Project) -> None:
-    run("mode", "releases")
-    make_lesson(project, SECOND)
-    run("cut")
-
-    said = [retrieve("--release", name) for name in ("1", "2")]
-
-    assert [SECOND in each for each in said] == [False, True]
-    assert "From release 2, arm pinned." in said[1]
-    with pytest.raises(CommandError, match="No release '9' is ready"):
-        retrieve("--release", "9")
 
 
 def test_hold_out_is_set_in_percent(project: Project) -> None:

@@ -334,12 +334,13 @@ def test_back_to_continuous_serves_what_is_approved(project: Project, lesson: He
     assert find_broken() == []
 
 
-def test_release_fixes_how_lessons_are_chosen(project: Project, settings: Any) -> None:
+def test_release_fixes_how_lessons_are_chosen(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
         make_lesson(project, f"Do {number}.", trigger=f"A customer asks to cancel basic economy flight {number}")
-    settings.ERL_RETRIEVE_TOP_K = 2
+    monkeypatch.setattr("memory.releases.manifest.DEFAULT_TOP_K", 2)
     serve_releases(project)
-    settings.ERL_RETRIEVE_TOP_K = 1
+    monkeypatch.setattr("memory.releases.manifest.DEFAULT_TOP_K", 1)
+    monkeypatch.setattr("memory.retrieval.answers.DEFAULT_TOP_K", 1)
 
     answer = ask(project)
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
 
 from memory.embeddings.registry import forget_embedders
 from memory.heuristics.models import Heuristic, HeuristicRevision
@@ -13,9 +12,8 @@ from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval import llm_ranking, task_vector
 from memory.retrieval.answers import retrieve
-from memory.retrieval.limits import set_polarity_quota
 from memory.retrieval.llm_ranking import Choice, RankingFailed
-from memory.retrieval.models import HeuristicEmbedding, Retrieval
+from memory.retrieval.models import HeuristicEmbedding, PolarityQuota, Retrieval
 from memory.retrieval.question import Filters, Question
 from tests.factories import make_heuristic, make_project
 from tests.memory.embedding_service import EmbeddingService
@@ -199,15 +197,6 @@ def test_retrieve_gives_a_known_answer_no_longer_where_the_budget_is_smaller() -
     assert [item["injected"] for item in nothing.items] == [False] * len(whole.items)
 
 
-def test_retrieve_command_prints_the_block(capsys: pytest.CaptureFixture[str]) -> None:
-    project = make_project()
-    serve(project)
-    call_command("retrieve", LESSONS[0][0], project=project.slug)
-    said = capsys.readouterr().out
-    assert "<lessons>" in said
-    assert said.startswith(f"  1. when {LESSONS[0][0].removeprefix('When ')}\n")
-
-
 def test_embed_heuristics_twice_makes_nothing_new() -> None:
     heuristic = make_heuristic(status="approved")
     assert (embed_heuristics([heuristic.pk]), embed_heuristics([heuristic.pk])) == (1, 0)
@@ -259,34 +248,7 @@ def test_retrieve_keeps_to_the_quota_of_the_family_else_of_the_project() -> None
     serve(project, LESSONS[2:], polarity="avoid")
     task = " ".join(trigger for trigger, _ in LESSONS)
     for task_id, works, avoid in (("", 0.0, None), ("search", None, 0.0)):
-        set_polarity_quota(project, task_id=task_id, max_works_share=works, max_avoid_share=avoid, by=BY)
+        PolarityQuota.objects.create(project=project, task_id=task_id, max_works_share=works, max_avoid_share=avoid)
     for task_id, polarity in (("airline", "avoid"), ("search", "works")):
         answer = retrieve(Question(project=project, task=task, task_id=task_id, mode="lexical", by=BY))
         assert {item["polarity"] for item in answer.items} == {polarity}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["x", "--top-k", "-1"], "not a whole number from 0 to 200"),
-        (["x", "--top-k", "100000"], "not a whole number from 0 to 200"),
-        (["x", "--budget-tokens", "-5"], "not a whole number from 0 to 100,000"),
-        ([" \u200b "], "Say what is to be done"),
-        (["a\udcff"], "not UTF-8"),
-    ],
-)
-def test_retrieve_command_refuses_what_the_api_would(arguments: list[str], said: str) -> None:
-    make_project()
-    with pytest.raises(CommandError, match=said):
-        call_command("retrieve", *arguments)
-    assert not Retrieval.objects.exists()
-
-
-def test_retrieve_command_filters(capsys: pytest.CaptureFixture[str]) -> None:
-    project = make_project()
-    serve(project, LESSONS[:1], tags=["air"], task_id="airline", polarity="works")
-    for option in (["--tag", "sea"], ["--family", "hotel"], ["--polarity", "avoid"], ["--source-agent", "nobody"]):
-        call_command("retrieve", LESSONS[0][0], "--project", project.slug, *option)
-        assert "No lesson fits" in capsys.readouterr().out
-    call_command("retrieve", LESSONS[0][0], "--project", project.slug, "--tag", "air", "--family", "airline")
-    assert "No lesson fits" not in capsys.readouterr().out

@@ -33,7 +33,6 @@ def provider(settings: Any) -> Iterator[ScriptedProvider]:
         settings.ERL_LLM_MODEL = "scripted-1"
         settings.ERL_LLM_BASE_URL = scripted.openai_url
         settings.ERL_RETRIEVE_MODE = "erl"
-        settings.ERL_RANKING_DEADLINE_SECONDS = 5.0
         yield scripted
         close_provider()
 
@@ -141,10 +140,10 @@ FAILURES = {
 
 @pytest.mark.parametrize("name", FAILURES)
 def test_likeness_answers_and_says_why_where_the_model_does_not(
-    name: str, provider: ScriptedProvider, project: Project, settings: Any
+    name: str, provider: ScriptedProvider, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behaviour, reason = FAILURES[name]
-    settings.ERL_RANKING_DEADLINE_SECONDS = 0.3 if reason == "too slow" else 20.0
+    monkeypatch.setattr("memory.retrieval.llm_ranking.DEADLINE_SECONDS", 0.3 if reason == "too slow" else 20.0)
     provider.script(behaviour)
     given = ask(project)
     assert (given.mode, given.degraded) == ("hybrid", f"language model ({reason})")

@@ -30,11 +30,11 @@ SUBJECTS = ["flight fare class", "refund of a flight", "seat on a flight"]
 
 
 @pytest.fixture
-def reranker(settings: Any) -> Iterator[ScriptedProvider]:
+def reranker(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedProvider]:
     with ScriptedProvider() as scripted:
         settings.ERL_RERANK_URL = f"{scripted.anthropic_url}/v2/rerank"
         settings.ERL_RERANK_API_KEY = "secret-of-the-reranker"
-        settings.ERL_RERANK_DEADLINE_SECONDS = 3.0
+        monkeypatch.setattr("reflection.rankers.cross_encoder.DEADLINE_SECONDS", 3.0)
         yield scripted
         close_reranker()
 
@@ -129,10 +129,10 @@ FAILURES = {
 
 @pytest.mark.parametrize("name", FAILURES)
 def test_the_order_without_it_answers_where_it_does_not(
-    name: str, reranker: ScriptedProvider, project: Project, settings: Any
+    name: str, reranker: ScriptedProvider, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behaviour, reason = FAILURES[name]
-    settings.ERL_RERANK_DEADLINE_SECONDS = 0.3 if reason == "too slow" else 20.0
+    monkeypatch.setattr("reflection.rankers.cross_encoder.DEADLINE_SECONDS", 0.3 if reason == "too slow" else 20.0)
     reranker.script(behaviour)
     given = ask(project)
     assert (given.mode, given.degraded) == ("hybrid", f"reranker ({reason})")

@@ -142,7 +142,7 @@ def test_command_exits_1_and_names_the_rows(whole: Any) -> None:
         cursor.execute("UPDATE memory_heuristic SET support = 7")
 
     with pytest.raises(CommandError) as raised:
-        call_command("check_invariants", stdout=output)
+        call_command("verify_audit", stdout=output)
 
     assert raised.value.returncode == 1
     assert "support_is_counted" in output.getvalue()

@@ -35,7 +35,7 @@ WRITES = pick(100, 1000, full=500)
 BY = Actor(label="user:ana")
 CARD = {"mistake_type": "fare", "bad_decision": "Cancelled.", "correct_decision": "Look first."}
 # What no constraint can hold without reading other tables at every write, or what only erasure may do; the rules that
-# `check_invariants` asks find it.
+# `verify_audit` asks find it.
 FOUND_NOT_REFUSED = {
     "acknowledged_run_exists",
     "effect_and_end_are_one",

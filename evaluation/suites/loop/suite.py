@@ -132,9 +132,9 @@ class _SeedRun:
                 f"first, of task {lost[0][0].id}: {lost[0][1].error}."
             )
         pairs = [(task, run) for task, run in tried if run.steps or not run.error]
-        project = self._make_project("clean")
-        self._learn(project, pairs, self.counts)
-        self.counts.approved += len(approve_all(project))
+        clean = self._make_project("clean")
+        self._learn(clean, pairs, self.counts)
+        self.counts.approved += len(approve_all(clean))
         contexts: dict[TryKey, str] = {}
         figures: dict[str, dict[str, Any]] = {arm.name: {"tokens": [], "lessons": []} for arm in arms}
         for name in STORES:

@@ -1,26 +1,114 @@
-"""Export a project as an agent's own memory file."""
+"""Write what a project has learnt to a file: as an agent's memory, or its lessons alone."""
 
 import json
+from argparse import ArgumentParser
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand
+from django.db.models import F
 
 from memory.episodes.export_file import export_memory
-from memory.management.options import add_project_argument, get_project, write_file
+from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.management.options import add_project_argument, get_project, write_lines
+from memory.projects.models import Project
+
+STATUSES = (*Heuristic.Status.values, "all")
 
 
 class Command(BaseCommand):
-    help = "Export a project as agent_memory.json, as import_memory reads it."
+    help = (
+        "Export a project as agent_memory.json, or its lessons, oldest first, as JSON Lines (one lesson a line) or "
+        "Markdown (for people). import_memory reads the first two. Approved lessons are exported with the wording that "
+        "is served now; others with their newest wording."
+    )
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", type=Path, nargs="?", help="Where to write. Default: standard output.")
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("output", type=Path, nargs="?", metavar="FILE", help="Default: standard output.")
         add_project_argument(parser)
+        parser.add_argument(
+            "--format",
+            choices=("memory", "lessons", "markdown"),
+            default="memory",
+            dest="file_format",
+            help="agent_memory.json (default), or lessons as JSON Lines or Markdown",
+        )
+        parser.add_argument(
+            "--status",
+            choices=STATUSES,
+            default="approved",
+            help="of lessons: approved, what agents are given now (default); or another state; or all",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        text = json.dumps(export_memory(get_project(options["project"])), ensure_ascii=False, indent=2)
-        if options["file"] is None:
-            self.stdout.write(text)
-        else:
-            write_file(options["file"], text + "\n")
-            self.stdout.write(f"Written to {options['file']}.")
+        project = get_project(options["project"])
+        match options["file_format"]:
+            case "memory":
+                lines = iter([json.dumps(export_memory(project), ensure_ascii=False, indent=2)])
+            case "lessons":
+                lines = _jsonl(_revisions(project, options["status"]))
+            case _:
+                lines = _markdown(project, _revisions(project, options["status"]))
+        write_lines(self, lines, output=options["output"], noun="line")
+
+
+def _revisions(project: Project, status: str) -> Iterator[HeuristicRevision]:
+    """Yield one wording a lesson: the served one where agents are given it, else the newest."""
+    rows = HeuristicRevision.objects.for_project(project).select_related("heuristic")
+    rows = rows.order_by("heuristic__created_at", "heuristic_id")
+    if status == Heuristic.Status.APPROVED:
+        yield from rows.served().iterator(chunk_size=500)
+        return
+    newest = rows.filter(heuristic__current_revision=F("pk"))
+    yield from (newest if status == "all" else newest.filter(heuristic__status=status)).iterator(chunk_size=500)
+
+
+def _jsonl(revisions: Iterator[HeuristicRevision]) -> Iterator[str]:
+    for revision in revisions:
+        heuristic = revision.heuristic
+        yield json.dumps(
+            {
+                "id": str(heuristic.pk),
+                "status": heuristic.status,
+                "revision": revision.number,
+                "content_sha256": revision.content_sha256,
+                "trigger": revision.trigger,
+                "guideline": revision.guideline,
+                "avoid": revision.avoid,
+                "not_when": revision.not_when,
+                "rationale": revision.rationale,
+                "polarity": revision.polarity,
+                "scope": revision.scope,
+                "task_id": revision.task_id,
+                "tags": revision.tags,
+                "source_task": revision.source_task,
+                "support": heuristic.support,
+                "confidence": heuristic.confidence,
+                "reflector": heuristic.reflector,
+                "created_at": heuristic.created_at.isoformat(),
+                "approved_by": revision.approved_by,
+                "approved_at": revision.approved_at.isoformat() if revision.approved_at else None,
+            },
+            ensure_ascii=False,
+        )
+
+
+def _markdown(project: Project, revisions: Iterator[HeuristicRevision]) -> Iterator[str]:
+    yield f"# Lessons of {project.name}"
+    for revision in revisions:
+        yield ""
+        yield f"## {_flat(revision.trigger)}"
+        yield ""
+        yield f"- Do: {_flat(revision.guideline)}"
+        for label, text in (("Avoid", revision.avoid), ("Not when", revision.not_when), ("Why", revision.rationale)):
+            if text:
+                yield f"- {label}: {_flat(text)}"
+        heuristic = revision.heuristic
+        runs = "run" if heuristic.support == 1 else "runs"
+        yield f"- {heuristic.status}, seen in {heuristic.support} {runs}, id {heuristic.pk}"
+
+
+def _flat(text: str) -> str:
+    """Write a lesson on one line, so that its line breaks make no headings or lists."""
+    return " ".join(text.split())

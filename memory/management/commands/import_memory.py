@@ -19,7 +19,7 @@ from memory.strict_json import InvalidJson, parse_json
 class Command(BaseCommand):
     help = (
         "Import an agent_memory.json (episodes become runs, mistakes cards, rules proposals) or the lessons that "
-        "export_heuristics wrote as JSON Lines, which become proposals. Safe to repeat."
+        "export_memory wrote as JSON Lines, which become proposals. Safe to repeat."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

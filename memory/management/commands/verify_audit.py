@@ -1,4 +1,4 @@
-"""Check that no recorded decision was changed."""
+"""Check that no recorded decision was changed, and that every row obeys the rules."""
 
 import json
 from argparse import ArgumentParser
@@ -9,13 +9,14 @@ from django.core.management.base import BaseCommand, CommandError
 from django.template.defaultfilters import pluralize
 
 from memory.trust.audit import Head, verify_audit
+from memory.trust.invariants import all_invariants, find_violations
 
 
 class Command(BaseCommand):
     help = (
-        "Read the audit chain of every project from its beginning and compare it with the rows. Exits 1 and names the "
-        "place where something differs. Keep the heads it prints somewhere else: given back with "
-        "--head, they prove that the chain was not cut off or rewritten."
+        "Read the audit chain of every project from its beginning, compare it with the rows, and check the rules that "
+        "must hold for all rows, even after a crash. Exits 1 and names the place where something differs. Keep the "
+        "heads it prints elsewhere: given back with --head, they prove that the chain was not cut off or rewritten."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -26,13 +27,19 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         report = verify_audit(heads=[read_head(text) for text in options["head"]])
+        broken, checked = list(find_violations()), len(all_invariants())
         if options["json"]:
             faults = [
                 {"project": str(fault.project_id), "number": fault.number, "message": fault.message}
                 for fault in report.faults
             ]
             heads = [str(head) for head in report.heads]
-            self.stdout.write(json.dumps({"entries": report.entries, "heads": heads, "faults": faults}))
+            rules = [
+                {"name": each.invariant.name, "says": each.invariant.says, "count": each.count, "rows": each.rows}
+                for each in broken
+            ]
+            audit = {"entries": report.entries, "heads": heads, "faults": faults}
+            self.stdout.write(json.dumps({**audit, "rules": checked, "broken_rules": rules}))
         else:
             for fault in report.faults:
                 place = f"entry {fault.number}" if fault.number else "no entry"
@@ -44,11 +51,18 @@ class Command(BaseCommand):
             )
             for head in report.heads:
                 self.stdout.write(f"head {head}")
+            for each in broken:
+                self.stdout.write(f"{each.invariant.name}: {each.invariant.says} Broken {each.count} times:")
+                for row in each.rows:
+                    self.stdout.write(f"  {row}")
+            self.stdout.write(f"{checked} rules checked, {len(broken)} broken.")
         if report.faults:
             raise CommandError(
                 "The audit is damaged. Stop deciding, leave this database as it is, and compare it with a backup.",
                 returncode=1,
             )
+        if broken:
+            raise CommandError("Rules are broken. Leave the database as it is and look into these rows.", returncode=1)
 
 
 def read_head(text: str) -> Head:
