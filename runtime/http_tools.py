@@ -16,10 +16,10 @@ from django.conf import settings
 from pydantic import Field, ValidationError
 
 from memory.api.input import Input
+from memory.connections import BoundedTransport, deadline
 from memory.egress import find_project_url_fault
 from memory.errors import MemoryAppError
 from memory.strict_json import InvalidJson, parse_json
-from reflection.llm.transport import BoundedTransport, deadline
 from reflection.webhooks.transport import CheckedBackend, DeliveryFailed
 from runtime.errors import Fault, InvalidArguments, InvalidDefinition
 from runtime.schema import check_arguments

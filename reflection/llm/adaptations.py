@@ -8,11 +8,10 @@ import hashlib
 import re
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from reflection.llm.overflow import read_overflow
+from reflection.llm.failures import MAX_WORDS, read_overflow
 
 # Without these a request would no longer say the same.
 NEEDED = frozenset({"model", "messages", "input", "contents", "system", "systemInstruction", "tools", "stream"})
@@ -34,16 +33,11 @@ _NO_TOOLS_WITH_EFFORT = re.compile(
 )
 _SHORT_IDS = re.compile(r"tool[ _]call ids?\b.{0,200}\blength(?: of)? 9\b", re.I | re.S)
 _UNKNOWN = re.compile("unsupported|not supported|unknown|unrecognized|extra", re.I)
-MAX_WORDS = 4_000
 SHORT_ID_CHARACTERS = 9
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One change to a request, with the words that `smoke_llm` shows."""
-
-    name: str
-    make: Callable[[dict[str, Any]], None]
+# One change to a request, with the words that `smoke_llm` shows
+Change = tuple[str, Callable[[dict[str, Any]], None]]
 
 
 class Adaptations:
@@ -54,7 +48,7 @@ class Adaptations:
 
     def names(self, model: str) -> list[str]:
         """Return what is left out of or changed in requests to a model."""
-        return [change.name for key, changes in self._changes.items() if model in key for change in changes]
+        return [name for key, changes in self._changes.items() if model in key for name, _ in changes]
 
     def apply(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Return a request as the model takes it; the one given stays as it is."""
@@ -62,20 +56,18 @@ class Adaptations:
         if not changes:
             return body
         changed = deepcopy(body)
-        for change in changes:
-            change.make(changed)
+        for _, make in changes:
+            make(changed)
         return changed
 
     def learn(self, path: str, body: dict[str, Any], words: str) -> bool:
         """Find the change that a refusal asks for and remember it; False where there is none."""
         words = words[:MAX_WORDS]
         changes = self._changes.setdefault(_key(path, body), [])
-        known = {change.name for change in changes}
-        for change in _find_changes(body, words):
-            if change.name not in known:
-                changes.append(change)
-                return True
-        return False
+        known = {name for name, _ in changes}
+        new = [change for change in _find_changes(body, words) if change[0] not in known]
+        changes += new[:1]
+        return bool(new)
 
 
 def _key(path: str, body: dict[str, Any]) -> str:
@@ -86,11 +78,11 @@ def _find_changes(body: dict[str, Any], words: str) -> list[Change]:
     if read_overflow(words) is not None:  # not a parameter: the conversation has to be shortened
         return []
     if body.get("tools") and body.get("reasoning_effort") != "none" and _NO_TOOLS_WITH_EFFORT.search(words):
-        return [Change("reasoning_effort: none", partial(_set, name="reasoning_effort", value="none"))]
+        return [("reasoning_effort: none", partial(_set, name="reasoning_effort", value="none"))]
     if _NO_SYSTEM.search(words) and body.get("messages"):
-        return [Change("system as user", _merge_system)]
+        return [("system as user", _merge_system)]
     if _SHORT_IDS.search(words):
-        return [Change("ids of calls with nine characters", _shorten_ids)]
+        return [("ids of calls with nine characters", _shorten_ids)]
     return [*_limit_changes(body, words), *_dropped(body, words)]
 
 
@@ -99,11 +91,11 @@ def _limit_changes(body: dict[str, Any], words: str) -> list[Change]:
     names = set(_NAME.findall(words))
     for field, other in (LIMITS[:2], LIMITS[1::-1]):
         if field in body and field in names and (_UNKNOWN.search(words) or other in names):
-            return [Change(f"{other} for {field}", partial(_rename, old=field, new=other))]
+            return [(f"{other} for {field}", partial(_rename, old=field, new=other))]
     numbers = [int(number) for number in _TOO_LARGE.findall(words)] if names & {*LIMITS, "maxOutputTokens"} else []
     if numbers:
         most = min(numbers)
-        return [Change(f"at most {most:,} tokens of output", partial(_lower, most=most))]
+        return [(f"at most {most:,} tokens of output", partial(_lower, most=most))]
     return []
 
 
@@ -127,12 +119,12 @@ def _dropped(body: dict[str, Any], words: str) -> list[Change]:
     """Return the members that the refusal names, each as a change that leaves it out."""
     names, lower = set(_NAME.findall(words)), words.lower()
     places = {"": body, "generationConfig": body.get("generationConfig") or {}}
-    changes = []
+    changes: list[Change] = []
     for place, members in places.items():
         for name in members:
             is_named = name in names or any(alias in lower for alias in ALIASES.get(name, ()))
             if is_named and name not in NEEDED and name not in LIMITS:
-                changes.append(Change(f"without {name}", partial(_drop, place=place, name=name)))
+                changes.append((f"without {name}", partial(_drop, place=place, name=name)))
     return changes
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import httpx2
 
+from memory.connections import default_ssl_context
 from memory.egress import find_url_fault
 from reflection.llm.adaptations import Adaptations
 from reflection.llm.base import ProviderError
-from reflection.llm.transport import default_ssl_context
 
 MAX_ANSWER_BYTES = 1024 * 1024
 MAX_STREAM_BYTES = 16 * 1024 * 1024  # a token of a stream comes in some 300 bytes of JSON

@@ -13,12 +13,12 @@ from pydantic_ai.exceptions import (
     UserError,
 )
 
+from memory.connections import MAX_RETRY_AFTER_SECONDS, retry_after_seconds
 from reflection.llm.base import STREAM_FAILED, ProviderConfig, ProviderError, storable
-from reflection.llm.http import MAX_RETRY_AFTER_SECONDS, retry_after_seconds
-from reflection.llm.overflow import read_overflow
 
 MAX_DETAIL_CHARACTERS = 300
 MIN_KEY_CHARACTERS = 8
+MAX_WORDS = 4_000
 TRANSIENT_STATUSES = frozenset({408, 409, 425, 429})
 CODES = {
     400: "bad_request",
@@ -49,6 +49,25 @@ RETRY_DELAY = re.compile(r'"retryDelay": ?"([0-9]{1,6}(?:\.[0-9]{1,6})?)s"')
 MISWRITTEN = re.compile(r"tool_use_failed|json_validate_failed")
 BAD_KEY = re.compile(r"api[ _-]?key not valid|invalid api[ _-]?key", re.I)
 KEYS = re.compile(r"\b(?:sk|gsk|key)[-_][\w*\-]{4,200}")
+
+# Refusals of prompts that are too long; a number is the window in tokens. Wordings of OpenAI, OpenRouter and vLLM;
+# Anthropic; Google; llama.cpp; vLLM again; Mistral; Ollama; Groq; Bedrock.
+_WINDOW = (
+    re.compile(r"maximum context length (?:is|of) ([0-9]{3,9})", re.I),
+    re.compile(r"too long: [0-9]{1,9} tokens > ([0-9]{3,9})", re.I),
+    re.compile(r"exceeds the maximum number of tokens allowed \(([0-9]{3,9})", re.I),
+    re.compile(r"available context size \(([0-9]{3,9})", re.I),
+    re.compile(r"\"n_ctx\": ?([0-9]{3,9})", re.I),
+    re.compile(r"maximum model length of ([0-9]{3,9})", re.I),
+    re.compile(r"maximum (?:allowed )?(?:context|input) length \(?([0-9]{3,9})", re.I),
+    re.compile(r"with ([0-9]{3,9}) maximum context length", re.I),
+    re.compile(r"context (?:window|length|size) of ([0-9]{3,9})", re.I),
+)
+_WORDLESS = re.compile(
+    r"context_length_exceeded|exceed_context_size|prompt is too long|input is too long|exceeds? the (?:model's )?"
+    r"(?:maximum )?context (?:length|window|size)|reduce the length of the (?:messages|prompt|input)",
+    re.I,
+)
 
 
 def classify(error: BaseException, config: ProviderConfig) -> ProviderError:
@@ -112,7 +131,7 @@ def _classify_refusal(error: ModelHTTPError, config: ProviderConfig) -> Provider
         code=STREAM_FAILED if error.in_stream and transient else code,
         status=status,
         detail=f"{kind} {detail}".strip(),
-        window_tokens=overflow.window_tokens if overflow else None,
+        window_tokens=overflow or None,
     )
 
 
@@ -142,3 +161,12 @@ def _tidy(text: str, config: ProviderConfig) -> str:
     # Providers quote part of a wrong key, with asterisks in the middle
     text = KEYS.sub("[key]", storable(text[: 10 * MAX_DETAIL_CHARACTERS]))
     return " ".join(text.split())[:MAX_DETAIL_CHARACTERS]
+
+
+def read_overflow(words: str) -> int | None:
+    """Return the window of a model whose prompt was too long, 0 where it is not said; None for another refusal."""
+    words = words[:MAX_WORDS]
+    for pattern in _WINDOW:
+        if hit := pattern.search(words):
+            return int(hit[1])
+    return 0 if _WORDLESS.search(words) else None

@@ -4,20 +4,23 @@ Only a process that asks a model imports this module: it takes a second and 60 M
 """
 
 import asyncio
+import os
 import re
 import ssl
 import time
+from collections.abc import Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from copy import copy
 from queue import SimpleQueue
-from typing import Self
+from threading import Lock, Thread
+from typing import Any, Self, TypeVar
 
 from pydantic_ai.direct import model_request, model_request_stream
 from pydantic_ai.messages import ModelResponse, PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
 from pydantic_ai.models import Model
 
-from reflection.llm import event_loop
+from memory.connections import seconds_left
 from reflection.llm.adaptations import Adaptations
 from reflection.llm.base import Completion, CompletionRequest, OnText, ProviderConfig, ProviderError, storable
 from reflection.llm.chat import ChatAnswer, ChatRequest
@@ -25,11 +28,11 @@ from reflection.llm.connections import open_client
 from reflection.llm.failures import classify
 from reflection.llm.kinds import build_model
 from reflection.llm.messages import as_chat, read_answer, write_messages, write_parameters, write_settings
-from reflection.llm.transport import seconds_left
 
 CLOSE_SECONDS = 1.0
 EMBEDDER = re.compile(r"embed|rerank|\bbge-", re.I)  # Ollama lists these among its models
 MAX_NAMES = 10
+_T = TypeVar("_T")
 
 
 class ModelProvider:
@@ -60,7 +63,7 @@ class ModelProvider:
 
     def close(self) -> None:
         with suppress(TimeoutError):
-            event_loop.start(self.connections.aclose()).result(CLOSE_SECONDS)
+            _start(self.connections.aclose()).result(CLOSE_SECONDS)
 
     def complete(self, request: CompletionRequest) -> Completion:
         """Send one question, without retries; raise `ProviderError` if there is no answer."""
@@ -82,7 +85,7 @@ class ModelProvider:
 
         `on_text` is called on the event loop, so it must not wait for anything. A `deadline` around this call ends it.
         """
-        return event_loop.start(self._ask(request, on_text, seconds_left(self.config.timeout_seconds)))
+        return _start(self._ask(request, on_text, seconds_left(self.config.timeout_seconds)))
 
     async def _ask(self, request: ChatRequest, on_text: OnText | None, seconds: float | None) -> ChatAnswer:
         begun = time.monotonic()
@@ -141,3 +144,22 @@ class ModelProvider:
         said = f"has several models: {', '.join(writers[:MAX_NAMES])}" if writers else "has no model"
         todo = "Set ERL_LLM_MODEL to one of them." if writers else "Load one, or set ERL_LLM_MODEL."
         raise ProviderError(storable(f"{self.name} {said}. {todo}"), transient=not writers, code="model_not_chosen")
+
+
+_lock = Lock()
+_loop: tuple[int, asyncio.AbstractEventLoop] | None = None  # with its process: a fork has no threads
+
+
+def _start(coroutine: Coroutine[Any, Any, _T]) -> "Future[_T]":
+    """Begin a coroutine on this process's event loop; cancelling what is returned ends it there.
+
+    The loop has a thread of its own. A question that is under way costs a task there, and neither a thread nor a
+    process.
+    """
+    global _loop
+    with _lock:
+        if _loop is None or _loop[0] != os.getpid():
+            loop = asyncio.new_event_loop()
+            Thread(target=loop.run_forever, name="models", daemon=True).start()
+            _loop = (os.getpid(), loop)
+        return asyncio.run_coroutine_threadsafe(coroutine, _loop[1])

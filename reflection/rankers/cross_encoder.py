@@ -1,20 +1,22 @@
 """A cross-encoder behind `POST /rerank`, as Cohere, Jina, vLLM and text-embeddings-inference serve it."""
 
 import atexit
+import json
 import os
 from collections.abc import Sequence
 from threading import Lock
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
+import httpx
 from django.conf import settings
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from memory.connections import BoundedTransport, deadline
+from memory.egress import find_url_fault
 from memory.retrieval.cross_encoder import RerankingFailed
-from reflection.llm.base import ProviderError
-from reflection.llm.http import JsonClient
-from reflection.llm.transport import BoundedTransport
 
+MAX_ANSWER_BYTES = 1024 * 1024
+CONNECT_SECONDS = 5.0
 TEXT_CHARACTERS = 2000
 DEADLINE_SECONDS = 1.0
 FORMATS = ("cohere", "tei")
@@ -35,17 +37,18 @@ class HttpReranker:
     """One endpoint. Bounded in time and size."""
 
     def __init__(self, *, url: str, api_key: str, model: str, shape: str, deadline_seconds: float) -> None:
-        parts = urlsplit(url)
-        self._path = urlunsplit(("", "", parts.path, parts.query, ""))
+        self._url = url
         self._model = model
         self._shape = shape
-        self._client = JsonClient(
-            label="the reranker",
-            base_url=f"{parts.scheme}://{parts.netloc}",
-            headers={"authorization": f"Bearer {api_key}"} if api_key else {},
-            api_key=api_key,
-            timeout_seconds=deadline_seconds,
+        self._deadline_seconds = deadline_seconds
+        self._client = httpx.Client(
             transport=BoundedTransport(),
+            follow_redirects=False,
+            trust_env=False,
+            # No compression, which would bypass the limit on the size of answers
+            headers={"accept-encoding": "identity", "user-agent": "erl"}
+            | ({"authorization": f"Bearer {api_key}"} if api_key else {}),
+            timeout=httpx.Timeout(deadline_seconds, connect=CONNECT_SECONDS),
         )
 
     def score_texts(self, task: str, texts: Sequence[str]) -> dict[int, float]:
@@ -54,14 +57,32 @@ class HttpReranker:
         Raises:
             RerankingFailed: there are no scores in time.
         """
+        if find_url_fault(self._url):
+            raise RerankingFailed("failed")
         try:
-            reply = self._client.post(self._path, self._write(task, texts))
-        except ProviderError as error:
-            raise RerankingFailed("too slow" if error.code == "timeout" else "failed") from error
-        return self._read(reply.body, len(texts))
+            with deadline(self._deadline_seconds):
+                body = self._post(self._write(task, texts))
+        except httpx.TimeoutException as error:
+            raise RerankingFailed("too slow") from error
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
+            raise RerankingFailed("failed") from error
+        return self._read(body, len(texts))
 
     def close(self) -> None:
         self._client.close()
+
+    def _post(self, question: dict[str, Any]) -> Any:
+        content = json.dumps(question, ensure_ascii=False).encode("utf-8", "replace")
+        headers = {"content-type": "application/json"}
+        with self._client.stream("POST", self._url, content=content, headers=headers) as response:
+            if response.status_code != httpx.codes.OK or "content-encoding" in response.headers:
+                raise httpx.HTTPStatusError("No scores.", request=response.request, response=response)
+            body = b""
+            for chunk in response.iter_raw():
+                body += chunk
+                if len(body) > MAX_ANSWER_BYTES:
+                    raise httpx.ReadError("The answer is too long.")
+        return json.loads(body)
 
     def _write(self, task: str, texts: Sequence[str]) -> dict[str, Any]:
         cut = [text[:TEXT_CHARACTERS] for text in texts]

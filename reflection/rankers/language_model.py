@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import transaction
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from memory.connections import deadline
 from memory.limits import JsonLimits
 from memory.projects.models import Project
 from memory.retrieval.llm_ranking import MAX_SUBTASKS, Choice, HeuristicRanker, OfferedHeuristic, RankingFailed
@@ -32,7 +33,6 @@ from reflection.llm.base import (
 from reflection.llm.calls import MAYBE_CHARGED
 from reflection.llm.models import ModelCall, Reservation
 from reflection.llm.registry import find_config, get_provider
-from reflection.llm.transport import deadline
 from reflection.prompts import Frame, cut_middle, read_prompt
 
 log = structlog.get_logger(__name__)

@@ -7,10 +7,9 @@ from typing import Any
 import httpcore
 import httpx
 
+from memory.connections import BoundedBackend, BoundedTransport, deadline, retry_after_seconds
 from memory.egress import find_address_fault, find_project_url_fault
 from reflection.errors import ReflectionError
-from reflection.llm.http import retry_after_seconds
-from reflection.llm.transport import BoundedBackend, BoundedTransport, deadline
 
 TIMEOUT_SECONDS = 10.0
 CONNECT_SECONDS = 5.0

@@ -6,7 +6,7 @@ from typing import Any
 import structlog
 from django.db import DatabaseError, InterfaceError, close_old_connections
 
-from reflection.llm.transport import default_ssl_context
+from memory.connections import default_ssl_context
 from runtime.models.tools import Tool, ToolRuntime
 from runtime.sandbox import SandboxError
 from runtime.sandbox.workers import start_worker

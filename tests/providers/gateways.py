@@ -30,7 +30,7 @@ class OpenRouter(ChatCompletions):
     def refuse(self, body: dict[str, Any]) -> Iterator[Refusal]:
         yield from super().refuse(body)
         for index, message in enumerate(body["messages"]):
-            calls = message.get("tool_calls") or ()
+            calls: list[dict[str, Any]] = message.get("tool_calls") or []
             wanted = self.details.get(calls[0]["id"]) if calls else None
             sent = [_without_nulls(detail) for detail in message.get("reasoning_details") or ()]
             if wanted is not None and sent != wanted:

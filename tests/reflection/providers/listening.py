@@ -3,7 +3,7 @@
 import socket
 from threading import Thread
 
-from reflection.llm.transport import default_ssl_context
+from memory.connections import default_ssl_context
 
 TRUSTS_SYSTEM = default_ssl_context()
 

@@ -7,7 +7,7 @@ from email.utils import format_datetime
 import pytest
 
 from reflection.llm.base import Provider, ProviderConfig
-from reflection.llm.http import MAX_RESPONSE_BYTES
+from reflection.llm.connections import MAX_ANSWER_BYTES
 from tests.reflection.providers.asking import KEY, REQUEST, Make, failure_of
 from tests.scripted_answers import (
     Behaviour,
@@ -138,7 +138,7 @@ def test_endless_answer_is_cut_at_one_mebibyte(name: str, server: ScriptedProvid
     assert (error.transient, error.code) == (False, "response_too_large")
     assert flood.ended.wait(10)
     # What the sockets buffer on both sides comes on top
-    assert flood.sent_bytes < MAX_RESPONSE_BYTES + 16 * 1024 * 1024
+    assert flood.sent_bytes < MAX_ANSWER_BYTES + 16 * 1024 * 1024
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from reflection.llm.transport import BoundedTransport, default_ssl_context
+from memory.connections import BoundedTransport, default_ssl_context
 from tests.reflection.providers.listening import TRUSTS_SYSTEM
 from tests.scripted_answers import answer
 from tests.scripted_provider import ScriptedProvider

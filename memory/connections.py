@@ -1,17 +1,20 @@
-"""HTTP connections that respect a deadline for a whole call."""
+"""HTTP connections that respect a deadline for a whole call, and what answers say about the next one."""
 
 import ssl
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any
 
 import httpcore
 import httpx
 
-_deadline: ContextVar[float | None] = ContextVar("provider_deadline", default=None)
+MAX_RETRY_AFTER_SECONDS = 3600.0
+_deadline: ContextVar[float | None] = ContextVar("deadline_of_calls", default=None)
 
 
 class BoundedTransport(httpx.HTTPTransport):
@@ -108,3 +111,31 @@ class _BoundedStream(httpcore.NetworkStream):
 
     def get_extra_info(self, info: str) -> Any:
         return self._inner.get_extra_info(info)
+
+
+def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
+    """Return the requested wait of up to one hour, given in seconds or as an HTTP date (RFC 9110 10.2.3).
+
+    A date is compared with the answer's own `Date` if there is one, since the local clock may be wrong.
+    """
+    text = headers.get("retry-after", "").strip()
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        at, sent_at = _read_date(text), _read_date(headers.get("date", ""))
+        if at is None:
+            return None
+        seconds = (at - (sent_at or datetime.now(UTC))).total_seconds()
+    if seconds != seconds:  # float("nan") is valid
+        return None
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS)
+
+
+def _read_date(text: str) -> datetime | None:
+    try:
+        at = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return at.replace(tzinfo=at.tzinfo or UTC)
