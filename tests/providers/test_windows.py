@@ -5,6 +5,7 @@ import pytest
 from runtime.tools.catalogue import core_tools
 from tests.providers.imitation import Turn
 from tests.providers.laboratory import DONE, LOOK, Laboratory, end_of, look, make_tool
+from tests.providers.local_servers import Vllm
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
@@ -19,6 +20,16 @@ def test_overflow(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert run.events.filter(kind="window").exists()
     assert [end_of(run), end_of(last)] == [("end_turn", "It is in Graz.")] * 2
+
+
+@pytest.mark.parametrize("imitation", [Vllm], indirect=True)
+@pytest.mark.parametrize("streamed", [False])
+def test_prompt_stays_where_only_the_answer_had_no_room(lab: Laboratory) -> None:
+    lab.imitation.window = 4_000
+    run = lab.run(lab.make_agent(max_output_tokens=3_800), DONE)
+
+    assert end_of(run) == ("end_turn", "It is in Graz.")
+    assert [event.payload["used"] for event in run.events.filter(kind="window")] == [4_000]
 
 
 def test_compaction(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:
