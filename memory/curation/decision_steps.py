@@ -109,7 +109,7 @@ def set_status(item: Reviewed, status: str, *more_fields: str) -> None:
 
     A proposal that is decided on leaves its group.
     """
-    if isinstance(item, Heuristic) and status != Heuristic.Status.PROPOSED:
+    if isinstance(item, Heuristic) and item.kind == Heuristic.Kind.LESSON and status != Heuristic.Status.PROPOSED:
         leave_group(item)
     item.status = status
     item.updated_at = timezone.now()
@@ -131,7 +131,7 @@ def record_review(revision: AbstractRevision, decision: str, *, item: Reviewed, 
         reviewer_key_id=by.api_key_id,
         **columns,
     )
-    if isinstance(item, Heuristic) and decision not in _DECIDES_NOTHING:
+    if isinstance(item, Heuristic) and item.kind == Heuristic.Kind.LESSON and decision not in _DECIDES_NOTHING:
         details = {"decision": str(decision)}
         kind = EventKind.DECISION_MADE
         announce(Event(kind=kind, project_id=item.project_id, lesson_ids=(item.pk,), details=details))

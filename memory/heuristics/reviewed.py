@@ -36,6 +36,13 @@ class RevisionQuerySet(models.QuerySet[Row]):
     def for_project(self, project: Project) -> Self:
         return self.filter(project=project)
 
+    def of_lessons(self) -> Self:
+        """Those of lessons, without those of mistake cards."""
+        return self.filter(kind="lesson")
+
+    def of_mistakes(self) -> Self:
+        return self.filter(kind="mistake")
+
     def served(self) -> Self:
         """Exactly what agents may be given."""
         return self.filter(served=True)

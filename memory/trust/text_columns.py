@@ -48,25 +48,27 @@ _REGISTER: dict[str, tuple[Columns, ...]] = {
     "memory_heuristic": (
         Columns(
             "status reflector reflector_version model prompt_version review_basis risk_flags usefulness_basis "
-            "usefulness_version harm",
+            "usefulness_version harm kind identity_sha256",
             Fate.NO_TEXT,
             _MACHINE,
         ),
+        Columns("details", Fate.KEPT, "of a mistake: as it was in a memory file, which is not from a run"),
         Columns("external_id metadata", Fate.DELETED, "with lessons of this run alone"),
         Columns("client", Fate.NO_TEXT, _NAMES),
     ),
     "memory_heuristicrevision": (
         Columns(
-            "trigger guideline avoid not_when rationale task_id tags source_task search names",
+            "trigger guideline avoid not_when rationale task_id worker_id tags source_task search names",
             Fate.DELETED,
-            "lessons of this run alone, and wordings that quote its task",
+            "lessons and mistakes of this run alone, and wordings that quote its task",
         ),
-        Columns("content_sha256 words_sha256 approved_sha256 polarity scope", Fate.NO_TEXT, _MACHINE),
+        Columns("kind content_sha256 words_sha256 approved_sha256 polarity scope", Fate.NO_TEXT, _MACHINE),
         Columns("approved_by created_by", Fate.NO_TEXT, _SIGNED),
     ),
     "memory_heuristicembedding": (Columns("kind text_sha256 embedding_model_id", Fate.NO_TEXT, _MACHINE),),
     "memory_evidence": (
-        Columns("quote", Fate.DELETED, "evidence from the run"),
+        Columns("quote words", Fate.DELETED, "evidence from the run"),
+        Columns("client", Fate.NO_TEXT, _NAMES),
         Columns("approved_by", Fate.NO_TEXT, _SIGNED),
     ),
     "memory_wordorigin": (Columns("client", Fate.NO_TEXT, _NAMES),),
@@ -82,29 +84,6 @@ _REGISTER: dict[str, tuple[Columns, ...]] = {
         Columns("client", Fate.NO_TEXT, _NAMES),
     ),
     "memory_usageverdict": (Columns("content_sha256 verdict judge judge_version", Fate.NO_TEXT, _MACHINE),),
-    # ── Mistakes ──────────────────────────────────────────────────────────────────────────────────────────────────
-    "memory_mistakecard": (
-        Columns("mistake_type task_id worker_id", Fate.KEPT, _STAYS),
-        Columns("imported", Fate.KEPT, "from a memory file, not from a run"),
-        Columns("identity_sha256 status", Fate.NO_TEXT, _MACHINE),
-        Columns("client", Fate.NO_TEXT, _NAMES),
-    ),
-    "memory_mistakecardrevision": (
-        Columns("mistake_type task_id worker_id bad_decision correct_decision lesson", Fate.KEPT, _STAYS),
-        Columns("content_sha256 words_sha256 approved_sha256", Fate.NO_TEXT, _MACHINE),
-        Columns("approved_by created_by", Fate.NO_TEXT, _SIGNED),
-    ),
-    "memory_mistakesighting": (
-        Columns("bad_decision correct_decision evidence lesson", Fate.DELETED, "what the run reported"),
-        Columns("client", Fate.NO_TEXT, _NAMES),
-    ),
-    "memory_mistakecardreview": (
-        Columns("reason", Fate.KEPT, _PEOPLE),
-        Columns("content_sha256 decision request_id", Fate.NO_TEXT, _MACHINE),
-        Columns("reviewer", Fate.NO_TEXT, _SIGNED),
-    ),
-    "memory_mistakeembedding": (Columns("text_sha256 embedding_model_id", Fate.NO_TEXT, _MACHINE),),
-    "memory_mistakemerge": (Columns("merged_by undone_by", Fate.NO_TEXT, _SIGNED),),
     # ── Memory of agents ──────────────────────────────────────────────────────────────────────────────────────────
     "memory_block": (
         Columns("label description", Fate.KEPT, "set by an operator"),

@@ -135,5 +135,5 @@ def test_erasure_does_what_the_register_says() -> None:
 
 
 def test_tables_that_are_vacuumed_are_those_of_the_register() -> None:
-    assert {"memory_trajectory", "memory_mistakesighting", "reflection_modelcall"} <= {*find_tables_of_runs()}
+    assert {"memory_trajectory", "memory_evidence", "reflection_modelcall"} <= {*find_tables_of_runs()}
     assert "memory_auditentry" not in find_tables_of_runs()

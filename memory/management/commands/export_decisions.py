@@ -25,7 +25,7 @@ class Command(BaseCommand):
         add_output_argument(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        records = Review.objects.filter(project=get_project(options["project"])).select_related("revision")
+        records = Review.objects.of_lessons().filter(project=get_project(options["project"])).select_related("revision")
         if options["decision"]:
             records = records.filter(decision=options["decision"])
         if options["since"]:

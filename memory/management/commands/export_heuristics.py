@@ -43,7 +43,7 @@ class Command(BaseCommand):
 
 def _revisions(project: Project, status: str) -> Iterator[HeuristicRevision]:
     """Yield one wording a lesson: the served one where agents are given it, else the newest."""
-    rows = HeuristicRevision.objects.for_project(project).select_related("heuristic")
+    rows = HeuristicRevision.objects.of_lessons().for_project(project).select_related("heuristic")
     rows = rows.order_by("heuristic__created_at", "heuristic_id")
     if status == Heuristic.Status.APPROVED:
         yield from rows.served().iterator(chunk_size=500)
