@@ -6,9 +6,10 @@ from typing import Any
 from uuid import UUID
 
 from memory.admin.word_diff import diff_words
+from memory.curation.decisions import reject_heuristic, retire_heuristic
 from memory.errors import MemoryAppError
 from memory.heuristics.models import HeuristicRevision
-from memory.mistakes.decisions import approve_card, confirm_count, reject_card, reopen_card, retire_card
+from memory.mistakes.decisions import approve_card, confirm_count, reopen_card
 from memory.mistakes.merge import merge_cards, undo_merge
 from memory.mistakes.models import MistakeCard
 from memory.mistakes.reports import MistakeText
@@ -119,9 +120,9 @@ def carry_out(card: MistakeCard, decision: str, *, data: Mapping[str, Any], by: 
         case "approve":
             approve_card(card, by=by, content_sha256=sha256, reason=reason)
         case "reject":
-            reject_card(card, by=by, content_sha256=sha256, reason=reason)
+            reject_heuristic(card, by=by, content_sha256=sha256, reason=reason)
         case "retire":
-            retire_card(card, by=by, reason=reason)
+            retire_heuristic(card, by=by, reason=reason)
         case "confirm_count":
             confirm_count(card, by=by, reason=reason)
         case "reopen":

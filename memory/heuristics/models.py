@@ -1,6 +1,6 @@
 """Lessons, their immutable revisions and the runs they come from."""
 
-from typing import Self
+from typing import Self, TypeVar
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -8,19 +8,12 @@ from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 from django.db.models import F, Func, Q, TextField, Value
-from django.db.models.functions import MD5, Concat, Lower, Trim
+from django.db.models.functions import MD5, Concat, Lower, Now, Trim
 from django.utils import timezone
 from django.utils.text import Truncator
 
 from memory.constraints import not_blank, one_of
-from memory.heuristics.reviewed import (
-    AbstractReview,
-    AbstractRevision,
-    Reviewed,
-    ReviewedQuerySet,
-    RevisionQuerySet,
-    served_is_approved,
-)
+from memory.heuristics.reviewed import AbstractReview
 from memory.heuristics.text import RULE_TAG, HeuristicText
 from memory.ids import uuid7
 from memory.projects.models import Project
@@ -38,6 +31,9 @@ def hash_said() -> MD5:
     return hash_words(Concat("trigger", Value(" ", output_field=TextField()), "guideline", output_field=TextField()))
 
 
+Row = TypeVar("Row", bound=models.Model)
+
+
 class HeuristicKind(models.TextChoices):
     LESSON = "lesson"
     MISTAKE = "mistake"
@@ -50,6 +46,53 @@ class HeuristicStatus(models.TextChoices):
     RETIRED = "retired"
     QUARANTINED = "quarantined"
     SUPERSEDED = "superseded"
+
+
+class ReviewedQuerySet(models.QuerySet[Row]):
+    def for_project(self, project: Project) -> Self:
+        return self.filter(project=project)
+
+    def proposed(self) -> Self:
+        """Those that wait for a decision."""
+        return self.filter(status="proposed")
+
+    def with_text(self) -> Self:
+        """Fetch the newest revision with each."""
+        return self.select_related("current_revision")
+
+
+class RevisionQuerySet(models.QuerySet[Row]):
+    def for_project(self, project: Project) -> Self:
+        return self.filter(project=project)
+
+    def of_lessons(self) -> Self:
+        """Those of lessons, without those of mistake cards."""
+        return self.filter(kind="lesson")
+
+    def of_mistakes(self) -> Self:
+        return self.filter(kind="mistake")
+
+    def served(self) -> Self:
+        """Exactly what agents may be given."""
+        return self.filter(served=True)
+
+    def covered(self) -> Self:
+        """Those whose words a quarantine order in force covers."""
+        order = Func("project_id", "lineage", function="memory_covering_order", output_field=models.UUIDField())
+        return self.alias(order=order).filter(order__isnull=False)
+
+
+def served_is_approved(name: str, *, flag: str = "served") -> models.CheckConstraint:
+    """Let a wording be served only with an approval of its own hash, in the database."""
+    return models.CheckConstraint(
+        condition=Q(**{flag: False})
+        | (
+            Q(approved_sha256=F("content_sha256"), approved_at__isnull=False)
+            & Q(approved_sha256__regex=r"^[0-9a-f]{64}$")
+            & ~Q(approved_by="")
+        ),
+        name=name,
+    )
 
 
 class HeuristicQuerySet(ReviewedQuerySet["Heuristic"]):
@@ -65,7 +108,7 @@ class HeuristicManager(models.Manager["Heuristic"]):
         return super().get_queryset().filter(kind=HeuristicKind.LESSON)
 
 
-class Heuristic(Reviewed):
+class Heuristic(models.Model):
     """A lesson. Its wordings are revisions; this row is its identity and its status.
 
     A lesson of kind `mistake` is a mistake card: what agents did wrong and what would have been right. It is counted
@@ -79,6 +122,7 @@ class Heuristic(Reviewed):
     Kind = HeuristicKind
     Status = HeuristicStatus
 
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="heuristics", db_index=False)
     kind = models.TextField(choices=Kind.choices, default=Kind.LESSON, db_default=Kind.LESSON, editable=False)
     status = models.TextField(choices=Status.choices, default=Status.PROPOSED)
@@ -144,9 +188,13 @@ class Heuristic(Reviewed):
         help_text="Of a mistake card: the runs it was first and last seen in, what was imported, and its merges.",
     )
 
+    created_at = models.DateTimeField(db_default=Now(), editable=False)  # by the clock that quarantine uses
+    updated_at = models.DateTimeField(default=timezone.now, editable=False)
+
     objects = HeuristicManager.from_queryset(HeuristicQuerySet)()
 
-    class Meta(Reviewed.Meta):
+    class Meta:
+        ordering = ["-created_at", "-id"]
         verbose_name = "lesson"
         constraints = [
             one_of("kind", HeuristicKind, "memory_heuristic_kind_known"),
@@ -214,8 +262,13 @@ class HeuristicRevisionScope(models.TextChoices):
     PROJECT = "project"
 
 
-class HeuristicRevision(AbstractRevision):
+class HeuristicRevision(models.Model):
     """One wording of a heuristic. Immutable: the database refuses changes.
+
+    A trigger fills `content_sha256` from every text that is served. The database lets `served` be true only where
+    exactly that hash was approved (reliability C2), and only for one revision of a heuristic. It also fills `lineage`,
+    and serves nothing whose lineage a quarantine order covers (D3). A service names in `lineage` the wordings of other
+    lessons that it took words from.
 
     Of a mistake, `trigger` is its type, `avoid` the bad decision, `guideline` the correct one, `rationale` the lesson.
     Until there is a decision on such a wording, newer words replace it in place, so that a mistake that is reported a
@@ -229,6 +282,25 @@ class HeuristicRevision(AbstractRevision):
     Polarity = HeuristicRevisionPolarity
     Scope = HeuristicRevisionScope
 
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
+    number = models.PositiveIntegerField()
+    content_sha256 = models.CharField(max_length=64, editable=False, default="")
+    served = models.BooleanField(default=False, editable=False)
+    approved_sha256 = models.CharField(max_length=64, editable=False, default="")
+    approved_by = models.TextField(editable=False, default="")
+    approved_at = models.DateTimeField(null=True, editable=False)
+    created_by = models.TextField(editable=False, default="")
+    created_at = models.DateTimeField(db_default=Now(), editable=False)  # by the clock that quarantine uses
+    words_sha256 = models.CharField(
+        max_length=64, editable=False, default="", help_text="Of what it tells to do, without case and punctuation."
+    )
+    lineage = ArrayField(
+        models.UUIDField(),
+        editable=False,
+        default=list,
+        help_text="The wordings that its words come from, this one included.",
+    )
     kind = models.TextField(
         choices=HeuristicKind.choices, default=HeuristicKind.LESSON, db_default=HeuristicKind.LESSON, editable=False
     )

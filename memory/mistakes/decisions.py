@@ -14,11 +14,10 @@ from memory.curation.decision_steps import (
     get_current_revision,
     lock_item,
     record_review,
-    refuse_revision,
     serve_revision,
     set_status,
-    withdraw_revision,
 )
+from memory.curation.decisions import retire_heuristic
 from memory.curation.reviewers import check_rights, find_owners
 from memory.errors import AlreadyDecided, NotServable, TooLateToUndo
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
@@ -42,11 +41,13 @@ def approve_card(card: MistakeCard, *, by: Actor, content_sha256: str, reason: s
         content_sha256: the hash of the words that were read, or that a policy judged.
 
     Raises:
-        AlreadyDecided: it is not waiting for a decision, or was merged into another card.
+        AlreadyDecided: it is not waiting for a decision.
         ChangedMeanwhile: the words are not those that were read.
     """
-    card = _lock_proposed(card)
+    card = lock_item(card)
     project = check_rights(card, by=by)
+    if card.status != _Status.PROPOSED:
+        raise AlreadyDecided(f"This card is {card.status}, not proposed: it was already decided.")
     if project.four_eyes:
         find_owners(by)
     revision = get_current_revision(card, content_sha256=content_sha256)
@@ -54,36 +55,6 @@ def approve_card(card: MistakeCard, *, by: Actor, content_sha256: str, reason: s
     card.approved_support = card.support
     set_status(card, _Status.APPROVED, "approved_support")
     record_review(revision, _Decision.APPROVE, item=card, by=by, reason=reason)
-    return card
-
-
-@transaction.atomic
-def reject_card(card: MistakeCard, *, by: Actor, content_sha256: str | None = None, reason: str = "") -> MistakeCard:
-    """Refuse the newest words. Words approved earlier stay served and become the current ones again.
-
-    Raises:
-        AlreadyDecided, ChangedMeanwhile: as for approval.
-    """
-    card = _lock_proposed(card)
-    check_rights(card, by=by)
-    revision = get_current_revision(card, content_sha256=content_sha256)
-    set_status(card, refuse_revision(card))
-    record_review(revision, _Decision.REJECT, item=card, by=by, reason=reason)
-    return card
-
-
-@transaction.atomic
-def retire_card(card: MistakeCard, *, by: Actor, reason: str = "") -> MistakeCard:
-    """Stop giving a card to agents. Its runs are still counted.
-
-    Raises:
-        NotServable: agents are not given it.
-    """
-    card = lock_item(card)
-    check_rights(card, by=by, withdraws=True)
-    revision = withdraw_revision(card)
-    set_status(card, _Status.RETIRED)
-    record_review(revision, _Decision.RETIRE, item=card, by=by, reason=reason)
     return card
 
 
@@ -104,15 +75,6 @@ def confirm_count(card: MistakeCard, *, by: Actor, reason: str = "") -> MistakeC
     card.approved_support = card.support
     card.save(update_fields=["approved_support"])
     record_review(served, _Decision.CONFIRM_EVIDENCE, item=card, by=by, reason=reason)
-    return card
-
-
-def _lock_proposed(card: MistakeCard) -> MistakeCard:
-    card = lock_item(card)
-    if card.superseded_by_id is not None:
-        raise AlreadyDecided("This card was merged into another. Decide on that one, or undo the merge.")
-    if card.status != _Status.PROPOSED:
-        raise AlreadyDecided(f"This card is {card.status}, not proposed: it was already decided.")
     return card
 
 
@@ -162,7 +124,7 @@ def undo_card_review(review: Review, *, by: Actor, within: timedelta) -> Mistake
     if card.revisions.filter(approved_at__isnull=False).exclude(pk=review.revision_id).exists():
         raise TooLateToUndo("It had other words in use before, which are not put back. Retire the card instead.")
     if review.decision == _Decision.APPROVE:
-        retire_card(card, by=by, reason="Undid: approve.")
+        retire_heuristic(card, by=by, reason="Undid: approve.")
     return reopen_card(card, by=by)
 
 

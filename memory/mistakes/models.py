@@ -8,8 +8,7 @@ from django.db import models
 from django.utils.dateparse import parse_datetime
 from django.utils.text import Truncator
 
-from memory.heuristics.models import Heuristic, HeuristicRevision
-from memory.heuristics.reviewed import ReviewedQuerySet
+from memory.heuristics.models import Heuristic, HeuristicRevision, ReviewedQuerySet
 
 
 class MistakeCardQuerySet(ReviewedQuerySet["MistakeCard"]):

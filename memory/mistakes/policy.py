@@ -9,6 +9,7 @@ import structlog
 from django.db.models import Q
 from django.utils import timezone
 
+from memory.curation.decisions import retire_heuristic
 from memory.errors import (
     AlreadyDecided,
     ChangedMeanwhile,
@@ -20,7 +21,7 @@ from memory.errors import (
     ProjectArchived,
 )
 from memory.heuristics.models import HeuristicRevision
-from memory.mistakes.decisions import approve_card, retire_card
+from memory.mistakes.decisions import approve_card
 from memory.mistakes.models import MistakeCard
 from memory.mistakes.reports import MistakeText
 from memory.mistakes.similarity import find_unsettled_cards, merge_similar
@@ -68,7 +69,7 @@ def retire_unseen_cards(project: Project) -> int:
     retired = 0
     for card in MistakeCard.objects.filter(unseen, project=project, revisions__served=True).distinct():
         try:
-            retire_card(card, by=RETENTION, reason=f"Not seen for {project.mistake_card_retention_days} days.")
+            retire_heuristic(card, by=RETENTION, reason=f"Not seen for {project.mistake_card_retention_days} days.")
             retired += 1
         except NotServable:
             continue  # it was retired in the meantime

@@ -10,11 +10,10 @@ from django.db import connection, transaction
 from django.db.models import Q
 
 from memory.blocks.withdrawal import withdraw_source
-from memory.curation.decisions import quarantine_heuristic
+from memory.curation.decisions import quarantine_heuristic, retire_heuristic
 from memory.errors import MemoryAppError
 from memory.failpoints import failpoint
 from memory.heuristics.models import Heuristic, HeuristicRevision
-from memory.mistakes.decisions import retire_card
 from memory.mistakes.models import MistakeCard
 from memory.passages.storage import lift_quarantine
 from memory.passages.storage import quarantine_source as quarantine_passages
@@ -95,7 +94,7 @@ def quarantine_source(
     served = HeuristicRevision.objects.of_mistakes().served().filter(pk__in=reach.covered)
     cards = list(MistakeCard.objects.select_for_update().filter(pk__in=served.values("heuristic")).order_by("pk"))
     for card in cards:
-        retire_card(card, by=by, reason=words)
+        retire_heuristic(card, by=by, reason=words)
     carried = find_carried(project, reach.covered)
     order = QuarantineOrder.objects.create(
         project_id=project.pk,

@@ -8,9 +8,9 @@ import pytest
 from django.db import connection
 
 from memory.api.authentication import verified_keys
+from memory.curation.decisions import retire_heuristic
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.mistakes.counts import SIGHTINGS_PER_CLIENT
-from memory.mistakes.decisions import retire_card
 from memory.mistakes.models import MistakeCard
 from memory.mistakes.policy import settle_cards
 from memory.projects.actors import Actor
@@ -173,7 +173,7 @@ def test_context_changes_at_once_with_an_approval_and_a_retirement(api_client: A
     before = ask(api_client)
     approve_all(project)
     approved = ask(api_client, **{"If-None-Match": before["ETag"]})
-    retire_card(MistakeCard.objects.get(), by=ANA)
+    retire_heuristic(MistakeCard.objects.get(), by=ANA)
     retired = ask(api_client)
 
     assert b"Check the time of booking" in approved.content

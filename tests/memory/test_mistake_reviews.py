@@ -7,9 +7,10 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
+from memory.curation.decisions import reject_heuristic, retire_heuristic
 from memory.errors import ChangedMeanwhile, NotAllowed, ProjectArchived
 from memory.heuristics.models import HeuristicRevision, Review
-from memory.mistakes.decisions import approve_card, confirm_count, reject_card, reopen_card, retire_card
+from memory.mistakes.decisions import approve_card, confirm_count, reopen_card
 from memory.mistakes.merge import merge_cards
 from memory.mistakes.models import MistakeCard
 from memory.mistakes.policy import retire_unseen_cards, settle_cards
@@ -55,7 +56,7 @@ def test_rejected_newer_words_do_not_come_back(project: Project) -> None:
     approve_card_as_read(only_card(), by=ANA)
     newer = CARD | {"lesson": "Refund everybody."}
     record(project, newer)
-    reject_card(only_card(), by=ANA)
+    reject_heuristic(only_card(), by=ANA)
     record(project, newer)
 
     card = only_card()
@@ -64,7 +65,7 @@ def test_rejected_newer_words_do_not_come_back(project: Project) -> None:
 
 def test_retired_card_is_counted_and_not_served(project: Project) -> None:
     record(project, CARD)
-    retire_card(approve_card_as_read(only_card(), by=ANA), by=ANA)
+    retire_heuristic(approve_card_as_read(only_card(), by=ANA), by=ANA)
     record(project, CARD | {"lesson": "Look at the booking first."})
 
     card = only_card()
@@ -155,12 +156,12 @@ def test_archived_project_decides_on_no_card_but_still_withdraws(project: Projec
     Project.objects.filter(pk=project.pk).update(archived_at=timezone.now(), mistake_card_policy="every-card")
 
     settle_cards([waiting.pk])
-    for decide in (approve_card_as_read, reject_card):
+    for decide in (approve_card_as_read, reject_heuristic):
         with pytest.raises(ProjectArchived):
             decide(waiting, by=ANA)
     with pytest.raises(ProjectArchived):
         merge_cards(waiting, into=card, by=ANA)
-    assert retire_card(card, by=ANA).status == "retired"
+    assert retire_heuristic(card, by=ANA).status == "retired"
     with pytest.raises(ProjectArchived):
         reopen_card(card, by=ANA)
 

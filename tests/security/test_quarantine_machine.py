@@ -35,7 +35,7 @@ from memory.errors import MemoryAppError
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import HeuristicText, Origin
 from memory.index.heuristic_vectors import embed_heuristics
-from memory.mistakes.decisions import reject_card, reopen_card, retire_card
+from memory.mistakes.decisions import reopen_card
 from memory.mistakes.merge import merge_cards, undo_merge
 from memory.mistakes.models import MistakeCard
 from memory.mistakes.policy import settle_cards
@@ -254,7 +254,9 @@ class KillSwitch(RuleBasedStateMachine):
 
     @rule(
         which=WHICH,
-        decide=st.sampled_from([approve_card_as_read, approve_card_as_read, reject_card, retire_card, reopen_card]),
+        decide=st.sampled_from(
+            [approve_card_as_read, approve_card_as_read, reject_heuristic, retire_heuristic, reopen_card]
+        ),
     )
     def decide_on_a_card(self, which: int, decide: Callable[..., MistakeCard]) -> None:
         if cards := list(MistakeCard.objects.filter(project=self.project).order_by("pk")):
