@@ -16,14 +16,7 @@ from memory.heuristics.models import (
     SavedFilter,
 )
 from memory.heuristics.provenance import WordOrigin
-from memory.mistakes.models import (
-    MistakeCard,
-    MistakeCardReview,
-    MistakeCardRevision,
-    MistakeEmbedding,
-    MistakeMerge,
-    MistakeSighting,
-)
+from memory.mistakes.models import MistakeCard
 from memory.passages.models import Passage, PassageEmbedding
 from memory.projects.models import ApiKey, Project, ProjectMembership
 from memory.releases.models import Deployment, DeploymentEvent, Release, ReleaseMember

@@ -107,7 +107,11 @@ def refused_to_the_last_release(project: Project) -> list[str]:
     refused = []
     made: dict[str, Any] = {"memory_project": project.pk}
     for model in state.apps.get_models():
-        if model._meta.app_label not in APPS or model._meta.db_table in {"memory_project", *SHARED}:
+        if (
+            model._meta.app_label not in APPS
+            or model._meta.proxy
+            or model._meta.db_table in {"memory_project", *SHARED}
+        ):
             continue
         try:
             with transaction.atomic(), connection.cursor() as cursor:

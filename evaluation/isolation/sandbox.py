@@ -148,7 +148,7 @@ def prepare_sandbox() -> None:
 def empty_sandbox() -> None:
     """Truncate the sandbox's tables and reset their sequences."""
     _ensure_sandbox()
-    tables = [model._meta.db_table for name in APPS for model in apps.get_app_config(name).get_models()]
+    tables = sorted({model._meta.db_table for name in APPS for model in apps.get_app_config(name).get_models()})
     names = sql.SQL(", ").join(map(sql.Identifier, tables))
     for left in (2, 1, 0):
         try:

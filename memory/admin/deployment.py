@@ -164,7 +164,7 @@ def count_waiting(deployment: Deployment) -> int:
     if deployment.mode != Deployment.Mode.RELEASES:
         return 0
     members = ReleaseMember.objects.filter(release=deployment.stable_id)
-    served = HeuristicRevision.objects.for_project(deployment.project).served()
+    served = HeuristicRevision.objects.of_lessons().for_project(deployment.project).served()
     return served.exclude(pk__in=members.values("revision")).count()
 
 

@@ -167,7 +167,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
         if not self.has_review_permission(request):
             raise PermissionDenied(NOT_A_REVIEWER)
         assert request.user.is_authenticated
-        reviews = narrow_to_projects(Review.objects.all(), request.user)
+        reviews = narrow_to_projects(Review.objects.of_lessons(), request.user)
         review = get_object_or_404(reviews, pk=review_id)
         try:
             messages.success(request, LESSONS.undo(request.user, str(review_id), by=Actor.person(request.user)))

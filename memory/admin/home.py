@@ -96,14 +96,14 @@ def _find_own_decisions(request: HttpRequest) -> list[Review]:
     """Return the newest decisions of the person, with their lessons. One query."""
     if not request.user.has_perm("memory.view_review"):
         return []
-    mine = Review.objects.filter(reviewer=Actor.person(request.user).label)  # type: ignore[arg-type]
+    mine = Review.objects.of_lessons().filter(reviewer=Actor.person(request.user).label)  # type: ignore[arg-type]
     rows = narrow_to_chosen(mine, request).select_related("heuristic__current_revision").order_by("-created_at", "-id")
     return list(rows[:_SHOWN_DECISIONS])
 
 
 def _first_steps(request: HttpRequest) -> Any:
     runs = narrow_to_chosen(Trajectory.objects.order_by(), request)
-    approvals = Review.objects.filter(decision=Review.Decision.APPROVE).order_by()
+    approvals = Review.objects.of_lessons().filter(decision=Review.Decision.APPROVE).order_by()
     project = chosen_project(request)
     keys = reverse("admin:memory_apikey_add", query={"project": project.pk} if project else None)
     docs = reverse("api-docs")

@@ -11,7 +11,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils.text import Truncator
 
-from memory.admin.columns import column, words
+from memory.admin.columns import column
 from memory.admin.inbox.cards import CARDS
 from memory.admin.inbox.views import draw_own_page
 from memory.admin.mistake_desk import DONE, carry_out
@@ -42,7 +42,7 @@ class MergedFilter(admin.SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[MistakeCard]) -> QuerySet[MistakeCard]:
         if self.value() == "all":
             return queryset
-        return queryset.filter(merged_into__isnull=self.value() != "yes")
+        return queryset.filter(superseded_by__isnull=self.value() != "yes")
 
 
 class GrownFilter(admin.SimpleListFilter):
@@ -57,7 +57,7 @@ class GrownFilter(admin.SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[MistakeCard]) -> QuerySet[MistakeCard]:
         if self.value() != "yes":
             return queryset
-        return queryset.filter(status=MistakeCard.Status.APPROVED, seen_count__gt=F("ranked_count"))
+        return queryset.filter(status=MistakeCard.Status.APPROVED, support__gt=F("approved_support"))
 
 
 @admin.register(MistakeCard)
@@ -66,26 +66,29 @@ class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
     change_list_template = "admin/memory/mistakecard/change_list.html"
     list_display = [
         "decision_line",
-        words("mistake_type", "kind of mistake"),
-        column("seen_count", "runs"),
+        "mistake_kind",
+        column("support", "runs"),
         "status",
         "about",
         "seen_last",
     ]
     list_filter = ["status", MergedFilter, GrownFilter, "project", "last_seen_at"]
     list_select_related = ["current_revision", "project"]
-    search_fields = ["mistake_type", "task_id", "current_revision__bad_decision", "current_revision__lesson"]
-    ordering = ["-seen_count", "-id"]
+    search_fields = [f"current_revision__{name}" for name in ("trigger", "task_id", "avoid", "rationale")]
+    ordering = ["-support", "-id"]
     show_full_result_count = False
     actions = ["reject_selected", "confirm_selected"]
 
-    @admin.display(description="what went wrong", ordering="current_revision__bad_decision")
+    @admin.display(description="what went wrong", ordering="current_revision__avoid")
     def decision_line(self, card: MistakeCard) -> str:
-        revision = card.current_revision
-        words = (revision.bad_decision or revision.lesson or revision.correct_decision) if revision else ""
+        words = card.newest.avoid or card.newest.rationale or card.newest.guideline
         return show_text(Truncator(words).chars(140))
 
-    @admin.display(description="where", ordering="task_id")
+    @admin.display(description="kind of mistake", ordering="current_revision__trigger")
+    def mistake_kind(self, card: MistakeCard) -> str:
+        return show_text(Truncator(card.mistake_type).chars(80))
+
+    @admin.display(description="where", ordering="current_revision__task_id")
     def about(self, card: MistakeCard) -> str:
         return show_text(f"{card.task_id or 'no task family'}, {card.project.slug}")
 

@@ -6,10 +6,13 @@ from typing import Any
 from uuid import UUID
 
 from memory.admin.word_diff import diff_words
+from memory.curation.decisions import reject_heuristic, retire_heuristic
 from memory.errors import MemoryAppError
-from memory.mistakes.decisions import approve_card, confirm_count, reject_card, reopen_card, retire_card
+from memory.heuristics.models import HeuristicRevision
+from memory.mistakes.decisions import approve_card, confirm_count, reopen_card
 from memory.mistakes.merge import merge_cards, undo_merge
-from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeMerge
+from memory.mistakes.models import MistakeCard
+from memory.mistakes.reports import MistakeText
 from memory.mistakes.similarity import find_similar_cards
 from memory.projects.actors import Actor
 from memory.retrieval.context import count_tokens
@@ -39,13 +42,13 @@ class SimilarCard:
 
 def card_context(card: MistakeCard, *, may_review: bool) -> dict[str, Any]:
     """Collect what the templates need, in a fixed number of queries."""
-    revision = card.current_revision
-    assert revision is not None
+    revision = card.newest
     served = card.revisions.filter(served=True).first()
     line = write_card_line(card, revision)
-    waiting = card.status == MistakeCard.Status.PROPOSED and card.merged_into_id is None
+    waiting = card.status == MistakeCard.Status.PROPOSED
     older = served if served is not None and served.pk != revision.pk else None
-    received = list(MistakeMerge.objects.filter(into=card).select_related("card__current_revision"))
+    others = MistakeCard.objects.filter(project=card.project_id).with_text()
+    parted = others.filter(details__undone_merges__contains=[{"into": str(card.pk)}])
     return {
         "card": card,
         "revision": revision,
@@ -55,22 +58,33 @@ def card_context(card: MistakeCard, *, may_review: bool) -> dict[str, Any]:
         "tokens": count_tokens(line + "\n"),
         "waiting": waiting,
         "may_review": may_review,
-        "sightings": list(card.sightings.select_related("trajectory")[:SHOWN_RUNS]),
-        "merge": MistakeMerge.objects.filter(card=card, undone_at__isnull=True).select_related("into").first(),
-        "received": [merge for merge in received if merge.undone_at is None],
-        "undone": [merge for merge in received if merge.undone_at is not None],
+        "sightings": list(card.evidence.select_related("trajectory").order_by("-created_at", "-id")[:SHOWN_RUNS]),
+        "merge": card.merge,
+        "into": card.superseded_by,
+        "received": list(others.filter(superseded_by=card.pk)),
+        "undone": [
+            (other, merge) for other in parted for merge in other.undone_merges if merge["into"] == str(card.pk)
+        ],
         "neighbours": _find_neighbours(card, revision) if waiting or served is not None else [],
         "reviews": list(card.reviews.select_related("revision")),
     }
 
 
-def write_card_line(card: MistakeCard, revision: MistakeCardRevision) -> str:
+def write_card_line(card: MistakeCard, revision: HeuristicRevision) -> str:
     """Return the card as an agent reads it in the prompt."""
-    words = {name: getattr(revision, name) for name in ("mistake_type", "bad_decision", "correct_decision", "lesson")}
-    return write_mistake(Mistake(id=str(card.pk), seen_count=card.seen_count, **words))[0]
+    text = MistakeText.of(revision)
+    mistake = Mistake(
+        id=str(card.pk),
+        seen_count=card.support,
+        mistake_type=text.mistake_type,
+        bad_decision=text.bad_decision,
+        correct_decision=text.correct_decision,
+        lesson=text.lesson,
+    )
+    return write_mistake(mistake)[0]
 
 
-def _find_neighbours(card: MistakeCard, revision: MistakeCardRevision) -> list[SimilarCard]:
+def _find_neighbours(card: MistakeCard, revision: HeuristicRevision) -> list[SimilarCard]:
     similar = find_similar_cards(card.pk, floor=NEIGHBOURS_FROM, limit=SHOWN_NEIGHBOURS)
     cards = MistakeCard.objects.with_text().in_bulk([card_id for card_id, _ in similar])
     return [
@@ -84,9 +98,9 @@ def _find_neighbours(card: MistakeCard, revision: MistakeCardRevision) -> list[S
     ]
 
 
-def _spell_out(revision: MistakeCardRevision | None) -> str:
+def _spell_out(revision: HeuristicRevision | None) -> str:
     assert revision is not None  # every card is made with one
-    lines = [f"Mistake: {revision.bad_decision}", f"Instead: {revision.correct_decision}", f"Lesson: {revision.lesson}"]
+    lines = [f"Mistake: {revision.avoid}", f"Instead: {revision.guideline}", f"Lesson: {revision.rationale}"]
     return "\n".join(line for line in lines if not line.endswith(": "))
 
 
@@ -106,9 +120,9 @@ def carry_out(card: MistakeCard, decision: str, *, data: Mapping[str, Any], by: 
         case "approve":
             approve_card(card, by=by, content_sha256=sha256, reason=reason)
         case "reject":
-            reject_card(card, by=by, content_sha256=sha256, reason=reason)
+            reject_heuristic(card, by=by, content_sha256=sha256, reason=reason)
         case "retire":
-            retire_card(card, by=by, reason=reason)
+            retire_heuristic(card, by=by, reason=reason)
         case "confirm_count":
             confirm_count(card, by=by, reason=reason)
         case "reopen":
@@ -120,11 +134,11 @@ def carry_out(card: MistakeCard, decision: str, *, data: Mapping[str, Any], by: 
                 raise MemoryAppError("The other card no longer exists. Reload the page and choose another.")
             merge_cards(card, into=into, by=by, reason=reason)
         case "undo_merge":
-            merge_id = _read_id(data.get("merge"))
-            merge = MistakeMerge.objects.filter(project=card.project_id, pk=merge_id).first() if merge_id else None
-            if merge is None or card.pk not in (merge.card_id, merge.into_id):
+            merged_id = _read_id(data.get("merge"))
+            merged = MistakeCard.objects.filter(project=card.project_id, pk=merged_id).first() if merged_id else None
+            if merged is None or card.pk not in (merged.pk, merged.superseded_by_id):
                 raise MemoryAppError("This merge no longer exists. Reload the page.")
-            undo_merge(merge, by=by, reason=reason)
+            undo_merge(merged, by=by, reason=reason)
         case _:
             raise MemoryAppError("Choose one of the buttons.")
 

@@ -80,6 +80,9 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
         "request_id",
     ]
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Review]:
+        return super().get_queryset(request).filter(heuristic__kind=Heuristic.Kind.LESSON)
+
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.statistics_view)
         return [path("statistics/", view, name="memory_review_statistics"), *super().get_urls()]

@@ -177,7 +177,7 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
         """Collect what the page shows: a fixed number of queries, however many steps and lessons."""
         query = request.GET.get("q", "").replace("\x00", "").strip()[:MAX_QUERY_CHARS]
         learnt = list(
-            Evidence.objects.filter(trajectory=trajectory)
+            Evidence.objects.filter(trajectory=trajectory, heuristic__kind=Heuristic.Kind.LESSON)
             .select_related("heuristic__current_revision")
             .order_by("first_step", "created_at")
         )
@@ -190,6 +190,7 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
         return {
             "trajectory": trajectory,
             "learnt": by_lesson,
+            "sightings": Evidence.objects.filter(trajectory=trajectory, heuristic__kind=Heuristic.Kind.MISTAKE),
             "given": find_given_heuristics(trajectory),
             "lesson": of_lesson[0].heuristic if of_lesson else None,
             "steps": steps,

@@ -8,9 +8,8 @@ from django.utils import timezone
 from memory.curation.proposal_groups import leave_group
 from memory.errors import ChangedMeanwhile, NotServable
 from memory.events import Event, EventKind, announce
-from memory.heuristics.models import Heuristic, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.provenance import check_servable
-from memory.heuristics.reviewed import AbstractRevision, Reviewed
 from memory.projects.actors import Actor
 from memory.rows import find_row
 
@@ -21,7 +20,7 @@ _DECIDES_NOTHING = (
     Review.Decision.CONFIRM_EVIDENCE,
     Review.Decision.SPLIT,
 )
-Item = TypeVar("Item", bound=Reviewed)
+Item = TypeVar("Item", bound=Heuristic)
 
 
 class ReviewNote(TypedDict, total=False):
@@ -34,10 +33,11 @@ class ReviewNote(TypedDict, total=False):
 
 def lock_item(item: Item) -> Item:
     """Read the row again and hold it until the transaction ends."""
-    return type(item)._default_manager.select_for_update().get(pk=item.pk)
+    locked: Item = type(item)._default_manager.select_for_update().get(pk=item.pk)  # type: ignore[assignment]
+    return locked
 
 
-def get_current_revision(item: Reviewed, *, content_sha256: str | None) -> Any:
+def get_current_revision(item: Heuristic, *, content_sha256: str | None) -> Any:
     """Return the newest wording of a locked row, if it is the one that was read.
 
     Args:
@@ -56,7 +56,7 @@ def get_current_revision(item: Reviewed, *, content_sha256: str | None) -> Any:
     return current
 
 
-def serve_revision(item: Reviewed, revision: AbstractRevision, *, by: Actor) -> None:
+def serve_revision(item: Heuristic, revision: HeuristicRevision, *, by: Actor) -> None:
     """Approve a wording by its hash and serve it from now on, in place of any earlier one.
 
     Raises:
@@ -69,17 +69,17 @@ def serve_revision(item: Reviewed, revision: AbstractRevision, *, by: Actor) -> 
     )
 
 
-def serve_again(revision: AbstractRevision) -> None:
+def serve_again(revision: HeuristicRevision) -> None:
     """Serve a wording that was approved and withdrawn.
 
     Raises:
         CoveredByOrder, OrderUnderWay: see `check_servable`.
     """
     check_servable(revision.project_id, [revision.lineage])
-    type(revision)._default_manager.filter(pk=revision.pk).update(served=True)
+    HeuristicRevision.objects.filter(pk=revision.pk).update(served=True)
 
 
-def withdraw_revision(item: Reviewed) -> Any:
+def withdraw_revision(item: Heuristic) -> Any:
     """Take the served wording out of service; it becomes the current one. Return it.
 
     Raises:
@@ -95,7 +95,7 @@ def withdraw_revision(item: Reviewed) -> Any:
     return served
 
 
-def refuse_revision(item: Reviewed) -> str:
+def refuse_revision(item: Heuristic) -> str:
     """Make the served wording, if there is one, the current one again; return the status that follows."""
     served = find_row(item.revisions.filter(served=True))
     if served is None:
@@ -104,19 +104,19 @@ def refuse_revision(item: Reviewed) -> str:
     return "approved"
 
 
-def set_status(item: Reviewed, status: str, *more_fields: str) -> None:
+def set_status(item: Heuristic, status: str, *more_fields: str) -> None:
     """Move a locked row to another status, and save its current revision and the fields named.
 
     A proposal that is decided on leaves its group.
     """
-    if isinstance(item, Heuristic) and status != Heuristic.Status.PROPOSED:
+    if item.kind == Heuristic.Kind.LESSON and status != Heuristic.Status.PROPOSED:
         leave_group(item)
     item.status = status
     item.updated_at = timezone.now()
     item.save(update_fields=["status", "current_revision", "updated_at", *more_fields])
 
 
-def record_review(revision: AbstractRevision, decision: str, *, item: Reviewed, by: Actor, **columns: Any) -> UUID:
+def record_review(revision: HeuristicRevision, decision: str, *, item: Heuristic, by: Actor, **columns: Any) -> UUID:
     """Append one decision on one exact text; return its id.
 
     `columns` are the rest: a `ReviewNote`, and what one kind alone has.
@@ -131,7 +131,7 @@ def record_review(revision: AbstractRevision, decision: str, *, item: Reviewed, 
         reviewer_key_id=by.api_key_id,
         **columns,
     )
-    if isinstance(item, Heuristic) and decision not in _DECIDES_NOTHING:
+    if item.kind == Heuristic.Kind.LESSON and decision not in _DECIDES_NOTHING:
         details = {"decision": str(decision)}
         kind = EventKind.DECISION_MADE
         announce(Event(kind=kind, project_id=item.project_id, lesson_ids=(item.pk,), details=details))

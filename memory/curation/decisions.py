@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from memory.after_commit import after_commit
 from memory.curation.decision_steps import (
+    Item,
     ReviewNote,
     get_current_revision,
     lock_item,
@@ -152,14 +153,14 @@ def confirm_evidence(
 
 @transaction.atomic
 def reject_heuristic(
-    heuristic: Heuristic,
+    heuristic: Item,
     *,
     by: Actor,
     content_sha256: str | None = None,
     read_at: datetime | None = None,
     **note: Unpack[ReviewNote],
-) -> Heuristic:
-    """Refuse the newest wording. An earlier approved wording stays served and becomes the current one again.
+) -> Item:
+    """Refuse the newest wording of a lesson or mistake card. An earlier approved one stays served and is current again.
 
     With a proposal that stands for a group, its other wordings that were there when it was read are refused too.
 
@@ -179,8 +180,8 @@ def reject_heuristic(
 
 
 @transaction.atomic
-def retire_heuristic(heuristic: Heuristic, *, by: Actor, **note: Unpack[ReviewNote]) -> Heuristic:
-    """Stop serving a heuristic that is no longer needed.
+def retire_heuristic(heuristic: Item, *, by: Actor, **note: Unpack[ReviewNote]) -> Item:
+    """Stop serving a lesson or mistake card that is no longer needed. The runs of a card are still counted.
 
     Raises:
         NotServable: it is not being served.
@@ -337,14 +338,16 @@ def _for_member(note: ReviewNote) -> ReviewNote:
     return {**note, "seconds_on_screen": None}
 
 
-def _lock_proposed(heuristic: Heuristic) -> Heuristic:
-    heuristic = lock_groups(heuristic)[heuristic.pk]
+def _lock_proposed(heuristic: Item) -> Item:
+    is_lesson = heuristic.kind == Heuristic.Kind.LESSON  # mistake cards wait in no groups
+    locked: Any = lock_groups(heuristic)[heuristic.pk] if is_lesson else lock_item(heuristic)
+    heuristic = locked
     if heuristic.status != _Status.PROPOSED:
         latest = Review.objects.filter(heuristic=heuristic).first()
         who = f" by {latest.reviewer.partition(':')[2]} at {latest.created_at:%H:%M} UTC" if latest else ""
         raise AlreadyDecided(
-            f"This lesson is {heuristic.status}, not proposed: it was already decided{who}, and your decision "
-            "changed nothing."
+            f"This {heuristic._meta.verbose_name} is {heuristic.status}, not proposed: it was already decided{who}, "
+            "and your decision changed nothing."
         )
     return heuristic
 

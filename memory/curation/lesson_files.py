@@ -63,7 +63,7 @@ def _import(project: Project, line: str, *, by: Actor) -> bool:
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise InvalidInput({"/tags": ["This should be a list of texts."]})
     text = redact_text(HeuristicText(**texts, tags=tuple(tags)))
-    same = HeuristicRevision.objects.filter(
+    same = HeuristicRevision.objects.of_lessons().filter(
         project=project,
         trigger=text.trigger,
         guideline=text.guideline,

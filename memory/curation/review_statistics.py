@@ -79,7 +79,7 @@ class Regret:
 
 
 def decisions(reviews: QuerySet[Review]) -> QuerySet[Review]:
-    """Leave what counts as a decision: no edits, which come with their approval, and nothing that was undone."""
+    """Leave what counts as a decision on a lesson: no edits, which come with approvals, and nothing that was undone."""
     undone = Review.objects.filter(
         heuristic=OuterRef("heuristic"),
         decision=_Decision.UNDO,
@@ -89,7 +89,8 @@ def decisions(reviews: QuerySet[Review]) -> QuerySet[Review]:
         created_at__gte=OuterRef("created_at"),
         created_at__lte=OuterRef("created_at") + _UNDONE_WITHIN,
     )
-    return reviews.exclude(decision__in=_NO_DECISION).filter(~Exists(undone))
+    of_lessons = reviews.filter(heuristic__kind=Heuristic.Kind.LESSON)
+    return of_lessons.exclude(decision__in=_NO_DECISION).filter(~Exists(undone))
 
 
 def regretted(reviews: QuerySet[Review]) -> QuerySet[Review]:

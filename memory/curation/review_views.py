@@ -157,7 +157,7 @@ class ReviewListView(ApiView):
         responses=ReviewSerializer(many=True),
     )
     def get(self, request: Request) -> Response:
-        records = Review.objects.filter(project=self.project).select_related("revision")
+        records = Review.objects.of_lessons().filter(project=self.project).select_related("revision")
         return self.answer_page(ReviewSerializer, records)
 
     @describe(

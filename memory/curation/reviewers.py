@@ -7,7 +7,6 @@ from django.utils import timezone
 
 from memory.errors import ClaimedByOther, NotAllowed, ProjectArchived
 from memory.heuristics.models import Heuristic, ReviewClaim
-from memory.heuristics.reviewed import Reviewed
 from memory.projects.access import Right, check_right
 from memory.projects.actors import Actor
 from memory.projects.models import ApiKey, Project, ProjectMembership
@@ -50,7 +49,7 @@ def check_decider(heuristic: Heuristic, *, by: Actor, withdraws: bool = False) -
     return project
 
 
-def check_rights(item: Reviewed, *, by: Actor, withdraws: bool = False) -> Project:
+def check_rights(item: Heuristic, *, by: Actor, withdraws: bool = False) -> Project:
     """Return the project of a heuristic or a mistake card if this actor may decide there now, claims aside.
 
     Raises:

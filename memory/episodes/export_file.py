@@ -9,12 +9,13 @@ from memory.episodes.file_format import MEMBERS, VERSION
 from memory.episodes.models import MemoryImport
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import AVOID_MARK, RULE_TAG, WORKS_MARK
-from memory.mistakes.models import MistakeCard, MistakeCardRevision
+from memory.mistakes.models import MistakeCard
+from memory.mistakes.reports import MistakeText
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 
 _MARKS = {"works": f"{WORKS_MARK} ", "avoid": f"{AVOID_MARK} "}
-_CARDS_IN_USE = (MistakeCard.Status.PROPOSED, MistakeCard.Status.APPROVED)
+_CARDS_IN_USE = (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED)
 _WITHDRAWN = (Heuristic.Status.REJECTED, Heuristic.Status.RETIRED, Heuristic.Status.QUARANTINED)
 
 
@@ -41,10 +42,10 @@ class _Exporter:
     def __init__(self, project: Project) -> None:
         self._project = project
         self._runs = {str(run.pk): run for run in Trajectory.objects.for_project(project).order_by("created_at", "id")}
-        cards = MistakeCard.objects.for_project(project).with_text().annotate(runs=Count("sightings"))
-        covered = MistakeCardRevision.objects.for_project(project).covered()
+        cards = MistakeCard.objects.for_project(project).with_text().annotate(runs=Count("evidence"))
+        covered = HeuristicRevision.objects.of_mistakes().for_project(project).covered()
         self._cards = {str(card.pk): card for card in cards.exclude(revisions__in=covered)}
-        covered_rules = HeuristicRevision.objects.for_project(project).covered()
+        covered_rules = HeuristicRevision.objects.of_lessons().for_project(project).covered()
         withdrawn = Heuristic.objects.filter(
             Q(status__in=_WITHDRAWN) | Q(pk__in=covered_rules.values("heuristic")), project=project
         )
@@ -86,7 +87,7 @@ class _Exporter:
                 if texts:
                     document.setdefault(name, []).extend(texts)
         for pk, card in self._cards.items():
-            if pk not in self._written and card.merged_into_id is None and card.status in _CARDS_IN_USE:
+            if pk not in self._written and card.status in _CARDS_IN_USE:
                 document.setdefault("mistake_cards", []).append(_write_card(card))
 
     def _restore_rules(self, entries: Iterable[Any]) -> Iterable[Any]:
@@ -119,7 +120,7 @@ class _Exporter:
             card = self._cards.get(pk)
             if card is not None and card.status in _CARDS_IN_USE:
                 runs: int = card.runs  # type: ignore[attr-defined]  # annotated above
-                yield {**card.imported, **({"seen_count": card.imported_count + runs} if runs else {})}
+                yield {**card.details["imported"], **({"seen_count": card.imported_count + runs} if runs else {})}
 
 
 def _read_row_id(entry: Any, name: str, members: set[str]) -> str | None:
@@ -145,12 +146,11 @@ def _write_episode(run: Trajectory) -> dict[str, Any]:
 
 
 def _write_card(card: MistakeCard) -> dict[str, Any]:
-    assert card.current_revision is not None  # every card is made with one
-    newest = card.sightings.first()
+    newest = card.evidence.order_by("-created_at", "-id").first()
     return {
-        **card.current_revision.as_text().words(),
-        "evidence": newest.evidence if newest else "",
-        "seen_count": card.seen_count,
+        **MistakeText.of(card.newest).words(),
+        "evidence": newest.quote if newest else "",
+        "seen_count": card.support,
         "first_seen": card.first_seen_at.isoformat() if card.first_seen_at else None,
         "last_seen": card.last_seen_at.isoformat() if card.last_seen_at else None,
     }

@@ -194,20 +194,14 @@ class _Importer:
         card, created = MistakeCard.objects.select_for_update().get_or_create(
             project=self.project,
             identity_sha256=identify_mistake(text),
-            defaults={
-                "mistake_type": text.mistake_type,
-                "task_id": text.task_id,
-                "worker_id": text.worker_id,
-                "client": self.by.label,
-            },
+            defaults={"kind": MistakeCard.Kind.MISTAKE, "client": self.by.label},
         )
         note_words(card, text, trajectory=None, by=self.by)
         if created:
             self.made["cards"] += 1
             after_commit(settle_cards, [card.pk], new_ids=[card.pk])
-        card.imported_count = max(card.imported_count, count)
-        card.imported = raw
-        card.save(update_fields=["imported_count", "imported"])
+        card.details |= {"imported_count": max(card.imported_count, count), "imported": raw}
+        card.save(update_fields=["details"])
         recount(card)
         return {"card": str(card.pk)}
 

@@ -4,7 +4,10 @@ from typing import Any
 
 from rest_framework import serializers
 
-from memory.mistakes.models import MistakeCard
+from memory.heuristics.models import Heuristic
+
+# Of a mistake card; one that was merged into another is not listed.
+_STATUS = [each for each in Heuristic.Status.choices if each[0] in ("proposed", "approved", "rejected", "retired")]
 
 
 class ScoreHistorySerializer(serializers.Serializer[Any]):
@@ -30,11 +33,11 @@ class MistakeCardSummarySerializer(serializers.Serializer[Any]):
     mistake_type = serializers.CharField()
     task_id = serializers.CharField()
     worker_id = serializers.CharField()
-    status = serializers.ChoiceField(choices=MistakeCard.Status.choices)
-    bad_decision = serializers.CharField(source="current_revision.bad_decision")
-    correct_decision = serializers.CharField(source="current_revision.correct_decision")
-    lesson = serializers.CharField(source="current_revision.lesson")
-    seen_count = serializers.IntegerField(help_text="Distinct runs, up to a limit per client.")
+    status = serializers.ChoiceField(choices=_STATUS)
+    bad_decision = serializers.CharField(source="current_revision.avoid")
+    correct_decision = serializers.CharField(source="current_revision.guideline")
+    lesson = serializers.CharField(source="current_revision.rationale")
+    seen_count = serializers.IntegerField(source="support", help_text="Distinct runs, up to a limit per client.")
     first_seen_id = serializers.UUIDField(allow_null=True, help_text="The first run it was seen in.")
     last_seen_id = serializers.UUIDField(allow_null=True, help_text="The newest run it was seen in.")
 

@@ -7,7 +7,7 @@ from django.db.models import Count, QuerySet
 
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import RULE_TAG
-from memory.mistakes.models import MistakeCard, MistakeCardRevision
+from memory.mistakes.models import MistakeCard
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 from memory.runs.scores import ScoreHistory, read_score_history
@@ -29,11 +29,11 @@ def summarize_memory(project: Project, *, task_id: str | None = None, agent: str
     """Sum up a project, or one task family or agent of it."""
     cards = MistakeCard.objects.for_project(project).unmerged()
     if task_id is not None:
-        cards = cards.filter(task_id=task_id)
+        cards = cards.filter(current_revision__task_id=task_id)
     return MemorySummary(
         counts=_count(project),
         scores=read_score_history(project, task_id=task_id, agent=agent, limit=MOST_SCORES),
-        cards=list(cards.with_text().order_by("-seen_count", "-id")[:TOP_CARDS]),
+        cards=list(cards.with_text().order_by("-support", "-id")[:TOP_CARDS]),
     )
 
 
@@ -50,7 +50,7 @@ def _count(project: Project) -> dict[str, int]:
             f"mistake_cards_{status}": cards.get(status, 0)
             for status in ("proposed", "approved", "retired", "rejected")
         },
-        "mistake_cards_served": MistakeCardRevision.objects.for_project(project).served().count(),
+        "mistake_cards_served": HeuristicRevision.objects.of_mistakes().for_project(project).served().count(),
     }
 
 

@@ -1,6 +1,6 @@
 """Lessons, their immutable revisions and the runs they come from."""
 
-from typing import Self
+from typing import Self, TypeVar
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -8,19 +8,12 @@ from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 from django.db.models import F, Func, Q, TextField, Value
-from django.db.models.functions import MD5, Concat, Lower, Trim
+from django.db.models.functions import MD5, Concat, Lower, Now, Trim
 from django.utils import timezone
 from django.utils.text import Truncator
 
 from memory.constraints import not_blank, one_of
-from memory.heuristics.reviewed import (
-    AbstractReview,
-    AbstractRevision,
-    Reviewed,
-    ReviewedQuerySet,
-    RevisionQuerySet,
-    served_is_approved,
-)
+from memory.heuristics.reviewed import AbstractReview
 from memory.heuristics.text import RULE_TAG, HeuristicText
 from memory.ids import uuid7
 from memory.projects.models import Project
@@ -39,6 +32,14 @@ def hash_said() -> MD5:
     return hash_words(Concat("trigger", Value(" ", output_field=TextField()), "guideline", output_field=TextField()))
 
 
+Row = TypeVar("Row", bound=models.Model)
+
+
+class HeuristicKind(models.TextChoices):
+    LESSON = "lesson"
+    MISTAKE = "mistake"
+
+
 class HeuristicStatus(models.TextChoices):
     PROPOSED = "proposed"
     APPROVED = "approved"
@@ -48,23 +49,83 @@ class HeuristicStatus(models.TextChoices):
     SUPERSEDED = "superseded"
 
 
+class ReviewedQuerySet(models.QuerySet[Row]):
+    def for_project(self, project: Project) -> Self:
+        return self.filter(project=project)
+
+    def proposed(self) -> Self:
+        """Those that wait for a decision."""
+        return self.filter(status="proposed")
+
+    def with_text(self) -> Self:
+        """Fetch the newest revision with each."""
+        return self.select_related("current_revision")
+
+
+class RevisionQuerySet(models.QuerySet[Row]):
+    def for_project(self, project: Project) -> Self:
+        return self.filter(project=project)
+
+    def of_lessons(self) -> Self:
+        """Those of lessons, without those of mistake cards."""
+        return self.filter(kind="lesson")
+
+    def of_mistakes(self) -> Self:
+        return self.filter(kind="mistake")
+
+    def served(self) -> Self:
+        """Exactly what agents may be given."""
+        return self.filter(served=True)
+
+    def covered(self) -> Self:
+        """Those whose words a quarantine order in force covers."""
+        order = Func("project_id", "lineage", function="memory_covering_order", output_field=models.UUIDField())
+        return self.alias(order=order).filter(order__isnull=False)
+
+
+def served_is_approved(name: str, *, flag: str = "served") -> models.CheckConstraint:
+    """Let a wording be served only with an approval of its own hash, in the database."""
+    return models.CheckConstraint(
+        condition=Q(**{flag: False})
+        | (
+            Q(approved_sha256=F("content_sha256"), approved_at__isnull=False)
+            & Q(approved_sha256__regex=r"^[0-9a-f]{64}$")
+            & ~Q(approved_by="")
+        ),
+        name=name,
+    )
+
+
 class HeuristicQuerySet(ReviewedQuerySet["Heuristic"]):
     def leading(self) -> Self:
         """Those that stand for themselves: not the other wordings of a group of proposals."""
         return self.filter(leader__isnull=True)
 
 
-class Heuristic(Reviewed):
+class HeuristicManager(models.Manager["Heuristic"]):
+    """Finds lessons alone, so that no list, count or search of them can forget it; see `MistakeCard` for mistakes."""
+
+    def get_queryset(self) -> models.QuerySet["Heuristic"]:
+        return super().get_queryset().filter(kind=HeuristicKind.LESSON)
+
+
+class Heuristic(models.Model):
     """A lesson. Its wordings are revisions; this row is its identity and its status.
+
+    A lesson of kind `mistake` is a mistake card: what agents did wrong and what would have been right. It is counted
+    rather than searched, and agents are given it in the record of earlier runs (memory/mistakes).
 
     `status` speaks of the newest revision. A heuristic with an approved revision that is being edited is `proposed`
     and still serves the approved one. `HeuristicRevision.served` is the wording that is approved now, and `live` what
     agents are given: the same, unless the project serves releases.
     """
 
+    Kind = HeuristicKind
     Status = HeuristicStatus
 
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="heuristics", db_index=False)
+    kind = models.TextField(choices=Kind.choices, default=Kind.LESSON, db_default=Kind.LESSON, editable=False)
     status = models.TextField(choices=Status.choices, default=Status.PROPOSED)
     current_revision = models.OneToOneField(
         "memory.HeuristicRevision", null=True, on_delete=models.SET_NULL, related_name="+", editable=False
@@ -117,12 +178,39 @@ class Heuristic(Reviewed):
         null=True, editable=False, help_text="How much less often runs given it succeed, where that is sure."
     )
 
-    objects = HeuristicQuerySet.as_manager()
+    identity_sha256 = models.CharField(
+        max_length=64, blank=True, default="", db_default="", editable=False, help_text="Which mistake a card is about."
+    )
+    last_seen_at = models.DateTimeField(null=True, editable=False, help_text="When a mistake was last reported.")
+    details = StoredJson(
+        default=dict,
+        db_default=Value({}, models.JSONField()),
+        editable=False,
+        kept="of a mistake card, from a memory file and not from a run",
+        help_text="Of a mistake card: the runs it was first and last seen in, what was imported, and its merges.",
+    )
 
-    class Meta(Reviewed.Meta):
+    created_at = models.DateTimeField(db_default=Now(), editable=False)  # by the clock that quarantine uses
+    updated_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = HeuristicManager.from_queryset(HeuristicQuerySet)()
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
         verbose_name = "lesson"
         constraints = [
+            one_of("kind", HeuristicKind, "memory_heuristic_kind_known"),
             one_of("status", HeuristicStatus, "memory_heuristic_status_known"),
+            models.CheckConstraint(
+                condition=Q(kind="lesson", identity_sha256="")
+                | Q(kind="mistake", identity_sha256__regex=r"^[0-9a-f]{64}$"),
+                name="memory_heuristic_mistake_has_identity",
+            ),
+            models.UniqueConstraint(
+                fields=["project", "identity_sha256"],
+                condition=Q(kind="mistake"),
+                name="memory_heuristic_mistake_once",
+            ),
             models.CheckConstraint(
                 condition=Q(confidence__isnull=True) | Q(confidence__gte=0, confidence__lte=1),
                 name="memory_heuristic_confidence_0_to_1",
@@ -144,13 +232,18 @@ class Heuristic(Reviewed):
             models.Index(fields=["project", "status", "-created_at", "-id"], name="memory_heuristic_queue"),
             models.Index(
                 fields=["project", "-review_priority", "-created_at", "-id"],
-                condition=Q(status="proposed"),
+                condition=Q(kind="lesson", status="proposed"),
                 name="memory_heuristic_by_effect",
             ),
             models.Index(
                 F("prioritised_at").asc(nulls_first=True),
-                condition=Q(status="proposed"),
+                condition=Q(kind="lesson", status="proposed"),
                 name="memory_heuristic_to_order",
+            ),
+            models.Index(
+                fields=["project", "-support", "-id"],
+                condition=Q(kind="mistake"),
+                name="memory_heuristic_frequent",
             ),
             models.Index(fields=["project"], condition=Q(harm__isnull=False), name="memory_heuristic_harmful"),
         ]
@@ -171,8 +264,17 @@ class HeuristicRevisionScope(models.TextChoices):
     PROJECT = "project"
 
 
-class HeuristicRevision(AbstractRevision):
+class HeuristicRevision(models.Model):
     """One wording of a heuristic. Immutable: the database refuses changes.
+
+    A trigger fills `content_sha256` from every text that is served. The database lets `served` be true only where
+    exactly that hash was approved (reliability C2), and only for one revision of a heuristic. It also fills `lineage`,
+    and serves nothing whose lineage a quarantine order covers (D3). A service names in `lineage` the wordings of other
+    lessons that it took words from.
+
+    Of a mistake, `trigger` is its type, `avoid` the bad decision, `guideline` the correct one, `rationale` the lesson.
+    Until there is a decision on such a wording, newer words replace it in place, so that a mistake that is reported a
+    thousand times has one wording waiting. It is never `live`: agents are given the `served` one in the record.
 
     A trigger keeps `live`: agents may be given this wording. Where every approval is live at once it equals `served`;
     where a project serves releases, several wordings of one heuristic may be live, each in other releases. A quarantine
@@ -182,9 +284,31 @@ class HeuristicRevision(AbstractRevision):
     Polarity = HeuristicRevisionPolarity
     Scope = HeuristicRevisionScope
 
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
+    number = models.PositiveIntegerField()
+    content_sha256 = models.CharField(max_length=64, editable=False, default="")
+    served = models.BooleanField(default=False, editable=False)
+    approved_sha256 = models.CharField(max_length=64, editable=False, default="")
+    approved_by = models.TextField(editable=False, default="")
+    approved_at = models.DateTimeField(null=True, editable=False)
+    created_by = models.TextField(editable=False, default="")
+    created_at = models.DateTimeField(db_default=Now(), editable=False)  # by the clock that quarantine uses
+    words_sha256 = models.CharField(
+        max_length=64, editable=False, default="", help_text="Of what it tells to do, without case and punctuation."
+    )
+    lineage = ArrayField(
+        models.UUIDField(),
+        editable=False,
+        default=list,
+        help_text="The wordings that its words come from, this one included.",
+    )
+    kind = models.TextField(
+        choices=HeuristicKind.choices, default=HeuristicKind.LESSON, db_default=HeuristicKind.LESSON, editable=False
+    )
     heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="revisions", db_index=False)
     trigger = StoredText(help_text="When it applies; must be observable before acting.")
-    guideline = StoredText(help_text="What to do.")
+    guideline = StoredText(blank=True, help_text="What to do.")
     avoid = StoredText(blank=True, default="")
     not_when = StoredText(blank=True, default="")
     rationale = StoredText(blank=True, default="")
@@ -193,6 +317,9 @@ class HeuristicRevision(AbstractRevision):
     task_id = StoredText(blank=True, default="", help_text="Task family.")
     tags = StoredArray(models.TextField(), default=list, blank=True)
     source_task = StoredText(blank=True, default="", help_text="The task it was learnt from.")
+    worker_id = StoredText(
+        blank=True, default="", db_default="", help_text="Which agent or part of one makes a mistake."
+    )
     search = SearchVectorField(null=True, editable=False)
     names = StoredText(null=True, editable=False)  # made by a trigger, see memory/retrieval/name_match.py
     live = models.BooleanField(default=False, db_default=False, editable=False)
@@ -204,7 +331,11 @@ class HeuristicRevision(AbstractRevision):
         ordering = ["heuristic", "number"]
         constraints = [
             not_blank("trigger", "memory_revision_trigger_not_blank"),
-            not_blank("guideline", "memory_revision_guideline_not_blank"),
+            models.CheckConstraint(
+                condition=~Q(guideline="") | Q(kind="mistake") & ~Q(avoid="", rationale=""),
+                name="memory_revision_says_something",
+            ),
+            one_of("kind", HeuristicKind, "memory_revision_kind_known"),
             models.UniqueConstraint(fields=["heuristic", "number"], name="memory_revision_number_unique"),
             models.UniqueConstraint(fields=["heuristic"], condition=Q(served=True), name="memory_revision_one_served"),
             served_is_approved("memory_revision_served_is_approved"),
@@ -216,6 +347,11 @@ class HeuristicRevision(AbstractRevision):
                 fields=["project", "task_id"],
                 name="memory_revision_rules",
                 condition=Q(live=True, tags__contains=[RULE_TAG]),
+            ),
+            models.Index(
+                fields=["project", "task_id"],
+                name="memory_revision_mistakes",
+                condition=Q(kind="mistake", served=True),
             ),
             GinIndex(fields=["search"], name="memory_revision_search", condition=Q(live=True)),
             models.Index(F("project"), hash_said(), name="memory_revision_words"),
@@ -259,6 +395,8 @@ class Evidence(models.Model):
 
     The run's task makes the heuristic easier to find, and the run counts as support in ranking, once `approved_at` is
     set: it was there when the heuristic was approved, or a reviewer confirmed it since.
+
+    Of a mistake it is a sighting: the run counts once, and `words` are those that it reported the mistake in.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -268,6 +406,10 @@ class Evidence(models.Model):
     first_step = models.PositiveIntegerField(null=True, blank=True)
     last_step = models.PositiveIntegerField(null=True, blank=True)
     quote = StoredText(blank=True, default="")
+    client = models.TextField(
+        blank=True, default="", db_default="", editable=False, help_text="The API client whose run showed a mistake."
+    )
+    words = StoredJson(null=True, editable=False, help_text="Of a mistake: in the words of this run.")
     approved_by = models.TextField(editable=False, default="")
     approved_at = models.DateTimeField(null=True, editable=False)
     merged_from = models.ForeignKey(
@@ -300,6 +442,16 @@ class Evidence(models.Model):
                 name="memory_evidence_steps_in_order",
             ),
         ]
+        indexes = [
+            models.Index(
+                fields=["heuristic", "client"], name="memory_evidence_of_client", condition=Q(words__isnull=False)
+            ),
+            models.Index(
+                fields=["heuristic", "-created_at", "-id"],
+                name="memory_evidence_newest",
+                condition=Q(words__isnull=False),
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"steps {self.first_step}–{self.last_step}" if self.first_step else "whole run"
@@ -320,8 +472,14 @@ class ReviewDecision(models.TextChoices):
     KEEP = "keep", "Kept in use"
 
 
+class ReviewQuerySet(models.QuerySet["Review"]):
+    def of_lessons(self) -> Self:
+        """Those on lessons, without those on mistake cards."""
+        return self.filter(heuristic__kind=HeuristicKind.LESSON)
+
+
 class Review(AbstractReview):
-    """A decision on a heuristic."""
+    """A decision on a lesson or a mistake card."""
 
     Decision = ReviewDecision
 
@@ -332,6 +490,8 @@ class Review(AbstractReview):
     decided_with = models.UUIDField(  # no foreign key: it stays when the other lesson is erased
         null=True, blank=True, help_text="The review of the proposal that stood for this one's group."
     )
+
+    objects = ReviewQuerySet.as_manager()
 
     class Meta(AbstractReview.Meta):
         constraints = [

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db import connection, models
 
 from memory.errors import CoveredByOrder, OrderUnderWay
-from memory.heuristics.reviewed import AbstractRevision
+from memory.heuristics.models import HeuristicRevision
 from memory.ids import uuid7
 from memory.runs.models import LAST_WORDS_AT, Trajectory
 
@@ -56,7 +56,7 @@ class Sources:
 OWN_WORDS = Sources()
 
 
-def record_origins(revision: AbstractRevision, sources: Sources) -> None:
+def record_origins(revision: HeuristicRevision, sources: Sources) -> None:
     """Write down who said the words of a new wording. What an API key sent itself a trigger writes down."""
     said = {"project_id": revision.project_id, "wording_id": revision.pk}
     runs = Trajectory.objects.filter(project=revision.project_id, pk__in=sources.runs)

@@ -165,7 +165,9 @@ def find_relevant_revisions(heuristic_ids: Iterable[UUID]) -> QuerySet[Heuristic
 
 
 def _relevant_revisions() -> QuerySet[HeuristicRevision]:
-    return HeuristicRevision.objects.filter(Q(served=True) | Q(live=True) | Q(pk=F("heuristic__current_revision")))
+    return HeuristicRevision.objects.of_lessons().filter(
+        Q(served=True) | Q(live=True) | Q(pk=F("heuristic__current_revision"))
+    )
 
 
 def _revisions_lacking(model: EmbeddingModel) -> QuerySet[HeuristicRevision]:

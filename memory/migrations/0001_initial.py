@@ -108,6 +108,10 @@ class Migration(migrations.Migration):
                         ('harm', models.JSONField(editable=False, help_text='How much less often runs given it succeed, where that is sure.', null=True)),
                         ('leader', models.ForeignKey(blank=True, editable=False, help_text='The proposal that gives the same advice in better words and stands in the queue for this one.', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='members', to='memory.heuristic')),
                         ('superseded_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='supersedes', to='memory.heuristic')),
+                        ('details', models.JSONField(db_default=models.Value({}, models.JSONField()), default=dict, editable=False, help_text='Of a mistake card: the runs it was first and last seen in, what was imported, and its merges.')),
+                        ('identity_sha256', models.CharField(blank=True, db_default='', default='', editable=False, help_text='Which mistake a card is about.', max_length=64)),
+                        ('kind', models.TextField(choices=[('lesson', 'Lesson'), ('mistake', 'Mistake')], db_default='lesson', default='lesson', editable=False)),
+                        ('last_seen_at', models.DateTimeField(editable=False, help_text='When a mistake was last reported.', null=True)),
                     ],
                     options={
                         'verbose_name': 'lesson',
@@ -601,6 +605,8 @@ class Migration(migrations.Migration):
                         ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
                         ('heuristic', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='evidence', to='memory.heuristic')),
                         ('merged_from', models.ForeignKey(editable=False, help_text='The lesson it came from in a merge.', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='memory.heuristic')),
+                        ('client', models.TextField(blank=True, db_default='', default='', editable=False, help_text='The API client whose run showed a mistake.')),
+                        ('words', models.JSONField(editable=False, help_text='Of a mistake: in the words of this run.', null=True)),
                     ],
                     options={
                         'verbose_name_plural': 'evidence',
@@ -638,7 +644,7 @@ class Migration(migrations.Migration):
                         ('words_sha256', models.CharField(default='', editable=False, help_text='Of what it tells to do, without case and punctuation.', max_length=64)),
                         ('lineage', django.contrib.postgres.fields.ArrayField(base_field=models.UUIDField(), default=list, editable=False, help_text='The wordings that its words come from, this one included.', size=None)),
                         ('trigger', models.TextField(help_text='When it applies; must be observable before acting.')),
-                        ('guideline', models.TextField(help_text='What to do.')),
+                        ('guideline', models.TextField(blank=True, help_text='What to do.')),
                         ('avoid', models.TextField(blank=True, default='')),
                         ('not_when', models.TextField(blank=True, default='')),
                         ('rationale', models.TextField(blank=True, default='')),
@@ -652,6 +658,8 @@ class Migration(migrations.Migration):
                         ('live', models.BooleanField(db_default=False, default=False, editable=False)),
                         ('withdrawn_at', models.DateTimeField(editable=False, null=True)),
                         ('heuristic', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='revisions', to='memory.heuristic')),
+                        ('kind', models.TextField(choices=[('lesson', 'Lesson'), ('mistake', 'Mistake')], db_default='lesson', default='lesson', editable=False)),
+                        ('worker_id', models.TextField(blank=True, db_default='', default='', help_text='Which agent or part of one makes a mistake.')),
                     ],
                     options={
                         'ordering': ['heuristic', 'number'],
@@ -661,7 +669,7 @@ class Migration(migrations.Migration):
                     name='HeuristicEmbedding',
                     fields=[
                         ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                        ('kind', models.TextField(choices=[('lesson', 'Lesson'), ('source_task', 'Source Task'), ('helped_task', 'Helped Task')])),
+                        ('kind', models.TextField(choices=[('lesson', 'Lesson'), ('source_task', 'Source Task'), ('helped_task', 'Helped Task'), ('mistake', 'Mistake')])),
                         ('text_sha256', models.CharField(max_length=64)),
                         ('vector', pgvector.django.halfvec.HalfVectorField(null=True)),
                         ('terms', pgvector.django.sparsevec.SparseVectorField(null=True)),
@@ -690,127 +698,6 @@ class Migration(migrations.Migration):
                     ],
                     options={
                         'ordering': ['-changed_at', '-id'],
-                    },
-                ),
-                migrations.CreateModel(
-                    name='MistakeCard',
-                    fields=[
-                        ('id', models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                        ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                        ('updated_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
-                        ('identity_sha256', models.CharField(editable=False, max_length=64)),
-                        ('mistake_type', models.TextField()),
-                        ('task_id', models.TextField(blank=True, default='', help_text='Task family.')),
-                        ('worker_id', models.TextField(blank=True, default='', help_text='Which agent or part of one makes it.')),
-                        ('status', models.TextField(choices=[('proposed', 'Proposed'), ('approved', 'Approved'), ('rejected', 'Rejected'), ('retired', 'Retired')], default='proposed')),
-                        ('seen_count', models.PositiveIntegerField(default=0, editable=False, help_text='Distinct runs, up to a limit for each client, including those of the cards merged into it.')),
-                        ('ranked_count', models.PositiveIntegerField(default=0, editable=False, help_text='The count a reviewer last confirmed; it decides the place in the prompt.')),
-                        ('imported_count', models.PositiveIntegerField(default=0, editable=False, help_text='Counted before the import.')),
-                        ('first_seen_at', models.DateTimeField(editable=False, null=True)),
-                        ('last_seen_at', models.DateTimeField(editable=False, null=True)),
-                        ('imported', models.JSONField(blank=True, default=dict, editable=False, help_text='The card as imported.')),
-                        ('client', models.TextField(blank=True, default='', editable=False, help_text='The API client that reported it.')),
-                        ('merged_into', models.ForeignKey(blank=True, editable=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='merged_cards', to='memory.mistakecard')),
-                    ],
-                    options={
-                        'ordering': ['-created_at', '-id'],
-                        'permissions': [('review_mistakecard', 'Can approve, reject, retire and merge mistake cards')],
-                        'abstract': False,
-                    },
-                ),
-                migrations.CreateModel(
-                    name='MistakeCardRevision',
-                    fields=[
-                        ('id', models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                        ('number', models.PositiveIntegerField()),
-                        ('content_sha256', models.CharField(default='', editable=False, max_length=64)),
-                        ('served', models.BooleanField(default=False, editable=False)),
-                        ('approved_sha256', models.CharField(default='', editable=False, max_length=64)),
-                        ('approved_by', models.TextField(default='', editable=False)),
-                        ('approved_at', models.DateTimeField(editable=False, null=True)),
-                        ('created_by', models.TextField(default='', editable=False)),
-                        ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                        ('words_sha256', models.CharField(default='', editable=False, help_text='Of what it tells to do, without case and punctuation.', max_length=64)),
-                        ('lineage', django.contrib.postgres.fields.ArrayField(base_field=models.UUIDField(), default=list, editable=False, help_text='The wordings that its words come from, this one included.', size=None)),
-                        ('mistake_type', models.TextField()),
-                        ('task_id', models.TextField(blank=True, default='')),
-                        ('worker_id', models.TextField(blank=True, default='')),
-                        ('bad_decision', models.TextField(blank=True, default='')),
-                        ('correct_decision', models.TextField(blank=True, default='')),
-                        ('lesson', models.TextField(blank=True, default='')),
-                        ('card', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='revisions', to='memory.mistakecard')),
-                    ],
-                    options={
-                        'ordering': ['card', 'number'],
-                    },
-                ),
-                migrations.CreateModel(
-                    name='MistakeCardReview',
-                    fields=[
-                        ('id', models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                        ('content_sha256', models.CharField(max_length=64)),
-                        ('reason', models.TextField(blank=True, default='')),
-                        ('reviewer', models.TextField(help_text='Label that outlives the account, for example user:ana.')),
-                        ('request_id', models.TextField(blank=True, default='')),
-                        ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
-                        ('decision', models.TextField(choices=[('approve', 'Approve'), ('reject', 'Reject'), ('retire', 'Retire'), ('merge', 'Merge'), ('unmerge', 'Unmerge'), ('confirm_count', 'Confirm Count')])),
-                        ('seen_count', models.PositiveIntegerField(default=0, help_text='How often the mistake had been seen by then.')),
-                        ('card', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='reviews', to='memory.mistakecard')),
-                        ('reviewer_key', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='memory.apikey')),
-                        ('reviewer_user', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                        ('revision', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='reviews', to='memory.mistakecardrevision')),
-                    ],
-                    options={
-                        'ordering': ['-created_at', '-id'],
-                        'abstract': False,
-                    },
-                ),
-                migrations.AddField(
-                    model_name='mistakecard',
-                    name='current_revision',
-                    field=models.OneToOneField(editable=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='memory.mistakecardrevision'),
-                ),
-                migrations.CreateModel(
-                    name='MistakeEmbedding',
-                    fields=[
-                        ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                        ('text_sha256', models.CharField(max_length=64)),
-                        ('vector', pgvector.django.halfvec.HalfVectorField()),
-                        ('card', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='embeddings', to='memory.mistakecard')),
-                        ('embedding_model', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.embeddingmodel')),
-                    ],
-                ),
-                migrations.CreateModel(
-                    name='MistakeMerge',
-                    fields=[
-                        ('id', models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                        ('similarity', models.FloatField(blank=True, help_text='Cosine of the two texts, for automatic merges.', null=True)),
-                        ('merged_by', models.TextField()),
-                        ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
-                        ('undone_by', models.TextField(blank=True, default='')),
-                        ('undone_at', models.DateTimeField(blank=True, null=True)),
-                        ('card', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='merges', to='memory.mistakecard')),
-                        ('into', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='merges_received', to='memory.mistakecard')),
-                        ('served_before', models.ForeignKey(blank=True, editable=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.mistakecardrevision')),
-                    ],
-                    options={
-                        'ordering': ['-created_at', '-id'],
-                    },
-                ),
-                migrations.CreateModel(
-                    name='MistakeSighting',
-                    fields=[
-                        ('id', models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                        ('client', models.TextField(blank=True, default='')),
-                        ('bad_decision', models.TextField(blank=True, default='')),
-                        ('correct_decision', models.TextField(blank=True, default='')),
-                        ('evidence', models.TextField(blank=True, default='')),
-                        ('lesson', models.TextField(blank=True, default='')),
-                        ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
-                        ('card', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='sightings', to='memory.mistakecard')),
-                    ],
-                    options={
-                        'ordering': ['-created_at', '-id'],
                     },
                 ),
                 migrations.CreateModel(
@@ -857,36 +744,6 @@ class Migration(migrations.Migration):
                     model_name='passage',
                     name='project',
                     field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='passages', to='memory.project'),
-                ),
-                migrations.AddField(
-                    model_name='mistakesighting',
-                    name='project',
-                    field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project'),
-                ),
-                migrations.AddField(
-                    model_name='mistakemerge',
-                    name='project',
-                    field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project'),
-                ),
-                migrations.AddField(
-                    model_name='mistakeembedding',
-                    name='project',
-                    field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project'),
-                ),
-                migrations.AddField(
-                    model_name='mistakecardrevision',
-                    name='project',
-                    field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project'),
-                ),
-                migrations.AddField(
-                    model_name='mistakecardreview',
-                    name='project',
-                    field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project'),
-                ),
-                migrations.AddField(
-                    model_name='mistakecard',
-                    name='project',
-                    field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='mistake_cards', to='memory.project'),
                 ),
                 migrations.AddField(
                     model_name='memoryimport',
@@ -1116,26 +973,6 @@ class Migration(migrations.Migration):
                     field=models.ForeignKey(blank=True, db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='trajectories', to='memory.retrieval'),
                 ),
                 migrations.AddField(
-                    model_name='mistakesighting',
-                    name='trajectory',
-                    field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='mistake_sightings', to='memory.trajectory'),
-                ),
-                migrations.AddField(
-                    model_name='mistakecardrevision',
-                    name='trajectory',
-                    field=models.ForeignKey(blank=True, help_text='The run that reported these words.', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='memory.trajectory'),
-                ),
-                migrations.AddField(
-                    model_name='mistakecard',
-                    name='first_seen',
-                    field=models.ForeignKey(blank=True, editable=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='memory.trajectory'),
-                ),
-                migrations.AddField(
-                    model_name='mistakecard',
-                    name='last_seen',
-                    field=models.ForeignKey(blank=True, editable=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='memory.trajectory'),
-                ),
-                migrations.AddField(
                     model_name='heuristicfeedback',
                     name='trajectory',
                     field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='feedback', to='memory.trajectory'),
@@ -1241,34 +1078,6 @@ class Migration(migrations.Migration):
                     constraint=models.UniqueConstraint(fields=('project', 'owner', 'text_sha256'), name='memory_passage_once', nulls_distinct=False),
                 ),
                 migrations.AddConstraint(
-                    model_name='mistakemerge',
-                    constraint=models.CheckConstraint(condition=models.Q(('merged_by', ''), _negated=True), name='memory_mistakemerge_by_not_blank'),
-                ),
-                migrations.AddConstraint(
-                    model_name='mistakemerge',
-                    constraint=models.UniqueConstraint(condition=models.Q(('undone_at__isnull', True)), fields=('card',), name='memory_mistakemerge_one_standing'),
-                ),
-                migrations.AddConstraint(
-                    model_name='mistakemerge',
-                    constraint=models.CheckConstraint(condition=models.Q(models.Q(('undone_at__isnull', True), ('undone_by', '')), models.Q(('undone_at__isnull', False), models.Q(('undone_by', ''), _negated=True)), _connector='OR'), name='memory_mistakemerge_undone_has_actor'),
-                ),
-                migrations.AddConstraint(
-                    model_name='mistakeembedding',
-                    constraint=models.UniqueConstraint(fields=('card', 'embedding_model'), name='memory_mistakeembedding_once'),
-                ),
-                migrations.AddIndex(
-                    model_name='mistakecardreview',
-                    index=models.Index(fields=['project', '-created_at'], name='memory_cardreview_recent'),
-                ),
-                migrations.AddConstraint(
-                    model_name='mistakecardreview',
-                    constraint=models.CheckConstraint(condition=models.Q(('decision__in', ['approve', 'reject', 'retire', 'merge', 'unmerge', 'confirm_count'])), name='memory_cardreview_decision_known'),
-                ),
-                migrations.AddConstraint(
-                    model_name='mistakecardreview',
-                    constraint=models.CheckConstraint(condition=models.Q(('reviewer', ''), _negated=True), name='memory_cardreview_reviewer_not_blank'),
-                ),
-                migrations.AddConstraint(
                     model_name='memoryimport',
                     constraint=models.UniqueConstraint(fields=('project', 'content_sha256'), name='memory_memoryimport_once'),
                 ),
@@ -1342,10 +1151,6 @@ class Migration(migrations.Migration):
                 ),
                 migrations.AddConstraint(
                     model_name='heuristicrevision',
-                    constraint=models.CheckConstraint(condition=models.Q(('guideline', ''), _negated=True), name='memory_revision_guideline_not_blank'),
-                ),
-                migrations.AddConstraint(
-                    model_name='heuristicrevision',
                     constraint=models.UniqueConstraint(fields=('heuristic', 'number'), name='memory_revision_number_unique'),
                 ),
                 migrations.AddConstraint(
@@ -1363,14 +1168,6 @@ class Migration(migrations.Migration):
                 migrations.AddIndex(
                     model_name='heuristic',
                     index=models.Index(fields=['project', 'status', '-created_at', '-id'], name='memory_heuristic_queue'),
-                ),
-                migrations.AddIndex(
-                    model_name='heuristic',
-                    index=models.Index(condition=models.Q(('status', 'proposed')), fields=['project', '-review_priority', '-created_at', '-id'], name='memory_heuristic_by_effect'),
-                ),
-                migrations.AddIndex(
-                    model_name='heuristic',
-                    index=models.Index(models.OrderBy(models.F('prioritised_at'), nulls_first=True), condition=models.Q(('status', 'proposed')), name='memory_heuristic_to_order'),
                 ),
                 migrations.AddIndex(
                     model_name='heuristic',
@@ -1662,78 +1459,6 @@ class Migration(migrations.Migration):
                     model_name='trajectory',
                     constraint=models.UniqueConstraint(condition=models.Q(('external_id', ''), _negated=True), fields=('project', 'external_id'), name='memory_trajectory_external_id_unique'),
                 ),
-                migrations.AddIndex(
-                    model_name='mistakesighting',
-                    index=models.Index(fields=['card', 'client'], name='memory_sighting_of_client'),
-                ),
-                migrations.AddIndex(
-                    model_name='mistakesighting',
-                    index=models.Index(fields=['card', '-created_at', '-id'], name='memory_sighting_newest'),
-                ),
-                migrations.AddConstraint(
-                    model_name='mistakesighting',
-                    constraint=models.UniqueConstraint(fields=('card', 'trajectory'), name='memory_sighting_once_a_run'),
-                ),
-                migrations.AddIndex(
-                    model_name='mistakecardrevision',
-                    index=models.Index(condition=models.Q(('served', True)), fields=['project', 'task_id'], name='memory_cardrevision_servable'),
-                ),
-                migrations.AddIndex(
-                    model_name='mistakecardrevision',
-                    index=models.Index(fields=['project', 'words_sha256', 'created_at', 'id'], name='memory_cardrevision_same_words'),
-                ),
-                migrations.AddIndex(
-                    model_name='mistakecardrevision',
-                    index=django.contrib.postgres.indexes.GinIndex(fields=['lineage'], name='memory_cardrevision_lineage'),
-                ),
-                migrations.AddConstraint(
-                    model_name='mistakecardrevision',
-                    constraint=models.UniqueConstraint(fields=('card', 'number'), name='memory_cardrevision_number_unique'),
-                ),
-                migrations.AddConstraint(
-                    model_name='mistakecardrevision',
-                    constraint=models.UniqueConstraint(condition=models.Q(('served', True)), fields=('card',), name='memory_cardrevision_one_served'),
-                ),
-                migrations.AddConstraint(
-                    model_name='mistakecardrevision',
-                    constraint=models.CheckConstraint(condition=models.Q(('bad_decision', ''), ('correct_decision', ''), ('lesson', ''), _negated=True), name='memory_cardrevision_says_something'),
-                ),
-                migrations.AddConstraint(
-                    model_name='mistakecardrevision',
-                    constraint=models.CheckConstraint(condition=models.Q(('served', False), models.Q(('approved_at__isnull', False), ('approved_sha256', models.F('content_sha256')), ('approved_sha256__regex', '^[0-9a-f]{64}$'), models.Q(('approved_by', ''), _negated=True)), _connector='OR'), name='memory_cardrevision_served_is_approved'),
-                ),
-                migrations.AddIndex(
-                    model_name='mistakecard',
-                    index=models.Index(fields=['project', 'status', '-created_at', '-id'], name='memory_mistakecard_queue'),
-                ),
-                migrations.AddIndex(
-                    model_name='mistakecard',
-                    index=models.Index(fields=['project', '-seen_count', '-id'], name='memory_mistakecard_frequent'),
-                ),
-                migrations.AddIndex(
-                    model_name='mistakecard',
-                    index=models.Index(condition=models.Q(('merged_into__isnull', True)), fields=['project', 'task_id', 'worker_id'], name='memory_mistakecard_standing'),
-                ),
-                migrations.AddConstraint(
-                    model_name='mistakecard',
-                    constraint=models.CheckConstraint(condition=models.Q(('status__in', ['proposed', 'approved', 'rejected', 'retired'])), name='memory_mistakecard_status_known'),
-                ),
-                migrations.AddConstraint(
-                    model_name='mistakecard',
-                    constraint=models.CheckConstraint(condition=models.Q(('mistake_type', ''), _negated=True), name='memory_mistakecard_type_not_blank'),
-                ),
-                migrations.AddConstraint(
-                    model_name='mistakecard',
-                    constraint=models.CheckConstraint(condition=models.Q(('identity_sha256__regex', '^[0-9a-f]{64}$')), name='memory_mistakecard_identity_is_sha256'),
-                ),
-                migrations.AddConstraint(
-                    model_name='mistakecard',
-                    constraint=models.UniqueConstraint(fields=('project', 'identity_sha256'), name='memory_mistakecard_once'),
-                ),
-                migrations.AddConstraint(
-                    model_name='mistakecard',
-                    constraint=models.CheckConstraint(condition=models.Q(('merged_into', models.F('id')), _negated=True), name='memory_mistakecard_not_into_itself'),
-                ),
                 migrations.AddConstraint(
                     model_name='heuristicfeedback',
                     constraint=models.CheckConstraint(condition=models.Q(('verdict__in', ['followed', 'contradicted', 'not_applicable'])), name='memory_feedback_verdict_known'),
@@ -1753,10 +1478,6 @@ class Migration(migrations.Migration):
                 migrations.AddIndex(
                     model_name='heuristicembedding',
                     index=django.contrib.postgres.indexes.GinIndex(condition=models.Q(('served', True)), fields=['term_ids'], name='memory_embedding_terms'),
-                ),
-                migrations.AddConstraint(
-                    model_name='heuristicembedding',
-                    constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['lesson', 'source_task', 'helped_task'])), name='memory_embedding_kind_known'),
                 ),
                 migrations.AddConstraint(
                     model_name='heuristicembedding',
@@ -1789,6 +1510,66 @@ class Migration(migrations.Migration):
                 migrations.AddIndex(
                     model_name='taskvector',
                     index=models.Index(fields=['project', '-recorded_at'], name='memory_taskvector_recent'),
+                ),
+                migrations.CreateModel(
+                    name='MistakeCard',
+                    fields=[
+                    ],
+                    options={
+                        'permissions': [('review_mistakecard', 'Can approve, reject, retire and merge mistake cards')],
+                        'proxy': True,
+                        'indexes': [],
+                        'constraints': [],
+                    },
+                    bases=('memory.heuristic',),
+                ),
+                migrations.AddIndex(
+                    model_name='evidence',
+                    index=models.Index(condition=models.Q(('words__isnull', False)), fields=['heuristic', 'client'], name='memory_evidence_of_client'),
+                ),
+                migrations.AddIndex(
+                    model_name='evidence',
+                    index=models.Index(condition=models.Q(('words__isnull', False)), fields=['heuristic', '-created_at', '-id'], name='memory_evidence_newest'),
+                ),
+                migrations.AddIndex(
+                    model_name='heuristic',
+                    index=models.Index(condition=models.Q(('kind', 'lesson'), ('status', 'proposed')), fields=['project', '-review_priority', '-created_at', '-id'], name='memory_heuristic_by_effect'),
+                ),
+                migrations.AddIndex(
+                    model_name='heuristic',
+                    index=models.Index(models.OrderBy(models.F('prioritised_at'), nulls_first=True), condition=models.Q(('kind', 'lesson'), ('status', 'proposed')), name='memory_heuristic_to_order'),
+                ),
+                migrations.AddIndex(
+                    model_name='heuristic',
+                    index=models.Index(condition=models.Q(('kind', 'mistake')), fields=['project', '-support', '-id'], name='memory_heuristic_frequent'),
+                ),
+                migrations.AddIndex(
+                    model_name='heuristicrevision',
+                    index=models.Index(condition=models.Q(('kind', 'mistake'), ('served', True)), fields=['project', 'task_id'], name='memory_revision_mistakes'),
+                ),
+                migrations.AddConstraint(
+                    model_name='heuristic',
+                    constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['lesson', 'mistake'])), name='memory_heuristic_kind_known'),
+                ),
+                migrations.AddConstraint(
+                    model_name='heuristic',
+                    constraint=models.CheckConstraint(condition=models.Q(models.Q(('identity_sha256', ''), ('kind', 'lesson')), models.Q(('identity_sha256__regex', '^[0-9a-f]{64}$'), ('kind', 'mistake')), _connector='OR'), name='memory_heuristic_mistake_has_identity'),
+                ),
+                migrations.AddConstraint(
+                    model_name='heuristic',
+                    constraint=models.UniqueConstraint(condition=models.Q(('kind', 'mistake')), fields=('project', 'identity_sha256'), name='memory_heuristic_mistake_once'),
+                ),
+                migrations.AddConstraint(
+                    model_name='heuristicembedding',
+                    constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['lesson', 'source_task', 'helped_task', 'mistake'])), name='memory_embedding_kind_known'),
+                ),
+                migrations.AddConstraint(
+                    model_name='heuristicrevision',
+                    constraint=models.CheckConstraint(condition=models.Q(models.Q(('guideline', ''), _negated=True), models.Q(('kind', 'mistake'), models.Q(('avoid', ''), ('rationale', ''), _negated=True)), _connector='OR'), name='memory_revision_says_something'),
+                ),
+                migrations.AddConstraint(
+                    model_name='heuristicrevision',
+                    constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['lesson', 'mistake'])), name='memory_revision_kind_known'),
                 ),
             ],
         ),

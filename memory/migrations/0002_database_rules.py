@@ -10,7 +10,6 @@ class Migration(migrations.Migration):
     operations = [
         install("memory/sql/roles.sql"),
         install("memory/sql/heuristics.sql"),
-        install("memory/sql/mistakes.sql"),
         install("memory/sql/search.sql"),
         install("memory/sql/audit.sql"),
         install("memory/sql/quarantine.sql"),

@@ -1,7 +1,7 @@
 """Decisions on mistake cards, and the words that wait for one.
 
-Each decision is one function and leaves a MistakeCardReview; proposing a card again leaves a new revision. Every
-decision raises NotAllowed or ProjectArchived where the actor may not decide, see `check_rights`.
+Each decision is one function and leaves a Review; proposing a card again leaves a new revision. Every decision raises
+NotAllowed or ProjectArchived where the actor may not decide, see `check_rights`.
 """
 
 from dataclasses import replace
@@ -14,20 +14,21 @@ from memory.curation.decision_steps import (
     get_current_revision,
     lock_item,
     record_review,
-    refuse_revision,
     serve_revision,
     set_status,
-    withdraw_revision,
 )
+from memory.curation.decisions import retire_heuristic
 from memory.curation.reviewers import check_rights, find_owners
 from memory.errors import AlreadyDecided, NotServable, TooLateToUndo
-from memory.mistakes.models import MistakeCard, MistakeCardReview
+from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.provenance import OWN_WORDS, Sources, record_origins
+from memory.mistakes.models import MistakeCard
 from memory.mistakes.reports import MistakeText
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
 
-_Status = MistakeCard.Status
-_Decision = MistakeCardReview.Decision
+_Status = Heuristic.Status
+_Decision = Review.Decision
 
 
 @transaction.atomic
@@ -40,48 +41,20 @@ def approve_card(card: MistakeCard, *, by: Actor, content_sha256: str, reason: s
         content_sha256: the hash of the words that were read, or that a policy judged.
 
     Raises:
-        AlreadyDecided: it is not waiting for a decision, or was merged into another card.
+        AlreadyDecided: it is not waiting for a decision.
         ChangedMeanwhile: the words are not those that were read.
     """
-    card = _lock_proposed(card)
+    card = lock_item(card)
     project = check_rights(card, by=by)
+    if card.status != _Status.PROPOSED:
+        raise AlreadyDecided(f"This card is {card.status}, not proposed: it was already decided.")
     if project.four_eyes:
         find_owners(by)
     revision = get_current_revision(card, content_sha256=content_sha256)
     serve_revision(card, revision, by=by)
-    card.ranked_count = card.seen_count
-    set_status(card, _Status.APPROVED, "ranked_count")
-    record_review(revision, _Decision.APPROVE, item=card, by=by, seen_count=card.seen_count, reason=reason)
-    return card
-
-
-@transaction.atomic
-def reject_card(card: MistakeCard, *, by: Actor, content_sha256: str | None = None, reason: str = "") -> MistakeCard:
-    """Refuse the newest words. Words approved earlier stay served and become the current ones again.
-
-    Raises:
-        AlreadyDecided, ChangedMeanwhile: as for approval.
-    """
-    card = _lock_proposed(card)
-    check_rights(card, by=by)
-    revision = get_current_revision(card, content_sha256=content_sha256)
-    set_status(card, refuse_revision(card))
-    record_review(revision, _Decision.REJECT, item=card, by=by, seen_count=card.seen_count, reason=reason)
-    return card
-
-
-@transaction.atomic
-def retire_card(card: MistakeCard, *, by: Actor, reason: str = "") -> MistakeCard:
-    """Stop giving a card to agents. Its runs are still counted.
-
-    Raises:
-        NotServable: agents are not given it.
-    """
-    card = lock_item(card)
-    check_rights(card, by=by, withdraws=True)
-    revision = withdraw_revision(card)
-    set_status(card, _Status.RETIRED)
-    record_review(revision, _Decision.RETIRE, item=card, by=by, seen_count=card.seen_count, reason=reason)
+    card.approved_support = card.support
+    set_status(card, _Status.APPROVED, "approved_support")
+    record_review(revision, _Decision.APPROVE, item=card, by=by, reason=reason)
     return card
 
 
@@ -99,18 +72,9 @@ def confirm_count(card: MistakeCard, *, by: Actor, reason: str = "") -> MistakeC
     served = card.revisions.filter(served=True).first()
     if served is None:
         raise NotServable(f"This mistake card is {card.status} and is not being served, so it has no place to change.")
-    card.ranked_count = card.seen_count
-    card.save(update_fields=["ranked_count"])
-    record_review(served, _Decision.CONFIRM_COUNT, item=card, by=by, seen_count=card.seen_count, reason=reason)
-    return card
-
-
-def _lock_proposed(card: MistakeCard) -> MistakeCard:
-    card = lock_item(card)
-    if card.merged_into_id is not None:
-        raise AlreadyDecided("This card was merged into another. Decide on that one, or undo the merge.")
-    if card.status != _Status.PROPOSED:
-        raise AlreadyDecided(f"This card is {card.status}, not proposed: it was already decided.")
+    card.approved_support = card.support
+    card.save(update_fields=["approved_support"])
+    record_review(served, _Decision.CONFIRM_EVIDENCE, item=card, by=by, reason=reason)
     return card
 
 
@@ -118,29 +82,39 @@ def note_words(card: MistakeCard, text: MistakeText, *, trajectory: Trajectory |
     """Keep the newest words of a locked card. Words that were approved stay served while newer ones wait."""
     current = card.current_revision
     if current is None:
-        propose_words(card, text, trajectory=trajectory, by=by)
+        propose_words(card, text, sources=_name_sources(trajectory, by), by=by)
         return
-    newest = replace(current.as_text(), **{name: words for name, words in text.words().items() if words})
-    if newest.says_the_same_as(current.as_text()):
+    said = MistakeText.of(current)
+    newest = replace(said, **{name: words for name, words in text.words().items() if words})
+    if newest.says_the_same_as(said):
         return
     if not current.approved_sha256 and not current.reviews.exists():
-        card.revisions.filter(pk=current.pk).update(**newest.words(), trajectory=trajectory, created_by=by.label)
+        card.revisions.filter(pk=current.pk).update(**newest.columns(), created_by=by.label)
+        # The new words may keep a part of the old ones, so that origins are added and none is taken away.
+        record_origins(current, _name_sources(trajectory, by))
         return
-    if card.status in (_Status.REJECTED, _Status.RETIRED):
+    if card.status not in (_Status.PROPOSED, _Status.APPROVED):
         return  # other words do not bring the card back
-    if not any(newest.says_the_same_as(revision.as_text()) for revision in card.revisions.all()):
-        propose_words(card, newest, trajectory=trajectory, by=by)
+    if not any(newest.says_the_same_as(MistakeText.of(revision)) for revision in card.revisions.all()):
+        propose_words(card, newest, sources=_name_sources(trajectory, by), by=by)
+
+
+def _name_sources(trajectory: Trajectory | None, by: Actor) -> Sources:
+    """Return whose words they are: those of the run that reported them, or of who sent or imported them."""
+    if trajectory is not None:
+        return Sources(runs=(trajectory.pk,))
+    return Sources(client=by.label.removeprefix("key:"))
 
 
 @transaction.atomic
-def undo_card_review(review: MistakeCardReview, *, by: Actor, within: timedelta) -> MistakeCard:
+def undo_card_review(review: Review, *, by: Actor, within: timedelta) -> MistakeCard:
     """Take back an approval or a rejection made by mistake: the words wait again, in a new revision.
 
     Raises:
         TooLateToUndo: it is too old, another person's, not the latest decision, or replaced other words.
         NotAllowed, ProjectArchived: see `check_rights`.
     """
-    card = lock_item(review.card)
+    card = MistakeCard.objects.select_for_update().get(pk=review.heuristic_id)
     check_rights(card, by=by)
     latest = card.reviews.first()
     if timezone.now() - review.created_at > within or review.reviewer != by.label:
@@ -150,7 +124,7 @@ def undo_card_review(review: MistakeCardReview, *, by: Actor, within: timedelta)
     if card.revisions.filter(approved_at__isnull=False).exclude(pk=review.revision_id).exists():
         raise TooLateToUndo("It had other words in use before, which are not put back. Retire the card instead.")
     if review.decision == _Decision.APPROVE:
-        retire_card(card, by=by, reason="Undid: approve.")
+        retire_heuristic(card, by=by, reason="Undid: approve.")
     return reopen_card(card, by=by)
 
 
@@ -159,24 +133,32 @@ def reopen_card(card: MistakeCard, *, by: Actor) -> MistakeCard:
     """Propose a rejected or retired card again, in a new revision: approvals are never reused.
 
     Raises:
-        AlreadyDecided: it is neither, or was merged into another card.
+        AlreadyDecided: it is neither.
         NotAllowed, ProjectArchived: see `check_rights`.
     """
     card = lock_item(card)
     check_rights(card, by=by)
-    if card.status not in (_Status.REJECTED, _Status.RETIRED) or card.merged_into_id is not None:
+    if card.status not in (_Status.REJECTED, _Status.RETIRED):
         raise AlreadyDecided(f"This card is {card.status}: only rejected and retired cards are proposed again.")
     newest = card.revisions.order_by("-number")[0]
-    propose_words(card, newest.as_text(), trajectory=newest.trajectory, by=by)
+    # A trigger lets the new wording descend from the one before it, with the same words.
+    propose_words(card, MistakeText.of(newest), sources=OWN_WORDS, by=by)
     return card
 
 
-def propose_words(card: MistakeCard, text: MistakeText, *, trajectory: Trajectory | None, by: Actor) -> None:
+def propose_words(card: MistakeCard, text: MistakeText, *, sources: Sources, by: Actor) -> None:
     """Put words of a locked card before the reviewers, as its newest revision."""
     newest = card.revisions.order_by("-number").values_list("number", flat=True).first() or 0
-    revision = card.revisions.create(
-        project_id=card.project_id, number=newest + 1, trajectory=trajectory, created_by=by.label, **text.words()
+    revision = HeuristicRevision.objects.create(
+        heuristic=card,
+        kind=card.kind,
+        project_id=card.project_id,
+        number=newest + 1,
+        polarity=HeuristicRevision.Polarity.AVOID,
+        created_by=by.label,
+        **text.columns(),
     )
     revision.refresh_from_db(fields=["content_sha256", "lineage"])  # triggers compute them
+    record_origins(revision, sources)
     card.current_revision = revision
     set_status(card, _Status.PROPOSED)

@@ -2,11 +2,13 @@
 
 from uuid import UUID
 
+from memory.heuristics.models import Evidence, Heuristic
+from memory.heuristics.provenance import Sources, WordOrigin, record_origins
 from memory.mistakes.counts import lock_root, recount
-from memory.mistakes.models import MistakeCard, MistakeCardRevision
+from memory.mistakes.merge import stand_alone
+from memory.mistakes.models import MistakeCard
+from memory.mistakes.reports import COLUMNS
 from memory.runs.models import Trajectory
-
-_WORDS = ("bad_decision", "correct_decision", "lesson")
 
 
 def forget_mistakes(trajectory: Trajectory) -> list[UUID]:
@@ -15,40 +17,42 @@ def forget_mistakes(trajectory: Trajectory) -> list[UUID]:
     Words of the run that wait for a decision are replaced by those of the newest other run. Call it in the transaction
     that erases the run, where deleting is allowed.
     """
-    ids = list(trajectory.mistake_sightings.values_list("card_id", flat=True))
+    sightings = Evidence.objects.filter(trajectory=trajectory, heuristic__kind=Heuristic.Kind.MISTAKE)
+    ids = list(sightings.values_list("heuristic_id", flat=True))
     cards = list(MistakeCard.objects.select_for_update().filter(pk__in=ids).order_by("pk"))
-    trajectory.mistake_sightings.all().delete()
-    orphans = [card for card in cards if not card.imported_count and not card.sightings.exists()]
+    sightings.delete()
+    orphans = [card for card in cards if not card.imported_count and not card.evidence.exists()]
     others = [card for card in cards if card not in orphans]
     deleted = [card.pk for card in orphans]
     for card in orphans:
         _delete(card)
     for card in others:
         _replace_words(card, trajectory)
-        card.refresh_from_db(fields=["merged_into"])
+        card.refresh_from_db()
         recount(lock_root(card))
     return deleted
 
 
 def _delete(card: MistakeCard) -> None:
-    parts = list(card.merged_cards.select_for_update().order_by("pk"))
-    into = card.merged_into
-    card.delete()
+    """Delete a card. Those merged into it stand by themselves; what agents were given of them is not given again."""
+    parts = list(MistakeCard.objects.select_for_update().filter(superseded_by=card.pk).order_by("pk"))
+    into = MistakeCard.objects.filter(pk=card.superseded_by_id).first()
     for part in parts:
-        part.merged_into = None
-        part.save(update_fields=["merged_into"])
+        was_served = part.merge is not None and part.merge["served"] is not None
+        stand_alone(part, status=Heuristic.Status.RETIRED if was_served else Heuristic.Status.PROPOSED)
         recount(part)
+    card.delete()
     if into is not None:
-        recount(lock_root(into))
+        recount(lock_root(MistakeCard.objects.select_for_update().get(pk=into.pk)))
 
 
 def _replace_words(card: MistakeCard, trajectory: Trajectory) -> None:
-    waiting = MistakeCardRevision.objects.filter(
-        card=card, trajectory=trajectory, approved_sha256="", reviews__isnull=True
-    ).first()
-    newest = card.sightings.first()
-    if waiting is None or newest is None:
+    waiting = card.revisions.filter(approved_sha256="", reviews__isnull=True).order_by("-number").first()
+    newest = card.evidence.order_by("-created_at", "-id").first()
+    said = newest.words if newest is not None else None
+    if waiting is None or newest is None or not said or not any(said.values()):
         return
-    words = {name: getattr(newest, name) for name in _WORDS}
-    if any(words.values()):
-        card.revisions.filter(pk=waiting.pk).update(**words, trajectory=newest.trajectory)
+    if WordOrigin.objects.filter(wording_id=waiting.pk, trajectory_id=trajectory.pk).exists():
+        words = {COLUMNS[name]: text for name, text in said.items()}
+        card.revisions.filter(pk=waiting.pk).update(**words)
+        record_origins(waiting, Sources(runs=(newest.trajectory_id,)))

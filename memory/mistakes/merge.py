@@ -3,16 +3,18 @@
 from django.db import transaction
 from django.utils import timezone
 
-from memory.curation.decision_steps import get_current_revision, record_review, serve_again
+from memory.curation.decision_steps import get_current_revision, record_review, serve_again, set_status
 from memory.curation.reviewers import check_rights
 from memory.errors import AlreadyDecided, CannotMerge
-from memory.mistakes.counts import recount
-from memory.mistakes.models import MistakeCard, MistakeCardReview, MistakeMerge
+from memory.heuristics.models import Heuristic, Review
+from memory.mistakes.counts import lock_root, recount
+from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
+from memory.rows import find_row
 
-IN_USE = (MistakeCard.Status.PROPOSED, MistakeCard.Status.APPROVED)
+_Status = Heuristic.Status
+IN_USE = (_Status.PROPOSED, _Status.APPROVED)
 AUTOMATIC = Actor.policy("mistake-similarity")
-_Decision = MistakeCardReview.Decision
 
 
 @transaction.atomic
@@ -23,12 +25,12 @@ def merge_cards(
     by: Actor,
     similarity: float | None = None,
     reason: str = "",
-) -> MistakeMerge:
+) -> MistakeCard:
     """Count one card's runs with another's from now on. Agents are given only the other's words.
 
     Raises:
         CannotMerge: the two are the same, or of different projects.
-        AlreadyDecided: one of them was merged before, or the other is not in use.
+        AlreadyDecided: one of them was merged before, or is not in use.
         NotAllowed, ProjectArchived: see `check_rights`. An automatic merge decides on no words and needs no rights.
     """
     if card.pk == into.pk or card.project_id != into.project_id:
@@ -37,53 +39,65 @@ def merge_cards(
         check_rights(card, by=by)
     card, into = _lock_pair(card, into)
     for each in (card, into):
-        if each.merged_into_id is not None:
+        if each.superseded_by_id is not None:
             raise AlreadyDecided(f"The card {each} has already been merged into another.")
-    if into.status not in IN_USE:
-        raise AlreadyDecided(f"The card {into} is {into.status}: merge into one that is proposed or approved.")
-    served = card.revisions.filter(served=True).first()
+        if each.status not in IN_USE:
+            raise AlreadyDecided(
+                f"The card {each} is {each.status}: only cards that are proposed or approved are merged."
+            )
+    served = find_row(card.revisions.filter(served=True))
     card.revisions.filter(served=True).update(served=False)
-    merge = MistakeMerge.objects.create(
-        project_id=card.project_id,
-        card=card,
-        into=into,
-        similarity=similarity,
-        served_before=served,
-        merged_by=by.label,
-    )
-    _set_merged_into(card, into)
+    card.details["merge"] = {
+        "by": by.label,
+        "at": timezone.now().isoformat(),
+        "similarity": similarity,
+        "status": card.status,
+        "served": str(served.pk) if served is not None else None,
+    }
+    card.superseded_by = into
+    set_status(card, _Status.SUPERSEDED, "superseded_by", "details")
     recount(into)
     revision = get_current_revision(card, content_sha256=None)
-    record_review(revision, _Decision.MERGE, item=card, by=by, seen_count=card.seen_count, reason=reason)
-    return merge
+    record_review(revision, Review.Decision.MERGE, item=card, by=by, reason=reason)
+    return card
 
 
 @transaction.atomic
-def undo_merge(merge: MistakeMerge, *, by: Actor, reason: str = "") -> MistakeCard:
+def undo_merge(card: MistakeCard, *, by: Actor, reason: str = "") -> MistakeCard:
     """Undo a merge: each card counts its own runs, and what was served before is served again.
 
     The two are never merged automatically again.
 
     Raises:
-        AlreadyDecided: it was undone before.
+        AlreadyDecided: it is not merged into another card.
         CoveredByOrder, OrderUnderWay: a quarantine order covers what was served before.
         NotAllowed, ProjectArchived: see `check_rights`.
     """
-    check_rights(merge.card, by=by)
-    card, into = _lock_pair(merge.card, merge.into)
-    undone = MistakeMerge.objects.filter(pk=merge.pk, undone_at__isnull=True).update(
-        undone_at=timezone.now(), undone_by=by.label
-    )
-    if not undone:
+    check_rights(card, by=by)
+    into = MistakeCard.objects.filter(pk=card.superseded_by_id).first()
+    if into is None:
         raise AlreadyDecided("This merge has already been undone.")
-    _set_merged_into(card, None)
-    if merge.served_before is not None:
-        serve_again(merge.served_before)
+    card, into = _lock_pair(card, into)
+    merge = card.merge
+    if card.superseded_by_id != into.pk or merge is None:
+        raise AlreadyDecided("This merge has already been undone.")
+    undone = {"into": str(into.pk), "by": merge["by"], "undone_by": by.label, "at": timezone.now().isoformat()}
+    card.details["undone_merges"] = [*card.undone_merges, undone]
+    stand_alone(card, status=merge["status"])
+    if merge["served"] is not None:
+        serve_again(card.revisions.get(pk=merge["served"]))
     recount(card)
-    recount(into)
+    recount(lock_root(into))
     revision = get_current_revision(card, content_sha256=None)
-    record_review(revision, _Decision.UNMERGE, item=card, by=by, seen_count=card.seen_count, reason=reason)
+    record_review(revision, Review.Decision.UNDO, item=card, by=by, reason=reason or "Undid: merge.")
     return card
+
+
+def stand_alone(card: MistakeCard, *, status: str) -> None:
+    """Let a locked card, merged into another until now, stand by itself again."""
+    card.details.pop("merge", None)
+    card.superseded_by = None
+    set_status(card, status, "superseded_by", "details")
 
 
 def _lock_pair(card: MistakeCard, into: MistakeCard) -> tuple[MistakeCard, MistakeCard]:
@@ -91,9 +105,3 @@ def _lock_pair(card: MistakeCard, into: MistakeCard) -> tuple[MistakeCard, Mista
     rows = MistakeCard.objects.select_for_update().filter(pk__in=[card.pk, into.pk]).order_by("pk")
     locked = {row.pk: row for row in rows}
     return locked[card.pk], locked[into.pk]
-
-
-def _set_merged_into(card: MistakeCard, into: MistakeCard | None) -> None:
-    card.merged_into = into
-    card.updated_at = timezone.now()
-    card.save(update_fields=["merged_into", "updated_at"])

@@ -9,6 +9,7 @@ import structlog
 from django.db.models import Q
 from django.utils import timezone
 
+from memory.curation.decisions import retire_heuristic
 from memory.errors import (
     AlreadyDecided,
     ChangedMeanwhile,
@@ -19,8 +20,10 @@ from memory.errors import (
     OrderUnderWay,
     ProjectArchived,
 )
-from memory.mistakes.decisions import approve_card, retire_card
-from memory.mistakes.models import MistakeCard, MistakeCardRevision
+from memory.heuristics.models import HeuristicRevision
+from memory.mistakes.decisions import approve_card
+from memory.mistakes.models import MistakeCard
+from memory.mistakes.reports import MistakeText
 from memory.mistakes.similarity import find_unsettled_cards, merge_similar
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -66,7 +69,7 @@ def retire_unseen_cards(project: Project) -> int:
     retired = 0
     for card in MistakeCard.objects.filter(unseen, project=project, revisions__served=True).distinct():
         try:
-            retire_card(card, by=RETENTION, reason=f"Not seen for {project.mistake_card_retention_days} days.")
+            retire_heuristic(card, by=RETENTION, reason=f"Not seen for {project.mistake_card_retention_days} days.")
             retired += 1
         except NotServable:
             continue  # it was retired in the meantime
@@ -88,18 +91,16 @@ def _apply_policy(card: MistakeCard) -> None:
         log.info("mistake_card_covered", card_id=str(card.pk), reason=type(error).__name__)
 
 
-def _is_corroborated(card: MistakeCard, judged: MistakeCardRevision) -> bool:
+def _is_corroborated(card: MistakeCard, judged: HeuristicRevision) -> bool:
     """Tell whether several runs of several clients reported exactly these words, the first ones of the card.
 
     Runs that report the same mistake in other words corroborate that it is made, but not what would be served.
     """
     if judged.number != 1:
         return False
-    words = judged.as_text()
-    sightings = card.sightings.values_list("client", "bad_decision", "correct_decision", "lesson")
+    words = MistakeText.of(judged)
+    sightings = card.evidence.order_by().values_list("client", "words")
     clients = [
-        client
-        for client, bad, correct, lesson in sightings.iterator()
-        if words.says_the_same_as(replace(words, bad_decision=bad, correct_decision=correct, lesson=lesson))
+        client for client, said in sightings.iterator() if words.says_the_same_as(replace(words, **(said or {})))
     ]
     return len(clients) >= CORROBORATED_RUNS and len(set(clients)) >= CORROBORATED_CLIENTS

@@ -5,11 +5,20 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Self
 
+from memory.heuristics.models import HeuristicRevision
 from memory.meaning.comparison import Comparison, Verdict, compare_texts
 
-WORDS = ("mistake_type", "task_id", "worker_id", "bad_decision", "correct_decision", "lesson")
+# What each part of a report is in a wording.
+COLUMNS = {
+    "mistake_type": "trigger",
+    "task_id": "task_id",
+    "worker_id": "worker_id",
+    "bad_decision": "avoid",
+    "correct_decision": "guideline",
+    "lesson": "rationale",
+}
 _SPACE = re.compile(r"\s+")
 
 
@@ -25,13 +34,22 @@ class MistakeText:
     evidence: str = ""
     lesson: str = ""
 
+    @classmethod
+    def of(cls, revision: HeuristicRevision) -> Self:
+        """Read a wording of a mistake card as a report. It keeps everything but the evidence."""
+        return cls(**{name: getattr(revision, column) for name, column in COLUMNS.items()})
+
     def words(self) -> dict[str, str]:
-        """Return what a card keeps in its revisions: everything but the evidence."""
-        return {name: getattr(self, name) for name in WORDS}
+        """Return what a card keeps in its wordings."""
+        return {name: getattr(self, name) for name in COLUMNS}
+
+    def columns(self) -> dict[str, str]:
+        """Return the columns of a wording that says this."""
+        return {column: getattr(self, name) for name, column in COLUMNS.items()}
 
     def says_the_same_as(self, other: "MistakeText") -> bool:
         """Compare the words of two texts without case, repeated spaces and final punctuation."""
-        return all(_fold(getattr(self, name)) == _fold(getattr(other, name)) for name in WORDS)
+        return all(_fold(getattr(self, name)) == _fold(getattr(other, name)) for name in COLUMNS)
 
 
 def compare_mistakes(one: MistakeText, other: MistakeText, *, similarity: float | None = None) -> Comparison:

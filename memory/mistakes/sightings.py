@@ -6,9 +6,10 @@ from django.conf import settings
 from django.db import transaction
 
 from memory.after_commit import after_commit
+from memory.heuristics.models import Evidence, Heuristic
 from memory.mistakes.counts import SIGHTINGS_PER_CLIENT, lock_root, recount
 from memory.mistakes.decisions import note_words
-from memory.mistakes.models import MistakeCard, MistakeSighting
+from memory.mistakes.models import MistakeCard
 from memory.mistakes.policy import settle_cards
 from memory.mistakes.reports import MistakeText, identify_mistake, read_mistake
 from memory.projects.actors import Actor
@@ -32,14 +33,12 @@ def sight_mistakes(trajectory: Trajectory, *, by: Actor) -> None:
     made = MistakeCard.objects.bulk_create(
         [
             MistakeCard(
+                kind=Heuristic.Kind.MISTAKE,
                 project_id=trajectory.project_id,
                 identity_sha256=identity,
-                mistake_type=text.mistake_type,
-                task_id=text.task_id,
-                worker_id=text.worker_id,
                 client=trajectory.client,
             )
-            for identity, text in reports.items()
+            for identity in reports
         ],
         ignore_conflicts=True,
     )
@@ -76,27 +75,29 @@ def _has_room(project_id: UUID, client: str) -> bool:
 
 def _count_run(card: MistakeCard, text: MistakeText, trajectory: Trajectory) -> bool:
     """Count a run on a locked card; return whether it was not counted before."""
-    sighting, created = MistakeSighting.objects.get_or_create(
-        card=card,
+    sighting, created = Evidence.objects.get_or_create(
+        heuristic=card,
         trajectory=trajectory,
         defaults={
             "project_id": card.project_id,
             "client": trajectory.client,
             "created_at": trajectory.created_at,
-            **{name: getattr(text, name) for name in ("bad_decision", "correct_decision", "evidence", "lesson")},
+            "quote": text.evidence,
+            "words": {name: getattr(text, name) for name in ("bad_decision", "correct_decision", "lesson")},
         },
     )
     if not created:
         return False
     root = lock_root(card)
     cap = SIGHTINGS_PER_CLIENT
-    of_client = MistakeSighting.objects.filter(card=card, client=sighting.client).values_list("pk")[: cap + 1]
-    if len(of_client) > cap:
+    of_client = Evidence.objects.filter(heuristic=card, client=sighting.client, words__isnull=False).order_by()
+    if len(of_client.values_list("pk")[: cap + 1]) > cap:
         # No more runs of this client count, so there is nothing to recount; only the last run is another.
-        root.last_seen, root.last_seen_at = trajectory, sighting.created_at
-        root.save(update_fields=["last_seen", "last_seen_at"])
+        root.last_seen_at = sighting.created_at
+        root.details["last_seen"] = str(trajectory.pk)
+        root.save(update_fields=["last_seen_at", "details"])
     else:
         recount(root)
     if root.pk == card.pk:
-        card.seen_count = root.seen_count
+        card.support, card.last_seen_at, card.details = root.support, root.last_seen_at, root.details
     return True

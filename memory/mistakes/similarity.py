@@ -6,37 +6,44 @@ from uuid import UUID
 
 import structlog
 from django.db import connection, transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, QuerySet
 from pgvector import HalfVector
 
 from memory.embeddings.base import embed_composites
 from memory.embeddings.registry import find_embedder
+from memory.heuristics.models import HeuristicRevision
 from memory.index.heuristic_vectors import get_active_model
 from memory.meaning.comparison import Verdict
 from memory.mistakes.merge import AUTOMATIC, IN_USE, merge_cards
-from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeEmbedding, MistakeMerge
+from memory.mistakes.models import MistakeCard
 from memory.mistakes.reports import MistakeText, compare_mistakes
+from memory.retrieval.models import HeuristicEmbedding
 
 log = structlog.get_logger(__name__)
 
+_KIND = HeuristicEmbedding.Kind.MISTAKE
 BATCH = 100  # cards at a time
 MERGE_SIMILARITY = 0.75  # docs/memory.md has the curve
 COMPARED = 10  # similar cards whose words are compared
 
 # A pair whose merge was undone is never merged automatically again.
 _SIMILAR = """
-SELECT e.card_id, -(e.vector <#> own.vector) AS similarity
-FROM memory_mistakeembedding own
-JOIN memory_mistakecard mine ON mine.id = own.card_id
-JOIN memory_mistakecard c ON c.project_id = mine.project_id AND c.id <> mine.id
-    AND (c.merged_into_id IS NULL OR %(mergeable)s AND c.merged_into_id <> mine.id)
-    AND c.status IN ('proposed', 'approved')
-JOIN memory_mistakeembedding e ON e.card_id = c.id AND e.embedding_model_id = own.embedding_model_id
-WHERE own.card_id = %(card)s AND own.embedding_model_id = %(model)s AND -(e.vector <#> own.vector) >= %(floor)s
+SELECT e.heuristic_id, -(e.vector <#> own.vector) AS similarity
+FROM memory_heuristicembedding own
+JOIN memory_heuristic mine ON mine.id = own.heuristic_id
+JOIN memory_heuristicrevision said ON said.id = mine.current_revision_id
+JOIN memory_heuristic c ON c.project_id = mine.project_id AND c.id <> mine.id AND c.kind = 'mistake'
+    AND (c.status IN ('proposed', 'approved')
+         OR %(mergeable)s AND c.status = 'superseded' AND c.superseded_by_id <> mine.id)
+JOIN memory_heuristicrevision other ON other.id = c.current_revision_id
+JOIN memory_heuristicembedding e ON e.heuristic_id = c.id AND e.embedding_model_id = own.embedding_model_id
+    AND e.kind = 'mistake'
+WHERE own.heuristic_id = %(card)s AND own.embedding_model_id = %(model)s AND own.kind = 'mistake'
+    AND -(e.vector <#> own.vector) >= %(floor)s
     AND (NOT %(mergeable)s OR (
-        c.task_id = mine.task_id AND c.worker_id = mine.worker_id
-        AND NOT EXISTS (SELECT FROM memory_mistakemerge m WHERE m.undone_at IS NOT NULL
-                        AND (m.card_id, m.into_id) IN ((mine.id, c.id), (c.id, mine.id)))))
+        other.task_id = said.task_id AND other.worker_id = said.worker_id
+        AND NOT coalesce(c.details -> 'undone_merges', '[]') @> jsonb_build_array(jsonb_build_object('into', mine.id))
+        AND NOT coalesce(mine.details -> 'undone_merges', '[]') @> jsonb_build_array(jsonb_build_object('into', c.id))))
 ORDER BY similarity DESC, c.id LIMIT %(limit)s
 """
 
@@ -83,20 +90,20 @@ def merge_similar(card_id: UUID) -> None:
 
 def _find_root(card_id: UUID) -> UUID:
     """Return the card that counts for a card, itself where it was merged into none."""
-    while into := MistakeCard.objects.filter(pk=card_id).values_list("merged_into", flat=True).first():
+    while into := MistakeCard.objects.filter(pk=card_id).values_list("superseded_by", flat=True).first():
         card_id = into
     return card_id
 
 
 def _was_undone(card_id: UUID, other_id: UUID) -> bool:
-    pair = (card_id, other_id)
-    return MistakeMerge.objects.filter(card__in=pair, into__in=pair, undone_at__isnull=False).exists()
+    cards = MistakeCard.objects.in_bulk([card_id, other_id])
+    return any(UUID(merge["into"]) in cards for card in cards.values() for merge in card.undone_merges)
 
 
 def _merge_pair(card_id: UUID, other_id: UUID, *, similarity: float) -> None:
     with transaction.atomic():
         rows = MistakeCard.objects.select_for_update().filter(pk__in=[card_id, other_id]).order_by("pk")
-        pair = [each for each in rows if each.merged_into_id is None]
+        pair = [each for each in rows if each.superseded_by_id is None]
         if len(pair) < 2:
             return
         served = [each.revisions.filter(served=True).exists() for each in pair]
@@ -111,8 +118,13 @@ def _merge_pair(card_id: UUID, other_id: UUID, *, similarity: float) -> None:
 
 def _read_texts(card_ids: Collection[UUID]) -> dict[UUID, MistakeText]:
     """Return the newest words of each card."""
-    newest = MistakeCardRevision.objects.filter(card__in=card_ids).order_by("card_id", "-number").distinct("card_id")
-    return {revision.card_id: revision.as_text() for revision in newest}
+    return {revision.heuristic_id: MistakeText.of(revision) for revision in _find_newest(card_ids)}
+
+
+def _find_newest(card_ids: Collection[UUID]) -> QuerySet[HeuristicRevision]:
+    """Return the newest wording of each card, decided on or not."""
+    wordings = HeuristicRevision.objects.filter(heuristic__in=card_ids)
+    return wordings.order_by("heuristic_id", "-number").distinct("heuristic_id")
 
 
 def find_unsettled_cards() -> list[UUID]:
@@ -120,27 +132,39 @@ def find_unsettled_cards() -> list[UUID]:
     model = get_active_model()
     if find_embedder(model.pk) is None:
         return []
-    embedded = MistakeEmbedding.objects.filter(card=OuterRef("pk"), embedding_model=model)
+    embedded = HeuristicEmbedding.objects.filter(heuristic=OuterRef("pk"), embedding_model=model, kind=_KIND)
     waiting = MistakeCard.objects.proposed().filter(~Exists(embedded)).order_by("created_at")
     return list(waiting.values_list("pk", flat=True)[:BATCH])
 
 
 def _embed(card_id: UUID) -> bool:
     """Store the vector of a card's newest words; return whether there is one."""
-    revision = MistakeCardRevision.objects.filter(card=card_id).order_by("-number").first()
+    revision = _find_newest([card_id]).first()
     model = get_active_model()
     embedder = find_embedder(model.pk)
     if revision is None or embedder is None:
         return False
-    texts = (revision.mistake_type, revision.bad_decision, revision.correct_decision, revision.lesson)
+    texts = (revision.trigger, revision.avoid, revision.guideline, revision.rationale)
     sections = tuple(text for text in texts if text)
     sha256 = hashlib.sha256("\0".join(sections).encode()).hexdigest()
-    if MistakeEmbedding.objects.filter(card=card_id, embedding_model=model, text_sha256=sha256).exists():
+    vectors = HeuristicEmbedding.objects.filter(heuristic=card_id, embedding_model=model, kind=_KIND)
+    if vectors.filter(revision=revision, text_sha256=sha256).exists():
         return True
     vector = HalfVector(embed_composites(embedder, [sections])[0])
-    MistakeEmbedding.objects.update_or_create(
-        card_id=card_id,
-        embedding_model=model,
-        defaults={"project_id": revision.project_id, "text_sha256": sha256, "vector": vector},
-    )
+    with transaction.atomic():
+        vectors.delete()  # those of earlier words
+        HeuristicEmbedding.objects.bulk_create(
+            [
+                HeuristicEmbedding(
+                    project_id=revision.project_id,
+                    heuristic_id=card_id,
+                    revision=revision,
+                    embedding_model=model,
+                    kind=_KIND,
+                    text_sha256=sha256,
+                    vector=vector,
+                )
+            ],
+            ignore_conflicts=True,  # another process made it at the same time
+        )
     return True

@@ -42,7 +42,7 @@ def build_manifest(project: Project) -> dict[str, Any]:
     It holds no text of a lesson: a wording is an immutable row, and its hash is here.
     """
     tuned = _find_stable(project).get(TUNED, {})
-    approved = HeuristicRevision.objects.for_project(project).served().order_by("heuristic_id", "id")
+    approved = HeuristicRevision.objects.of_lessons().for_project(project).served().order_by("heuristic_id", "id")
     quotas = PolarityQuota.objects.filter(project=project).values_list("task_id", "max_works_share", "max_avoid_share")
     return {
         "format": FORMAT,

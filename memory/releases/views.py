@@ -227,7 +227,7 @@ def describe_deployment(project: Project) -> dict[str, Any]:
     deployment = get_deployment(project)
     events = DeploymentEvent.objects.filter(project=project).order_by("-version")[:EVENTS_SHOWN]
     members = ReleaseMember.objects.filter(release=deployment.stable_id)
-    served = HeuristicRevision.objects.for_project(project).served()
+    served = HeuristicRevision.objects.of_lessons().for_project(project).served()
     is_staged = deployment.mode == Deployment.Mode.RELEASES
     return {
         "mode": deployment.mode,

@@ -15,11 +15,11 @@ from memory.retrieval.safe_text import clean
 
 _CARD_LABEL = re.compile(r"^- \[M-([0-9a-f]{8})\]", re.MULTILINE)  # see get_label
 
-# Cards are a package above this one; retrieval reads them by SQL alone.
 _CARDS = """
-SELECT right(replace(card_id::text, '-', ''), 8), id, card_id, lineage, ARRAY[bad_decision, correct_decision, lesson]
-FROM memory_mistakecardrevision
-WHERE project_id = %s AND right(replace(card_id::text, '-', ''), 8) = ANY (%s) AND approved_sha256 <> ''
+SELECT right(replace(heuristic_id::text, '-', ''), 8), id, heuristic_id, lineage, ARRAY[avoid, guideline, rationale]
+FROM memory_heuristicrevision
+WHERE project_id = %s AND kind = 'mistake' AND right(replace(heuristic_id::text, '-', ''), 8) = ANY (%s)
+    AND approved_sha256 <> ''
 """
 
 

@@ -154,6 +154,7 @@ class HeuristicEmbeddingKind(models.TextChoices):
     LESSON = "lesson"
     SOURCE_TASK = "source_task"
     HELPED_TASK = "helped_task"
+    MISTAKE = "mistake"
 
 
 class HeuristicEmbedding(models.Model):

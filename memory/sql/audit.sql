@@ -30,7 +30,7 @@ LANGUAGE sql STABLE SET timezone = 'UTC' AS $$
         (to_jsonb(review) - 'reviewer_user_id' - 'reviewer_key_id')::text, 'UTF8')), 'hex')
 $$;
 
--- A review of a heuristic or a mistake card. Arguments: the kind of the entry, and its name for what was reviewed.
+-- A review. Arguments: the kind of the entry, and its name for what was reviewed.
 CREATE OR REPLACE FUNCTION memory_audit_review() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
 BEGIN
@@ -43,37 +43,24 @@ END $$;
 DROP TRIGGER IF EXISTS memory_audit_review ON memory_review;
 CREATE CONSTRAINT TRIGGER memory_audit_review AFTER INSERT ON memory_review
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_review('review', 'heuristic');
-DROP TRIGGER IF EXISTS memory_audit_cardreview ON memory_mistakecardreview;
-CREATE CONSTRAINT TRIGGER memory_audit_cardreview AFTER INSERT ON memory_mistakecardreview
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_review('card_review', 'card');
 
--- A revision that goes into or out of service, with a review or without. Arguments: what the kind of the entry begins
--- with, and its name for what the revision belongs to.
+-- A revision that goes into or out of service, with a review or without.
 CREATE OR REPLACE FUNCTION memory_audit_serving() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
 BEGIN
     PERFORM memory_audit_append(
-        NEW.project_id, TG_ARGV[0] || CASE WHEN NEW.served THEN 'served' ELSE 'withdrawn' END, NEW.id,
-        jsonb_build_object(TG_ARGV[1], to_jsonb(NEW) -> (TG_ARGV[1] || '_id'),
-                           'content_sha256', NEW.content_sha256, 'approved_by', NEW.approved_by));
+        NEW.project_id, CASE WHEN NEW.served THEN 'served' ELSE 'withdrawn' END, NEW.id,
+        jsonb_build_object('heuristic', NEW.heuristic_id, 'content_sha256', NEW.content_sha256, 'approved_by', NEW.approved_by));
     RETURN NULL;
 END $$;
 DROP TRIGGER IF EXISTS memory_audit_serving ON memory_heuristicrevision;
 CREATE CONSTRAINT TRIGGER memory_audit_serving AFTER UPDATE ON memory_heuristicrevision
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.served IS DISTINCT FROM NEW.served)
-    EXECUTE FUNCTION memory_audit_serving('', 'heuristic');
+    EXECUTE FUNCTION memory_audit_serving();
 DROP TRIGGER IF EXISTS memory_audit_serving_at_once ON memory_heuristicrevision;
 CREATE CONSTRAINT TRIGGER memory_audit_serving_at_once AFTER INSERT ON memory_heuristicrevision
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.served)
-    EXECUTE FUNCTION memory_audit_serving('', 'heuristic');
-DROP TRIGGER IF EXISTS memory_audit_cardserving ON memory_mistakecardrevision;
-CREATE CONSTRAINT TRIGGER memory_audit_cardserving AFTER UPDATE ON memory_mistakecardrevision
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.served IS DISTINCT FROM NEW.served)
-    EXECUTE FUNCTION memory_audit_serving('card_', 'card');
-DROP TRIGGER IF EXISTS memory_audit_cardserving_at_once ON memory_mistakecardrevision;
-CREATE CONSTRAINT TRIGGER memory_audit_cardserving_at_once AFTER INSERT ON memory_mistakecardrevision
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.served)
-    EXECUTE FUNCTION memory_audit_serving('card_', 'card');
+    EXECUTE FUNCTION memory_audit_serving();
 
 -- Everything about a key, its owner included, except when it was last used. Of its secret's hash only a hash is kept.
 CREATE OR REPLACE FUNCTION memory_audit_key() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER

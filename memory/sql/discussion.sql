@@ -9,5 +9,3 @@ BEGIN
 END $$;
 CREATE OR REPLACE TRIGGER memory_heuristic_end_discussion AFTER DELETE ON memory_heuristic
     FOR EACH ROW EXECUTE FUNCTION memory_end_discussion();
-CREATE OR REPLACE TRIGGER memory_mistakecard_end_discussion AFTER DELETE ON memory_mistakecard
-    FOR EACH ROW EXECUTE FUNCTION memory_end_discussion();

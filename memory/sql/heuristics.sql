@@ -1,27 +1,42 @@
 -- What the database guarantees about heuristics, their revisions and reviews.
 
 -- The hash covers every text that is served. A reviewer approves this hash and nothing else (reliability C2).
--- A revision never changes after it is written.
+CREATE OR REPLACE FUNCTION memory_wording_sha256(r memory_heuristicrevision) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT encode(sha256(convert_to(CASE r.kind
+        WHEN 'mistake' THEN jsonb_build_array(
+            r.trigger, r.task_id, r.worker_id, r.avoid, r.guideline, r.rationale)
+        ELSE jsonb_build_array(
+            r.trigger, r.guideline, r.avoid, r.not_when, r.rationale, r.polarity, r.scope, r.task_id, to_jsonb(r.tags),
+            r.source_task)
+        END::text, 'UTF8')), 'hex')
+$$;
+
+-- A revision never changes after it is written, with one exception: that of a mistake may be reworded in place until
+-- there is a decision on it.
 CREATE OR REPLACE FUNCTION memory_revision_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    wanted text := encode(sha256(convert_to(jsonb_build_array(
-        NEW.trigger, NEW.guideline, NEW.avoid, NEW.not_when, NEW.rationale, NEW.polarity, NEW.scope, NEW.task_id,
-        to_jsonb(NEW.tags), NEW.source_task)::text, 'UTF8')), 'hex');
+    wanted text := memory_wording_sha256(NEW);
 BEGIN
     IF TG_OP = 'UPDATE' THEN
-        IF wanted <> OLD.content_sha256 OR NEW.content_sha256 <> OLD.content_sha256
-           OR NEW.id <> OLD.id OR NEW.heuristic_id <> OLD.heuristic_id OR NEW.number <> OLD.number
-           OR NEW.project_id <> OLD.project_id OR NEW.created_by <> OLD.created_by THEN
+        IF NEW.id <> OLD.id OR NEW.heuristic_id <> OLD.heuristic_id OR NEW.number <> OLD.number
+           OR NEW.project_id <> OLD.project_id OR NEW.kind <> OLD.kind
+           OR (wanted <> OLD.content_sha256 OR NEW.content_sha256 <> OLD.content_sha256
+               OR NEW.created_by <> OLD.created_by)
+              AND (NEW.kind = 'lesson' OR OLD.approved_sha256 <> '' OR EXISTS (
+                   SELECT FROM memory_review WHERE revision_id = OLD.id)) THEN
             RAISE EXCEPTION 'a heuristic revision is immutable: write a new revision'
                 USING ERRCODE = 'restrict_violation';
         END IF;
+        NEW.content_sha256 := wanted;
     ELSE
         NEW.content_sha256 := wanted;
-        NEW.search := setweight(to_tsvector('english', NEW.trigger), 'A')
-            || setweight(to_tsvector('english', NEW.guideline), 'B')
-            || setweight(to_tsvector('english', array_to_string(NEW.tags, ' ')), 'B')
-            || setweight(to_tsvector('english', concat_ws(' ', NEW.avoid, NEW.not_when)), 'C')
-            || setweight(to_tsvector('english', NEW.source_task), 'D');
+        IF NEW.kind = 'lesson' THEN  -- searched
+            NEW.search := setweight(to_tsvector('english', NEW.trigger), 'A')
+                || setweight(to_tsvector('english', NEW.guideline), 'B')
+                || setweight(to_tsvector('english', array_to_string(NEW.tags, ' ')), 'B')
+                || setweight(to_tsvector('english', concat_ws(' ', NEW.avoid, NEW.not_when)), 'C')
+                || setweight(to_tsvector('english', NEW.source_task), 'D');
+        END IF;
     END IF;
     RETURN NEW;
 END $$;
@@ -53,6 +68,19 @@ BEGIN
 END $$;
 CREATE OR REPLACE TRIGGER memory_review_guard BEFORE UPDATE ON memory_review
     FOR EACH ROW EXECUTE FUNCTION memory_review_guard();
+
+-- A review names the hash that its revision has at that moment.
+CREATE OR REPLACE FUNCTION memory_review_bind() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.content_sha256 IS DISTINCT FROM (
+        SELECT content_sha256 FROM memory_heuristicrevision
+        WHERE id = NEW.revision_id AND heuristic_id = NEW.heuristic_id FOR SHARE) THEN
+        RAISE EXCEPTION 'a review has to name the hash of its revision' USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE OR REPLACE TRIGGER memory_review_bind BEFORE INSERT ON memory_review
+    FOR EACH ROW EXECUTE FUNCTION memory_review_bind();
 
 -- Revisions and reviews are deleted only by erasure, which announces itself with SET LOCAL erl.erasing = 'on'.
 CREATE OR REPLACE FUNCTION memory_only_by_erasure() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -90,7 +118,8 @@ $$;
 -- Where a project asks for two reviewers, two different people approve the same text before it is served. A revision is
 -- approved at the moment `approved_sha256` is filled; one that was approved before the project asked stays approved. A
 -- policy is not a person. A person who renamed the account, or who owns the key of the other approval, is the same
--- person; a deleted account no longer counts. Runs with the owner's rights: it locks a project that others only read.
+-- person; a deleted account no longer counts. One person is enough for a mistake. Runs with the owner's rights: it locks a
+-- project that others only read.
 CREATE OR REPLACE FUNCTION memory_two_reviewers() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
     IF NEW.approved_sha256 = '' OR (TG_OP = 'UPDATE' AND OLD.approved_sha256 <> '') THEN
@@ -98,7 +127,13 @@ BEGIN
     END IF;
     -- FOR SHARE waits for a change of the rule that is under way.
     PERFORM FROM memory_project WHERE id = NEW.project_id AND four_eyes FOR SHARE;
-    IF FOUND AND (NOT memory_is_person(NEW.project_id, NEW.approved_by) OR NOT EXISTS (
+    IF NOT FOUND THEN
+        RETURN NEW;
+    END IF;
+    IF NOT memory_is_person(NEW.project_id, NEW.approved_by) AND NEW.kind = 'mistake' THEN
+        RAISE EXCEPTION 'a person has to approve a mistake card in this project' USING ERRCODE = 'restrict_violation';
+    END IF;
+    IF NEW.kind = 'lesson' AND (NOT memory_is_person(NEW.project_id, NEW.approved_by) OR NOT EXISTS (
         SELECT FROM memory_review v
         LEFT JOIN memory_apikey k ON k.id = v.reviewer_key_id
         WHERE v.revision_id = NEW.id AND v.decision = 'first_approval' AND v.content_sha256 = NEW.approved_sha256

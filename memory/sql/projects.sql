@@ -110,12 +110,6 @@ SELECT memory_belongs_to_project('memory_heuristicrevision');
 SELECT memory_belongs_to_project('memory_idempotencyrecord');
 SELECT memory_belongs_to_project('memory_itemstate');
 SELECT memory_belongs_to_project('memory_memoryimport');
-SELECT memory_belongs_to_project('memory_mistakecard');
-SELECT memory_belongs_to_project('memory_mistakecardreview');
-SELECT memory_belongs_to_project('memory_mistakecardrevision');
-SELECT memory_belongs_to_project('memory_mistakeembedding');
-SELECT memory_belongs_to_project('memory_mistakemerge');
-SELECT memory_belongs_to_project('memory_mistakesighting');
 SELECT memory_belongs_to_project('memory_passage');
 SELECT memory_belongs_to_project('memory_passageembedding');
 SELECT memory_belongs_to_project('memory_polarityquota');
@@ -257,7 +251,7 @@ SELECT memory_check_references('memory_heuristic', ARRAY[
     ['leader_id', 'memory_heuristic', '']
 ]);
 SELECT memory_check_references('memory_heuristicrevision', ARRAY[
-    ['heuristic_id', 'memory_heuristic', '']
+    ['heuristic_id', 'memory_heuristic', 'p.kind = NEW.kind']
 ]);
 SELECT memory_check_references('memory_evidence', ARRAY[
     ['heuristic_id', 'memory_heuristic', ''],
@@ -301,33 +295,6 @@ SELECT memory_check_references('memory_usageverdict', ARRAY[
     ['heuristic_id', 'memory_heuristic', ''],
     ['trajectory_id', 'memory_trajectory', ''],
     ['retrieval_id', 'memory_retrieval', '']
-]);
-SELECT memory_check_references('memory_mistakecard', ARRAY[
-    ['current_revision_id', 'memory_mistakecardrevision', 'p.card_id = NEW.id'],
-    ['merged_into_id', 'memory_mistakecard', ''],
-    ['first_seen_id', 'memory_trajectory', ''],
-    ['last_seen_id', 'memory_trajectory', '']
-]);
-SELECT memory_check_references('memory_mistakecardrevision', ARRAY[
-    ['card_id', 'memory_mistakecard', ''],
-    ['trajectory_id', 'memory_trajectory', '']
-]);
-SELECT memory_check_references('memory_mistakesighting', ARRAY[
-    ['card_id', 'memory_mistakecard', ''],
-    ['trajectory_id', 'memory_trajectory', '']
-]);
-SELECT memory_check_references('memory_mistakemerge', ARRAY[
-    ['card_id', 'memory_mistakecard', ''],
-    ['into_id', 'memory_mistakecard', ''],
-    ['served_before_id', 'memory_mistakecardrevision', 'p.card_id = NEW.card_id']
-]);
-SELECT memory_check_references('memory_mistakecardreview', ARRAY[
-    ['card_id', 'memory_mistakecard', ''],
-    ['revision_id', 'memory_mistakecardrevision', 'p.card_id = NEW.card_id'],
-    ['reviewer_key_id', 'memory_apikey', '']
-]);
-SELECT memory_check_references('memory_mistakeembedding', ARRAY[
-    ['card_id', 'memory_mistakecard', '']
 ]);
 SELECT memory_check_references('memory_block', ARRAY[
     ['current_id', 'memory_blockrevision', 'p.block_id = NEW.id']

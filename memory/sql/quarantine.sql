@@ -1,5 +1,5 @@
 -- What the database guarantees about quarantine orders (reliability D3): it knows which wordings the words of each come
--- from, and serves nothing that an order covers. Needs heuristics.sql, mistakes.sql and audit.sql.
+-- from, and serves nothing that an order covers. Needs heuristics.sql and audit.sql.
 
 -- The hash of the words of a text, without case, punctuation and spaces.
 CREATE OR REPLACE FUNCTION memory_words_sha256(body text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
@@ -8,23 +8,17 @@ $$;
 
 CREATE OR REPLACE FUNCTION memory_revision_hash_words() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    NEW.words_sha256 := memory_words_sha256(NEW.guideline);
+    NEW.words_sha256 := memory_words_sha256(CASE NEW.kind
+        WHEN 'mistake' THEN concat_ws(' ', NEW.avoid, NEW.guideline, NEW.rationale) ELSE NEW.guideline END);
     RETURN NEW;
 END $$;
-CREATE OR REPLACE TRIGGER memory_revision_hash_words BEFORE INSERT OR UPDATE OF words_sha256
+CREATE OR REPLACE TRIGGER memory_revision_hash_words
+    BEFORE INSERT OR UPDATE OF words_sha256, guideline, avoid, rationale
     ON memory_heuristicrevision FOR EACH ROW EXECUTE FUNCTION memory_revision_hash_words();
-CREATE OR REPLACE FUNCTION memory_cardrevision_hash_words() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    NEW.words_sha256 := memory_words_sha256(concat_ws(' ', NEW.bad_decision, NEW.correct_decision, NEW.lesson));
-    RETURN NEW;
-END $$;
-CREATE OR REPLACE TRIGGER memory_cardrevision_hash_words BEFORE INSERT OR UPDATE
-    ON memory_mistakecardrevision FOR EACH ROW EXECUTE FUNCTION memory_cardrevision_hash_words();
 
 -- A wording descends from itself, from the wordings that its author named in `lineage`, from the first wording of the
 -- project with the same words, and from one of its own lesson: from those with the same text or, where there is none,
--- from the one before it. So the words keep their lineage on every way that copies or edits them. Argument: the column
--- of the lesson or card.
+-- from the one before it. So the words keep their lineage on every way that copies or edits them.
 CREATE OR REPLACE FUNCTION memory_wording_lineage() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'UPDATE' THEN
@@ -35,35 +29,31 @@ BEGIN
             RETURN NEW;
         END IF;
     END IF;
-    EXECUTE format($lineage$
-        WITH own AS (
-            SELECT number, content_sha256, lineage FROM %1$s WHERE %2$s = ($1).%2$s AND number < ($1).number
-        ), ancestors AS (
-            SELECT ($1).lineage || ($1).id AS ids
-            UNION ALL
-            SELECT lineage FROM memory_heuristicrevision WHERE id = ANY (($1).lineage)
-            UNION ALL
-            SELECT lineage FROM memory_mistakecardrevision WHERE id = ANY (($1).lineage)
-            UNION ALL
-            (SELECT lineage FROM %1$s
-             WHERE project_id = ($1).project_id AND words_sha256 = ($1).words_sha256 AND id <> ($1).id
-             ORDER BY created_at, id LIMIT 1)
-            UNION ALL
-            SELECT lineage FROM own
-            WHERE content_sha256 = ($1).content_sha256
-               OR number = (SELECT max(number) FROM own)
-                  AND NOT EXISTS (SELECT FROM own WHERE content_sha256 = ($1).content_sha256)
-        )
-        SELECT array_agg(DISTINCT id ORDER BY id) FROM ancestors, unnest(ids) AS id
-    $lineage$, TG_TABLE_NAME, TG_ARGV[0]) INTO NEW.lineage USING NEW;
+    WITH own AS (
+        SELECT number, content_sha256, lineage FROM memory_heuristicrevision
+        WHERE heuristic_id = NEW.heuristic_id AND number < NEW.number
+    ), ancestors AS (
+        SELECT NEW.lineage || NEW.id AS ids
+        UNION ALL
+        SELECT lineage FROM memory_heuristicrevision WHERE id = ANY (NEW.lineage)
+        UNION ALL
+        (SELECT lineage FROM memory_heuristicrevision
+         WHERE project_id = NEW.project_id AND words_sha256 = NEW.words_sha256 AND id <> NEW.id
+         ORDER BY created_at, id LIMIT 1)
+        UNION ALL
+        SELECT lineage FROM own
+        WHERE content_sha256 = NEW.content_sha256
+           OR number = (SELECT max(number) FROM own)
+              AND NOT EXISTS (SELECT FROM own WHERE content_sha256 = NEW.content_sha256)
+    )
+    SELECT array_agg(DISTINCT id ORDER BY id) INTO NEW.lineage FROM ancestors, unnest(ids) AS id;
     RETURN NEW;
 END $$;
-CREATE OR REPLACE TRIGGER memory_revision_lineage BEFORE INSERT OR UPDATE OF lineage
-    ON memory_heuristicrevision FOR EACH ROW EXECUTE FUNCTION memory_wording_lineage('heuristic_id');
-CREATE OR REPLACE TRIGGER memory_cardrevision_lineage BEFORE INSERT OR UPDATE
-    ON memory_mistakecardrevision FOR EACH ROW EXECUTE FUNCTION memory_wording_lineage('card_id');
+CREATE OR REPLACE TRIGGER memory_revision_lineage BEFORE INSERT OR UPDATE OF lineage, guideline, avoid, rationale
+    ON memory_heuristicrevision FOR EACH ROW EXECUTE FUNCTION memory_wording_lineage();
 
--- Who said the words: the client whose key sent them. Runs that a lesson was written from are named by the service.
+-- Who said the words: the client whose key sent them. Runs that a lesson was written from, or that reported
+-- a mistake, are named by the service.
 CREATE OR REPLACE FUNCTION memory_revision_origin() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO memory_wordorigin (id, project_id, wording_id, client, said_at)
@@ -72,27 +62,7 @@ BEGIN
     RETURN NEW;
 END $$;
 CREATE OR REPLACE TRIGGER memory_revision_origin BEFORE INSERT ON memory_heuristicrevision
-    FOR EACH ROW WHEN (NEW.created_by LIKE 'key:%') EXECUTE FUNCTION memory_revision_origin();
-
--- The words of a card are those of the run that reported them, or of who sent or imported them. Newer words that replace
--- others in place may keep a part of them, so origins are added and none is taken away.
-CREATE OR REPLACE FUNCTION memory_cardrevision_origin() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    INSERT INTO memory_wordorigin (id, project_id, wording_id, client, api_key_id, trajectory_id, said_at)
-    SELECT gen_random_uuid(), NEW.project_id, NEW.id, t.client, t.api_key_id, t.id, coalesce(t.appended_at, t.created_at)
-    FROM memory_trajectory t WHERE t.id = NEW.trajectory_id
-    UNION ALL
-    SELECT gen_random_uuid(), NEW.project_id, NEW.id, regexp_replace(NEW.created_by, '^key:', ''), NULL, NULL,
-           statement_timestamp()
-    WHERE NEW.trajectory_id IS NULL AND NEW.created_by <> ''
-    ON CONFLICT DO NOTHING;
-    RETURN NEW;
-END $$;
-CREATE OR REPLACE TRIGGER memory_cardrevision_origin BEFORE INSERT ON memory_mistakecardrevision
-    FOR EACH ROW EXECUTE FUNCTION memory_cardrevision_origin();
-CREATE OR REPLACE TRIGGER memory_cardrevision_origin_again BEFORE UPDATE ON memory_mistakecardrevision
-    FOR EACH ROW WHEN (NEW.trajectory_id IS NOT NULL AND OLD.content_sha256 IS DISTINCT FROM NEW.content_sha256)
-    EXECUTE FUNCTION memory_cardrevision_origin();
+    FOR EACH ROW WHEN (NEW.kind = 'lesson' AND NEW.created_by LIKE 'key:%') EXECUTE FUNCTION memory_revision_origin();
 
 -- The wordings whose words a source said since a time. With a key, those of the runs that it recorded; what a client
 -- sent itself names the client alone, so it counts for each of its keys.
@@ -146,11 +116,6 @@ CREATE OR REPLACE TRIGGER memory_revision_refuse_covered BEFORE INSERT ON memory
     FOR EACH ROW WHEN (NEW.served OR NEW.live OR NEW.approved_sha256 <> '') EXECUTE FUNCTION memory_refuse_covered();
 CREATE OR REPLACE TRIGGER memory_revision_refuse_covered_later BEFORE UPDATE ON memory_heuristicrevision
     FOR EACH ROW WHEN (NEW.served AND NOT OLD.served OR NEW.live AND NOT OLD.live OR NEW.approved_sha256 <> '' AND OLD.approved_sha256 = '')
-    EXECUTE FUNCTION memory_refuse_covered();
-CREATE OR REPLACE TRIGGER memory_cardrevision_refuse_covered BEFORE INSERT ON memory_mistakecardrevision
-    FOR EACH ROW WHEN (NEW.served OR NEW.approved_sha256 <> '') EXECUTE FUNCTION memory_refuse_covered();
-CREATE OR REPLACE TRIGGER memory_cardrevision_refuse_covered_later BEFORE UPDATE ON memory_mistakecardrevision
-    FOR EACH ROW WHEN (NEW.served AND NOT OLD.served OR NEW.approved_sha256 <> '' AND OLD.approved_sha256 = '')
     EXECUTE FUNCTION memory_refuse_covered();
 
 -- Origins and lifts are never changed or deleted; a lift is an entry of the audit chain.

@@ -20,6 +20,10 @@ BEGIN
             NEW.withdrawn_at := NULL;
         END IF;
     END IF;
+    IF NEW.kind = 'mistake' THEN
+        NEW.live := false;  -- agents are given the one that is served, in the record of earlier runs
+        RETURN NEW;
+    END IF;
     IF NOT memory_serves_releases(NEW.project_id) THEN
         NEW.live := NEW.served;
         RETURN NEW;

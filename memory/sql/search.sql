@@ -229,7 +229,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE OR REPLACE TRIGGER memory_support_changed AFTER UPDATE OF approved_support ON memory_heuristic
-    FOR EACH ROW WHEN (OLD.approved_support IS DISTINCT FROM NEW.approved_support)
+    FOR EACH ROW WHEN (NEW.kind = 'lesson' AND OLD.approved_support IS DISTINCT FROM NEW.approved_support)
     EXECUTE FUNCTION memory_row_changed();
 CREATE OR REPLACE TRIGGER memory_usefulness_changed AFTER UPDATE OF usefulness ON memory_heuristic
     FOR EACH ROW WHEN (round(OLD.usefulness * 20) IS DISTINCT FROM round(NEW.usefulness * 20))
@@ -288,7 +288,9 @@ $$;
 -- Every revision is written with its names; one without them gets them with its next update.
 CREATE OR REPLACE FUNCTION memory_revision_names() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF TG_OP = 'INSERT' OR OLD.names IS NULL OR NEW.names IS DISTINCT FROM OLD.names THEN
+    IF NEW.kind = 'mistake' THEN
+        NEW.names := '';  -- not searched
+    ELSIF TG_OP = 'INSERT' OR OLD.names IS NULL OR NEW.names IS DISTINCT FROM OLD.names THEN
         NEW.names := memory_names(
             concat_ws(E'\n', NEW.trigger, NEW.guideline, NEW.avoid, array_to_string(NEW.tags, E'\n')));
     END IF;

@@ -15,10 +15,11 @@ CREATE OR REPLACE VIEW servable_name AS
     SELECT id AS revision_id, project_id, names FROM memory_heuristicrevision
     WHERE live AND approved_sha256 = content_sha256 AND names > '';
 CREATE OR REPLACE VIEW servable_mistake_card AS
-    SELECT r.id AS revision_id, r.project_id, r.card_id, r.mistake_type, r.task_id, r.worker_id, r.bad_decision,
-           r.correct_decision, r.lesson, c.seen_count, c.ranked_count
-    FROM memory_mistakecardrevision r JOIN memory_mistakecard c ON c.id = r.card_id
-    WHERE r.served AND r.approved_sha256 = r.content_sha256 AND c.merged_into_id IS NULL;
+    SELECT r.id AS revision_id, r.project_id, r.heuristic_id AS card_id, r.trigger AS mistake_type, r.task_id,
+           r.worker_id, r.avoid AS bad_decision, r.guideline AS correct_decision, r.rationale AS lesson,
+           h.support AS seen_count, h.approved_support AS ranked_count
+    FROM memory_heuristicrevision r JOIN memory_heuristic h ON h.id = r.heuristic_id
+    WHERE r.kind = 'mistake' AND r.served AND r.approved_sha256 = r.content_sha256;
 -- Of releases: which wordings are in those kept ready, and how each chooses among them.
 CREATE OR REPLACE VIEW servable_member AS SELECT project_id, release_id, revision_id FROM memory_releasemember;
 CREATE OR REPLACE VIEW servable_release AS

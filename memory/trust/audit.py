@@ -17,8 +17,6 @@ _REVIEWS = """
 WITH reviews AS (
     SELECT id, project_id, 'review' AS kind, memory_review_digest(r) AS sha256 FROM memory_review r
     UNION ALL
-    SELECT id, project_id, 'card_review', memory_review_digest(r) FROM memory_mistakecardreview r
-    UNION ALL
     SELECT id, project_id, 'block_review', memory_review_digest(r) FROM memory_blockreview r
 )
 SELECT r.project_id, r.id::text, a.number, 'the review was changed after it was made'
@@ -41,15 +39,12 @@ _SERVING = """
 SELECT v.project_id, v.id::text, last.number,
        CASE WHEN v.served THEN 'it is served, but the chain says it was withdrawn'
             ELSE 'it is not served, but the chain says it is' END
-FROM (
-    SELECT id, project_id, served FROM memory_heuristicrevision
-    UNION ALL
-    SELECT id, project_id, served FROM memory_mistakecardrevision) v
+FROM memory_heuristicrevision v
 JOIN (
     SELECT DISTINCT ON (subject_id) subject_id, number, kind FROM memory_auditentry
-    WHERE kind IN ('served', 'withdrawn', 'card_served', 'card_withdrawn')
+    WHERE kind IN ('served', 'withdrawn')
     ORDER BY subject_id, number DESC) last ON last.subject_id = v.id
-WHERE v.served <> (last.kind IN ('served', 'card_served'))
+WHERE v.served <> (last.kind = 'served')
 """
 _KEYS = """
 SELECT k.project_id, k.id::text, last.number, 'the key differs from its last entry in the chain'

@@ -8,7 +8,6 @@ from uuid import UUID
 from django.db.models import Q
 
 from memory.heuristics.models import HeuristicRevision
-from memory.mistakes.models import MistakeCardRevision
 from memory.projects.models import Project
 from memory.retrieval.context import get_label
 from memory.retrieval.given_words import find_given_wordings
@@ -32,11 +31,10 @@ class Carried:
 
 def find_carried(project: Project, wording_ids: Collection[UUID]) -> tuple[Carried, ...]:
     """Return the answers whose block contained any of these wordings, oldest first."""
-    lessons = set(
-        HeuristicRevision.objects.filter(pk__in=wording_ids).order_by().values_list("heuristic_id", flat=True)
-    )
-    cards = MistakeCardRevision.objects.filter(pk__in=wording_ids).exclude(approved_sha256="")
-    card_ids = set(cards.order_by().values_list("card_id", flat=True))
+    wordings = HeuristicRevision.objects.filter(pk__in=wording_ids).order_by()
+    lessons = set(wordings.of_lessons().values_list("heuristic_id", flat=True))
+    cards = wordings.of_mistakes().exclude(approved_sha256="")
+    card_ids = set(cards.values_list("heuristic_id", flat=True))
     contained = Q(injected_ids__overlap=list(lessons)) if lessons else Q(pk__in=[])
     for card_id in card_ids:
         contained |= Q(record_text__contains=f"[{get_label(card_id, letter='M')}]")

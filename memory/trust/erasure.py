@@ -81,7 +81,8 @@ def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
     _set_erasing("on")
     # Waits for reflections that are writing lessons from this run, and blocks later ones.
     list(Trajectory.objects.select_for_update().filter(pk=trajectory.pk).values_list("pk"))
-    learnt = set(trajectory.evidence.values_list("heuristic_id", flat=True))
+    evidence = trajectory.evidence.filter(heuristic__kind=Heuristic.Kind.LESSON)
+    learnt = set(evidence.values_list("heuristic_id", flat=True))
     quoting = set(_find_quotations(trajectory).values_list("heuristic_id", flat=True))
     judged = find_lessons_of_run(trajectory)
     # Locked together and in order, so that two erasures cannot deadlock.
@@ -90,7 +91,7 @@ def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
     touched = [heuristic for heuristic in locked if heuristic.pk in learnt | quoting]
     failpoint("erasure.before_delete")
     forget_elsewhere(trajectory)
-    trajectory.evidence.all().delete()
+    evidence.delete()
     unproven = [one for one in touched if one.pk in learnt and not one.evidence.exists()]
     written_from_it = _find_written_from(trajectory, lessons=unproven)
     orphans = [one for one in unproven if one.pk in written_from_it]
@@ -103,15 +104,16 @@ def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
     _forget_log_entries([trajectory.pk, *(heuristic.pk for heuristic in (*orphans, *reworded))])
     for heuristic in kept:
         count_support(heuristic)
+    cards = forget_mistakes(trajectory)
     Erasure.objects.create(
         project_id=trajectory.project_id,
         trajectory_id=trajectory.pk,
         # Reviews of deleted wordings are gone too; the audit needs to know why.
-        heuristic_ids=[heuristic.pk for heuristic in (*orphans, *reworded)],
+        heuristic_ids=[*(heuristic.pk for heuristic in (*orphans, *reworded)), *cards],
         erased_by=by.label,
     )
     log.info("trajectory_erased", trajectory_id=str(trajectory.pk), heuristics=len(orphans), kept=len(kept))
-    forget_cards(trajectory, cards=forget_mistakes(trajectory))
+    forget_cards(trajectory, cards=cards)
     forget_stored_answers([*erase_run_in_blocks(trajectory, by=by), *erase_run_in_passages(trajectory)])
     trajectory.delete()
     refresh_uses(judged)

@@ -73,26 +73,16 @@ _INVARIANTS: list[Invariant] = [
         "AND r.content_sha256 = v.content_sha256)",
     ),
     Invariant(
-        name="served_card_is_approved",
-        says="A mistake card that agents are given was approved in a review of exactly this text.",
-        broken_by="SELECT v.id FROM memory_mistakecardrevision v WHERE v.served AND (v.approved_sha256 <> "
-        "v.content_sha256 OR NOT EXISTS (SELECT FROM memory_mistakecardreview r WHERE r.revision_id = v.id "
-        "AND r.decision = 'approve' AND r.content_sha256 = v.content_sha256))",
-    ),
-    Invariant(
         name="nothing_covered_is_served",
         says="Nothing that a quarantine order covers is served until the order is lifted.",
-        broken_by="SELECT v.id FROM (SELECT id, project_id, lineage FROM memory_heuristicrevision WHERE served OR live "
-        "UNION ALL SELECT id, project_id, lineage FROM memory_mistakecardrevision WHERE served) v WHERE EXISTS "
+        broken_by="SELECT v.id FROM memory_heuristicrevision v WHERE (v.served OR v.live) AND EXISTS "
         "(SELECT FROM memory_quarantineorder o WHERE o.project_id = v.project_id) "
         "AND memory_covering_order(v.project_id, v.lineage) IS NOT NULL",
     ),
     Invariant(
         name="content_is_what_was_hashed",
         says="The hash of a wording matches its text.",
-        broken_by="SELECT id FROM memory_heuristicrevision WHERE content_sha256 <> encode(sha256(convert_to("
-        'jsonb_build_array("trigger", guideline, avoid, not_when, rationale, polarity, scope, task_id, to_jsonb(tags), '
-        "source_task)::text, 'UTF8')), 'hex')",
+        broken_by="SELECT r.id FROM memory_heuristicrevision r WHERE r.content_sha256 <> memory_wording_sha256(r)",
     ),
     Invariant(
         name="vectors_follow_service",
@@ -118,8 +108,9 @@ _INVARIANTS: list[Invariant] = [
         name="support_is_counted",
         says="Support is the number of distinct runs in the evidence, and approved support of those approved with it.",
         broken_by="SELECT h.id FROM memory_heuristic h LEFT JOIN memory_evidence e ON e.heuristic_id = h.id "
-        "WHERE h.status <> 'superseded' GROUP BY h.id HAVING h.support <> count(DISTINCT e.trajectory_id) "
-        "OR h.approved_support <> count(DISTINCT e.trajectory_id) FILTER (WHERE e.approved_at IS NOT NULL)",
+        "WHERE h.kind = 'lesson' AND h.status <> 'superseded' GROUP BY h.id HAVING "
+        "h.support <> count(DISTINCT e.trajectory_id) OR "
+        "h.approved_support <> count(DISTINCT e.trajectory_id) FILTER (WHERE e.approved_at IS NOT NULL)",
     ),
     Invariant(
         name="acknowledged_run_exists",

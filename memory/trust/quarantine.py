@@ -10,12 +10,11 @@ from django.db import connection, transaction
 from django.db.models import Q
 
 from memory.blocks.withdrawal import withdraw_source
-from memory.curation.decisions import quarantine_heuristic
+from memory.curation.decisions import quarantine_heuristic, retire_heuristic
 from memory.errors import MemoryAppError
 from memory.failpoints import failpoint
 from memory.heuristics.models import Heuristic, HeuristicRevision
-from memory.mistakes.decisions import retire_card
-from memory.mistakes.models import MistakeCard, MistakeCardRevision
+from memory.mistakes.models import MistakeCard
 from memory.passages.storage import lift_quarantine
 from memory.passages.storage import quarantine_source as quarantine_passages
 from memory.projects.actors import Actor, name_actor
@@ -92,10 +91,10 @@ def quarantine_source(
     for heuristic in locked:
         quarantine_heuristic(heuristic, by=by, reason=words)
     ids = tuple(heuristic.pk for heuristic in locked)
-    served = MistakeCardRevision.objects.served().filter(pk__in=reach.covered)
-    cards = list(MistakeCard.objects.select_for_update().filter(pk__in=served.values("card")).order_by("pk"))
+    served = HeuristicRevision.objects.of_mistakes().served().filter(pk__in=reach.covered)
+    cards = list(MistakeCard.objects.select_for_update().filter(pk__in=served.values("heuristic")).order_by("pk"))
     for card in cards:
-        retire_card(card, by=by, reason=words)
+        retire_heuristic(card, by=by, reason=words)
     carried = find_carried(project, reach.covered)
     order = QuarantineOrder.objects.create(
         project_id=project.pk,
@@ -118,7 +117,7 @@ def quarantine_source(
 
 @transaction.atomic
 def lift_order(
-    order: QuarantineOrder, *, by: Actor, subject: Heuristic | MistakeCard | None = None, reason: str = ""
+    order: QuarantineOrder, *, by: Actor, subject: Heuristic | None = None, reason: str = ""
 ) -> QuarantineLift:
     """End an order, for all it covers or for the words of one lesson or mistake card.
 
@@ -202,14 +201,13 @@ def _stop_serving(project: Project) -> None:
 
 def _find_descendants(project: Project, wording_ids: set[UUID] | frozenset[UUID]) -> frozenset[UUID]:
     ids = list(wording_ids)
-    lessons = HeuristicRevision.objects.filter(project=project, lineage__overlap=ids)
-    cards = MistakeCardRevision.objects.filter(project=project, lineage__overlap=ids)
-    return frozenset(lessons.values_list("pk", flat=True)) | frozenset(cards.values_list("pk", flat=True))
+    wordings = HeuristicRevision.objects.filter(project=project, lineage__overlap=ids)
+    return frozenset(wordings.values_list("pk", flat=True))
 
 
 def _find_live(reach: Reach) -> set[UUID]:
     """Return the lessons to quarantine: those served in the words, and those of the source that wait for a review."""
-    served = HeuristicRevision.objects.filter(Q(served=True) | Q(live=True))
+    served = HeuristicRevision.objects.of_lessons().filter(Q(served=True) | Q(live=True))
     suspects = Heuristic.objects.filter(pk__in=reach.heuristic_ids)
     waiting = Heuristic.objects.proposed().filter(current_revision__in=reach.covered).exclude(revisions__served=True)
     return {

@@ -6,15 +6,13 @@ import numpy as np
 
 from memory.heuristics.text import RULE_TAG, Citation, HeuristicText
 from memory.meaning.comparison import NEAR, Verdict, compare_texts
-from memory.mistakes.models import MistakeCard
 from reflection.consolidation.drafts import Author, NewLesson, Support
-from reflection.consolidation.models import ConsolidationRun
 from reflection.consolidation.similarity import group_similar
 from reflection.consolidation.sources import Note
 from reflection.reflectors.nearest import embed_texts
 from reflection.reflectors.proposals import MERGE_SIMILARITY
 from reflection.reflectors.rules.detectors.recorded_notes import describe_tasks
-from reflection.reflectors.rules.note_advice import NoteAdvice, advise, drop_numbers, say_right, say_wrong
+from reflection.reflectors.rules.note_advice import NoteAdvice, advise, drop_numbers
 from reflection.reflectors.rules.wording import MAX_GUIDELINE_CHARS, MAX_TRIGGER_CHARS, cut, is_general
 
 MIN_RUNS = 2  # that must have noted the same
@@ -58,20 +56,6 @@ def _say_the_same(one: str, other: str) -> bool:
 def distil_notes(groups: Iterable[Sequence[tuple[Note, float]]]) -> list[NewLesson]:
     """Propose for each group what the note nearest to the others advises."""
     return [lesson for group in groups if (lesson := _distil(group)) is not None]
-
-
-def distil_cards(run: ConsolidationRun) -> list[NewLesson]:
-    """Propose what the mistake cards seen in several runs say, the most frequent first. Two queries."""
-    cards = (
-        MistakeCard.objects.for_project(run.project)
-        .unmerged()
-        .with_text()
-        .filter(seen_count__gte=MIN_RUNS)
-        .exclude(status__in=[MistakeCard.Status.REJECTED, MistakeCard.Status.RETIRED])
-        .prefetch_related("sightings__trajectory", "merged_cards__sightings__trajectory")
-        .order_by("-seen_count", "created_at", "id")
-    )
-    return [lesson for card in cards if (lesson := _distil_card(card)) is not None]
 
 
 def _distil(group: Sequence[tuple[Note, float]]) -> NewLesson | None:
@@ -132,48 +116,3 @@ def _read_summary(note: Note) -> NoteAdvice | None:
     if len(said) > MAX_SUMMARY_CHARS or not is_general(said):
         return None
     return NoteAdvice(what=f"Do as the best of the runs that succeeded did: {said}")
-
-
-def _distil_card(card: MistakeCard) -> NewLesson | None:
-    words = card.current_revision
-    guideline = say_right(words.correct_decision, words.lesson) if words else ""
-    if words is None or not guideline:
-        return None
-    sightings = [
-        *card.sightings.all(),
-        *(seen for merged in card.merged_cards.all() for seen in merged.sightings.all()),
-    ]
-    runs = {seen.trajectory_id: seen for seen in sorted(sightings, key=lambda seen: (seen.created_at, seen.pk))}
-    if len(runs) < MIN_RUNS:
-        return None
-    kind = card.mistake_type.replace("_", " ")
-    families = list(dict.fromkeys(seen.trajectory.task_id for seen in runs.values()))
-    across = len(families) > 1 or not families[0]
-    trigger = f"When there is a risk of this mistake: {cut(kind, 200)}" if is_general(kind) else ""
-    if not trigger:
-        trigger = describe_tasks(families, [next(iter(runs.values())).trajectory.task])
-    if not trigger:
-        return None
-    reason = f"{len(runs)} runs made this mistake: {kind}."
-    return NewLesson(
-        text=HeuristicText(
-            trigger=trigger,
-            guideline=guideline,
-            avoid=say_wrong(words.bad_decision),
-            rationale=reason,
-            polarity="avoid",
-            scope="project" if across else "task_family",
-            task_id="" if across else families[0],
-            tags=("consolidated", RULE_TAG),
-            source_task=next(iter(runs.values())).trajectory.task[:MAX_SOURCE_TASK_CHARS],
-        ),
-        support=tuple(
-            Support(
-                trajectory_id=seen.trajectory_id, citation=Citation(quote=cut(seen.evidence or seen.bad_decision, 200))
-            )
-            for seen in runs.values()
-        ),
-        reason=reason,
-        confidence=round(min(0.9, 0.5 + 0.1 * len(runs)), 2),
-        author=AUTHOR,
-    )

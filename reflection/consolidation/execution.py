@@ -159,9 +159,8 @@ def _judge(at: Pass) -> StageResult:
 def _distil(at: Pass) -> StageResult:
     notes = read_notes(at.run)
     groups = distillation.group_notes(notes)
-    cards = distillation.distil_cards(at.run)
     drafts = at.by_model_or_rules(lambda model: model.distil(groups), lambda: distillation.distil_notes(groups))
-    return StageResult(drafts=[*drafts, *cards], figures={"notes": len(notes) + len(cards)})
+    return StageResult(drafts=drafts, figures={"notes": len(notes)})
 
 
 def _compare(at: Pass) -> StageResult:

@@ -87,7 +87,7 @@ class Migration(migrations.Migration):
                         ('prompt_version', models.TextField(blank=True, default='')),
                         ('fallback', models.TextField(blank=True, default='', help_text='Why the rules did the work of the model.')),
                         ('episodes', models.PositiveIntegerField(default=0, help_text='New runs it read.')),
-                        ('notes', models.PositiveIntegerField(default=0, help_text='Notes and mistake cards it compared.')),
+                        ('notes', models.PositiveIntegerField(default=0, help_text='Notes it compared.')),
                         ('items_before', models.PositiveIntegerField(default=0, help_text='Lessons in use or proposed, before.')),
                         ('items_after', models.PositiveIntegerField(default=0, help_text='The same if every open suggestion is accepted.')),
                         ('tokens_before', models.PositiveIntegerField(default=0, help_text='Tokens of those lessons in a prompt, before.')),

@@ -46,7 +46,11 @@ class Neighbour:
 def live_revisions(project: Project) -> QuerySet[HeuristicRevision]:
     """Return the newest and the served wording of each proposed or approved heuristic."""
     newest_or_served = Q(heuristic__current_revision=F("pk")) | Q(served=True)
-    return HeuristicRevision.objects.for_project(project).filter(newest_or_served, heuristic__status__in=_LIVE)
+    return (
+        HeuristicRevision.objects.of_lessons()
+        .for_project(project)
+        .filter(newest_or_served, heuristic__status__in=_LIVE)
+    )
 
 
 def find_near_heuristics(project: Project, episode: Episode) -> tuple[NearHeuristic, ...]:

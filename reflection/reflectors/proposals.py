@@ -221,7 +221,8 @@ def _find_same_words(project: Project, text: HeuristicText) -> HeuristicRevision
     said = redact(f"{text.trigger} {text.guideline}").value
     newest_or_served = Q(heuristic__current_revision=F("pk")) | Q(served=True)
     same: QuerySet[HeuristicRevision] = (
-        HeuristicRevision.objects.for_project(project)
+        HeuristicRevision.objects.of_lessons()
+        .for_project(project)
         .filter(newest_or_served, heuristic__status__in=(*_LIVE, *_REFUSED))
         .alias(said=hash_said())
         .filter(said=hash_words(Value(said, output_field=TextField())))

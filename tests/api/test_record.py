@@ -8,9 +8,9 @@ import pytest
 from django.db import connection
 
 from memory.api.authentication import verified_keys
+from memory.curation.decisions import retire_heuristic
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.mistakes.counts import SIGHTINGS_PER_CLIENT
-from memory.mistakes.decisions import retire_card
 from memory.mistakes.models import MistakeCard
 from memory.mistakes.policy import settle_cards
 from memory.projects.actors import Actor
@@ -60,7 +60,7 @@ def test_episode_is_recorded_in_one_small_call(api_client: Any) -> None:
 
     assert (run["task"], run["outcome"], run["step_count"], run["steps"]) == ("airline.cancel", "failure", 7, [])
     card = MistakeCard.objects.get()
-    assert (card.task_id, card.worker_id, card.seen_count) == ("airline.cancel", "bot", 1)
+    assert (card.task_id, card.worker_id, card.support) == ("airline.cancel", "bot", 1)
 
 
 @pytest.mark.parametrize(
@@ -89,14 +89,14 @@ def test_secrets_in_a_card_are_taken_out(api_client: Any) -> None:
 
     revision = MistakeCard.objects.get().current_revision
     assert revision is not None
-    assert "sk-ant" not in revision.lesson
+    assert "sk-ant" not in revision.rationale
 
 
 def test_repeated_request_counts_once(api_client: Any) -> None:
     for _ in range(2):
         api_client.post("/api/v1/trajectories", EPISODE, headers={"Idempotency-Key": "one"})
 
-    assert MistakeCard.objects.get().seen_count == 1
+    assert MistakeCard.objects.get().support == 1
 
 
 def test_summary_has_counts_scores_and_cards(api_client: Any) -> None:
@@ -173,7 +173,7 @@ def test_context_changes_at_once_with_an_approval_and_a_retirement(api_client: A
     before = ask(api_client)
     approve_all(project)
     approved = ask(api_client, **{"If-None-Match": before["ETag"]})
-    retire_card(MistakeCard.objects.get(), by=ANA)
+    retire_heuristic(MistakeCard.objects.get(), by=ANA)
     retired = ask(api_client)
 
     assert b"Check the time of booking" in approved.content
@@ -247,7 +247,7 @@ def test_inflating_agent_moves_nothing_that_is_approved(
             record(api_client, mistake_cards=[CARD | {"mistake_type": f"t{number}", "bad_decision": f"Did {number}."}])
     approve_all(project)
     before = order_of(project)
-    last = MistakeCard.objects.get(mistake_type="t4")
+    last = MistakeCard.objects.get(current_revision__trigger="t4")
     with connection.cursor() as cursor:  # 10,000 runs of one client that report the last card
         cursor.execute(
             """
@@ -257,9 +257,9 @@ def test_inflating_agent_moves_nothing_that_is_approved(
                     FROM memory_trajectory t, generate_series(1, 10000)
                     WHERE t.id = %(run)s) AS copies
                 RETURNING id, project_id)
-            INSERT INTO memory_mistakesighting (id, project_id, card_id, trajectory_id, client, bad_decision,
-                correct_decision, evidence, lesson, created_at)
-            SELECT gen_random_uuid(), project_id, %(card)s, id, 'loud', '', '', '', '', now() FROM runs
+            INSERT INTO memory_evidence (id, project_id, heuristic_id, trajectory_id, client, words, quote, approved_by,
+                created_at)
+            SELECT gen_random_uuid(), project_id, %(card)s, id, 'loud', '{}', '', '', now() FROM runs
             """,
             {"run": last.last_seen_id, "card": last.pk},
         )
@@ -268,7 +268,7 @@ def test_inflating_agent_moves_nothing_that_is_approved(
 
     assert order_of(project) == before
     last.refresh_from_db()
-    assert last.seen_count <= SIGHTINGS_PER_CLIENT + 2
+    assert last.support <= SIGHTINGS_PER_CLIENT + 2
 
 
 def make_loud(project: Project) -> Any:

@@ -65,7 +65,6 @@ DERIVED = (
     "searchstatistics",
     "workerheartbeat",
     "heuristicembedding",
-    "mistakeembedding",
     "embeddingmodel",
 )
 State = dict[str, tuple[int, str]]
@@ -178,7 +177,7 @@ def state_of(project: Project) -> State:
         (model._meta.db_table, any(field.column == "project_id" for field in model._meta.local_concrete_fields))
         for app in ("memory", "reflection", "evaluation")
         for model in apps.get_app_config(app).get_models()
-        if model._meta.managed and not model._meta.db_table.endswith(DERIVED)
+        if model._meta.managed and not model._meta.proxy and not model._meta.db_table.endswith(DERIVED)
     ]
     statement = " UNION ALL ".join(
         f"SELECT '{table}', count(*), coalesce(sum(hashtextextended((to_jsonb(t) - 'last_used_at')::text, 0)), 0)::text"  # noqa: S608

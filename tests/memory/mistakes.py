@@ -31,8 +31,8 @@ def record(project: Project, *cards: dict[str, Any], client: str = "agent", **da
     trajectory = record_trajectory(
         project, data=fields, by=Actor(label=f"key:{client}"), sender=Sender(client=client), reflect=False
     ).trajectory
-    ids = list(trajectory.mistake_sightings.values_list("card_id", flat=True))
-    new = [card.pk for card in MistakeCard.objects.filter(pk__in=ids) if card.sightings.count() == 1]
+    ids = list(trajectory.evidence.values_list("heuristic_id", flat=True))
+    new = [card.pk for card in MistakeCard.objects.filter(pk__in=ids) if card.evidence.count() == 1]
     settle_cards(ids, new_ids=new)
     return trajectory
 
@@ -42,4 +42,8 @@ def only_card() -> MistakeCard:
 
 
 def served_words(card: MistakeCard) -> list[str]:
-    return list(card.revisions.filter(served=True).values_list("lesson", flat=True))
+    return list(card.revisions.filter(served=True).values_list("rationale", flat=True))
+
+
+def merged_card() -> MistakeCard:
+    return MistakeCard.objects.with_text().get(status=MistakeCard.Status.SUPERSEDED)

@@ -54,7 +54,7 @@ def test_run_is_acknowledged_when_the_work_after_it_fails(caplog: pytest.LogCapt
     mistake = {"mistake_type": "wrong_flight", "correct_decision": "Compare the dates first."}
     body = {"task": "Cancel", "steps": [], "outcome": "failure", "mistake_cards": [mistake]}
 
-    with without_table("memory_mistakeembedding"):
+    with without_table("memory_embeddingmodel"):
         answer = client.post("/api/v1/trajectories", body, format="json", headers={"Idempotency-Key": "1"})
 
     assert answer.status_code == 201

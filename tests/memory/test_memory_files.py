@@ -65,7 +65,7 @@ def test_file_that_grew_adds_what_is_new(project: Project, document: dict[str, A
 
     assert (done.episodes, done.scores, done.rules, done.cards) == (1, 0, 1, 0)
     assert export_memory(project) == document
-    assert MistakeCard.objects.get(mistake_type="unchecked_precondition").seen_count == 8
+    assert MistakeCard.objects.get(current_revision__trigger="unchecked_precondition").support == 8
 
 
 def test_scores_go_on_from_where_they_were(project: Project, document: dict[str, Any]) -> None:

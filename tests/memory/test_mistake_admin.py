@@ -8,8 +8,9 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
+from memory.heuristics.models import Review
 from memory.intake.recording import record_trajectory
-from memory.mistakes.models import MistakeCard, MistakeCardReview, MistakeMerge
+from memory.mistakes.models import MistakeCard
 from memory.mistakes.similarity import merge_similar
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
@@ -51,23 +52,25 @@ def decide(client: Client, card: MistakeCard, decision: str, **data: Any) -> str
     return response.content.decode()
 
 
-def merged_pair(card: MistakeCard) -> MistakeMerge:
+def merged_pair(card: MistakeCard) -> tuple[MistakeCard, MistakeCard]:
+    """Return the card that was merged, and the one it was merged into."""
     data = {"task": "Cancel", "task_id": "airline", "agent": "bot", "mistake_cards": CARDS[1:]}
     record_trajectory(card.project, data=data, by=Actor(label="key:a"), reflect=False)
     for each in MistakeCard.objects.order_by("pk"):
         merge_similar(each.pk)
-    return MistakeMerge.objects.get()
+    merged = MistakeCard.objects.get(superseded_by__isnull=False)
+    return merged, MistakeCard.objects.get(pk=merged.superseded_by_id)
 
 
 def test_list_shows_the_cards_that_count_for_themselves(
     admin: Client, card: MistakeCard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("memory.mistakes.similarity.MERGE_SIMILARITY", 0.5)
-    merged = merged_pair(card)
+    merged, into = merged_pair(card)
 
     page = admin.get(reverse("admin:memory_mistakecard_changelist")).content.decode()
-    assert page_of(merged.into) in page
-    assert page_of(merged.card) not in page
+    assert page_of(into) in page
+    assert page_of(merged) not in page
 
 
 def test_desk_shows_words_run_and_evidence_escaped(admin: Client, card: MistakeCard) -> None:
@@ -94,7 +97,7 @@ def test_reviewer_approves_what_was_read(admin: Client, card: MistakeCard) -> No
     page = decide(admin, card, "approve", content_sha256=card.current_revision.content_sha256, reason="True.")
 
     assert "Agents get it" in page
-    review = MistakeCardReview.objects.get()
+    review = Review.objects.get()
     assert (review.reviewer, review.decision, review.reason) == ("user:ana", "approve", "True.")
 
 
@@ -105,15 +108,15 @@ def test_words_that_changed_are_not_approved(admin: Client, card: MistakeCard) -
 @pytest.mark.parametrize("decision", ["retire", "confirm_count", "merge", "undo_merge", "explode"])
 def test_decision_that_cannot_be_taken_says_so(admin: Client, card: MistakeCard, decision: str) -> None:
     assert "errornote" in (page := decide(admin, card, decision)) or 'class="error"' in page
-    assert not MistakeCardReview.objects.exists()
+    assert not Review.objects.exists()
 
 
 def test_merge_is_shown_and_can_be_undone(admin: Client, card: MistakeCard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memory.mistakes.similarity.MERGE_SIMILARITY", 0.5)
-    merged = merged_pair(card)
-    assert "policy mistake-similarity" in admin.get(page_of(merged.into)).content.decode()
+    merged, into = merged_pair(card)
+    assert "policy mistake-similarity" in admin.get(page_of(into)).content.decode()
 
-    page = decide(admin, merged.into, "undo_merge", merge=str(merged.pk))
+    page = decide(admin, into, "undo_merge", merge=str(merged.pk))
 
     assert "ana undid the merge" in page
     assert MistakeCard.objects.unmerged().count() == 2
@@ -127,10 +130,10 @@ def in_bulk(client: Client, action: str, cards: list[MistakeCard]) -> str:
 
 def test_selected_cards_are_rejected_and_not_approved(admin: Client, card: MistakeCard) -> None:
     in_bulk(admin, "approve_selected", [card])
-    assert not MistakeCardReview.objects.exists()
+    assert not Review.objects.exists()
 
     assert "1 decided." in in_bulk(admin, "reject_selected", [card])
-    assert MistakeCardReview.objects.get().decision == "reject"
+    assert Review.objects.get().decision == "reject"
 
 
 def test_at_most_twenty_are_decided_at_once(admin: Client, card: MistakeCard) -> None:
@@ -141,13 +144,13 @@ def test_at_most_twenty_are_decided_at_once(admin: Client, card: MistakeCard) ->
     page = in_bulk(admin, "reject_selected", list(MistakeCard.objects.all()))
 
     assert "At most 20 can be decided at once" in page
-    assert not MistakeCardReview.objects.exists()
+    assert not Review.objects.exists()
 
 
 @pytest.mark.parametrize("decision", ["approve", "reject"])
 def test_decision_without_the_hash_of_the_words_is_refused(admin: Client, card: MistakeCard, decision: str) -> None:
     assert "does not say which words you read" in decide(admin, card, decision)
-    assert not MistakeCardReview.objects.exists()
+    assert not Review.objects.exists()
 
 
 def looker(client: Client, card: MistakeCard, *codenames: str, role: str = "") -> Client:
@@ -164,14 +167,14 @@ def test_viewing_a_card_does_not_allow_deciding(client: Client, card: MistakeCar
 
     assert client.get(page_of(card)).status_code == 200
     assert client.post(page_of(card), {"decision": "approve"}).status_code == 403
-    assert not MistakeCardReview.objects.exists()
+    assert not Review.objects.exists()
 
 
 def test_reviewer_of_another_project_does_not_see_it(client: Client, card: MistakeCard) -> None:
     looker(client, card, "view_mistakecard", "review_mistakecard", "view_trajectory")
 
     client.post(page_of(card), {"decision": "approve"})
-    assert not MistakeCardReview.objects.exists()
+    assert not Review.objects.exists()
     assert b"airline" not in client.get(reverse("admin:memory_scores"), {"project": str(card.project_id)}).content
 
 

@@ -3,13 +3,14 @@
 import pytest
 
 from memory.errors import AlreadyDecided
+from memory.heuristics.models import HeuristicRevision
 from memory.mistakes.merge import merge_cards, undo_merge
-from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeMerge
+from memory.mistakes.models import MistakeCard
 from memory.mistakes.policy import settle_cards
 from memory.projects.models import Project
 from memory.trust.erasure import erase_trajectory
 from tests.factories import approve_card_as_read
-from tests.memory.mistakes import ANA, CARD, OTHER, PARAPHRASE, only_card, record, served_words
+from tests.memory.mistakes import ANA, CARD, OTHER, PARAPHRASE, merged_card, only_card, record, served_words
 
 pytestmark = pytest.mark.django_db
 
@@ -18,7 +19,7 @@ def test_card_of_a_run_waits_for_review(project: Project) -> None:
     run = record(project, CARD)
 
     card = only_card()
-    assert (card.status, card.seen_count, card.first_seen, card.last_seen) == ("proposed", 1, run, run)
+    assert (card.status, card.support, card.first_seen_id, card.last_seen_id) == ("proposed", 1, run.pk, run.pk)
     assert (card.task_id, card.worker_id) == ("airline", "bot")
     assert served_words(card) == []
 
@@ -27,13 +28,13 @@ def test_same_mistake_is_one_card_whatever_its_case_and_spaces(project: Project)
     record(project, CARD)
     last = record(project, CARD | {"correct_decision": " check the time of BOOKING  before cancelling"})
 
-    assert (only_card().seen_count, only_card().last_seen) == (2, last)
+    assert (only_card().support, only_card().last_seen_id) == (2, last.pk)
 
 
 def test_run_counts_once_however_often_it_reports_a_mistake(project: Project) -> None:
     record(project, CARD, CARD, CARD)
 
-    assert only_card().seen_count == 1
+    assert only_card().support == 1
 
 
 @pytest.mark.parametrize("different", ["mistake_type", "task_id", "worker_id"])
@@ -54,49 +55,46 @@ def test_runs_of_one_client_count_up_to_the_limit(project: Project, monkeypatch:
     record(project, CARD, client="quiet")
 
     card = only_card()
-    assert (card.seen_count, card.sightings.count()) == (4, 6)
+    assert (card.support, card.evidence.count()) == (4, 6)
 
 
 def test_paraphrase_is_merged_visibly(project: Project) -> None:
     record(project, CARD)
     record(project, PARAPHRASE)
 
-    merge = MistakeMerge.objects.get()
-    assert merge.card.current_revision is not None
-    assert merge.card.current_revision.correct_decision == PARAPHRASE["correct_decision"]
-    assert merge.merged_by == "policy:mistake-similarity"
-    assert merge.similarity is not None
-    assert merge.similarity > 0.93
-    assert merge.into.seen_count == 2
+    card = merged_card()
+    assert card.newest.guideline == PARAPHRASE["correct_decision"]
+    assert card.merge is not None
+    assert card.merge["by"] == "policy:mistake-similarity"
+    assert card.merge["similarity"] > 0.93
+    assert MistakeCard.objects.get(pk=card.superseded_by_id).support == 2
 
 
 def test_different_mistake_is_not_merged(project: Project) -> None:
     record(project, CARD)
     record(project, OTHER)
 
-    assert not MistakeMerge.objects.exists()
+    assert MistakeCard.objects.unmerged().count() == 2
 
 
 def test_undone_merge_counts_both_again_and_stays_undone(project: Project) -> None:
     record(project, CARD)
     record(project, PARAPHRASE)
-    merge = MistakeMerge.objects.get()
-
-    card = undo_merge(merge, by=ANA)
+    card = undo_merge(merged_card(), by=ANA)
     settle_cards([card.pk], new_ids=[card.pk])
 
-    assert [c.seen_count for c in MistakeCard.objects.unmerged()] == [1, 1]
-    assert MistakeMerge.objects.get().undone_by == "user:ana"
+    assert [c.support for c in MistakeCard.objects.unmerged()] == [1, 1]
+    assert [merge["undone_by"] for merge in card.undone_merges] == ["user:ana"]
     with pytest.raises(AlreadyDecided):
-        undo_merge(merge, by=ANA)
+        undo_merge(card, by=ANA)
 
 
 def test_undone_merge_serves_what_was_served(project: Project) -> None:
     record(project, CARD)
     record(project, OTHER)
-    card = approve_card_as_read(MistakeCard.objects.get(mistake_type="wrong_fare"), by=ANA)
+    card = approve_card_as_read(MistakeCard.objects.get(current_revision__trigger="wrong_fare"), by=ANA)
 
-    merge = merge_cards(card, into=MistakeCard.objects.get(mistake_type="gift_card_balance"), by=ANA)
+    merge = merge_cards(card, into=MistakeCard.objects.get(current_revision__trigger="gift_card_balance"), by=ANA)
     assert served_words(card) == []
     undo_merge(merge, by=ANA)
     assert served_words(card) == [CARD["lesson"]]
@@ -109,7 +107,7 @@ def test_erasing_the_only_run_deletes_the_card(project: Project) -> None:
     erase_trajectory(run, by=ANA)
 
     assert not MistakeCard.objects.exists()
-    assert not MistakeCardRevision.objects.exists()
+    assert not HeuristicRevision.objects.exists()
 
 
 def test_erasing_one_of_two_runs_recounts_and_drops_its_words(project: Project) -> None:
@@ -120,7 +118,7 @@ def test_erasing_one_of_two_runs_recounts_and_drops_its_words(project: Project) 
 
     card = only_card()
     assert card.current_revision is not None
-    assert (card.seen_count, card.last_seen, card.current_revision.lesson) == (1, first, CARD["lesson"])
+    assert (card.support, card.last_seen_id, card.current_revision.rationale) == (1, first.pk, CARD["lesson"])
 
 
 def test_opposite_mistake_is_another_card(project: Project) -> None:

@@ -83,7 +83,7 @@ def test_eight_writers_at_once_lose_no_count() -> None:
     history = read_score_history(project)[0]
     assert (history.count, history.best) == (96, 0.95)
     assert history.mean == pytest.approx(fmean(scores), abs=1e-12)
-    assert [c.seen_count for c in summarize_memory(project).cards] == [96]
+    assert [c.support for c in summarize_memory(project).cards] == [96]
 
 
 @pytest.mark.django_db

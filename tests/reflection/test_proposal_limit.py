@@ -146,7 +146,7 @@ def test_new_mistakes_beyond_the_limit_stay_in_their_run(project: Any) -> None:
     runs = [report(number) for number in range(5)]
     report(0)
 
-    assert sorted(MistakeCard.objects.values_list("mistake_type", "seen_count")) == [
+    assert sorted(MistakeCard.objects.values_list("current_revision__trigger", "support")) == [
         ("wrong fare 0", 2),
         ("wrong fare 1", 1),
         ("wrong fare 2", 1),

@@ -128,8 +128,8 @@ def test_raw_sql_that_serves_something_leaves_an_entry() -> None:
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ("UPDATE memory_mistakecardreview SET reason = 'I was never here.'", "the review was changed"),
-        ("UPDATE memory_mistakecardrevision SET served = false", "it is not served"),
+        ("UPDATE memory_review SET reason = 'I was never here.'", "the review was changed"),
+        ("UPDATE memory_heuristicrevision SET served = false", "it is not served"),
     ],
 )
 def test_change_of_a_decided_mistake_card_is_found(change: str, fault: str) -> None:

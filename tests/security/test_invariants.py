@@ -38,7 +38,6 @@ CARD = {
 BREAKS: dict[str, str] = {
     "served_is_approved": "UPDATE memory_heuristicrevision SET approved_by = '' WHERE served",
     "served_has_a_review": "DELETE FROM memory_review",
-    "served_card_is_approved": "DELETE FROM memory_mistakecardreview",
     "nothing_covered_is_served": (
         "INSERT INTO memory_quarantineorder (id, project_id, source, client, since, reason, heuristic_ids, "
         "wording_ids, retrieval_count, ordered_by, ordered_at) SELECT gen_random_uuid(), project_id, 'client:x', 'x', "

@@ -9,7 +9,6 @@ from django.db import IntegrityError, connection, transaction
 
 from memory.curation.decisions import retire_heuristic
 from memory.heuristics.models import Heuristic
-from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from tests.factories import approve_as_read, make_heuristic, make_project
 
@@ -26,20 +25,13 @@ HEURISTIC_MOVES = {
     "quarantined": {"proposed", "approved"},
     "superseded": {"proposed", "approved", "quarantined"},
 }
-CARD_MOVES = {
-    "proposed": {"approved", "rejected", "retired"},
-    "approved": {"proposed", "retired"},
-    "rejected": {"proposed"},
-    "retired": {"proposed"},
-}
-TABLES = [("memory_heuristic", HEURISTIC_MOVES), ("memory_mistakecard", CARD_MOVES)]
+TABLES = [("memory_heuristic", HEURISTIC_MOVES)]
 
 
 @pytest.fixture
 def rows() -> None:
-    """One lesson and one card, to be moved about."""
-    heuristic = make_heuristic()
-    MistakeCard.objects.create(project=heuristic.project, identity_sha256="0" * 64, mistake_type="wrong fare")
+    """One lesson, to be moved about."""
+    make_heuristic()
 
 
 def is_moved(table: str, old: str, new: str, *, before: str = "") -> bool:
@@ -92,7 +84,6 @@ def test_comparison_notices_a_trigger_that_is_gone(rows: None, table: str, allow
 
 def test_places_are_those_that_there_are() -> None:
     assert set(HEURISTIC_MOVES) == set(Heuristic.Status.values)
-    assert set(CARD_MOVES) == set(MistakeCard.Status.values)
 
 
 def test_erasure_puts_a_lesson_where_it_was(rows: None) -> None:

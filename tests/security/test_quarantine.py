@@ -22,7 +22,7 @@ from memory.heuristics.text import Citation
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.intake.open_runs import finish_run
 from memory.intake.recording import Sender, record_trajectory
-from memory.mistakes.models import MistakeCard, MistakeCardRevision
+from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from memory.projects.api_keys import NewApiKey
 from memory.projects.models import Project, ProjectMembership
@@ -196,7 +196,7 @@ def test_mistake_card_in_the_words_of_the_source_is_retired() -> None:
     done = quarantine_source(project, api_key=key, since=timezone.now() - timedelta(hours=1), by=OPERATOR)
 
     assert done.card_ids == (card.pk,)
-    assert not MistakeCardRevision.objects.served().exists()
+    assert not HeuristicRevision.objects.of_mistakes().served().exists()
 
 
 def test_key_of_another_project_is_refused() -> None:

@@ -35,9 +35,9 @@ from memory.errors import MemoryAppError
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import HeuristicText, Origin
 from memory.index.heuristic_vectors import embed_heuristics
-from memory.mistakes.decisions import reject_card, reopen_card, retire_card
+from memory.mistakes.decisions import reopen_card
 from memory.mistakes.merge import merge_cards, undo_merge
-from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeMerge
+from memory.mistakes.models import MistakeCard
 from memory.mistakes.policy import settle_cards
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -153,8 +153,9 @@ class KillSwitch(RuleBasedStateMachine):
             cursor.execute("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED")
         if not self.is_ordered:
             return
-        lessons = HeuristicRevision.objects.filter(project=self.project, served=True, guideline__contains=MARK)
-        cards = MistakeCardRevision.objects.filter(project=self.project, served=True, lesson__contains=MARK)
+        served = HeuristicRevision.objects.served().filter(project=self.project)
+        lessons = served.of_lessons().filter(guideline__contains=MARK)
+        cards = served.of_mistakes().filter(rationale__contains=MARK)
         assert not lessons.exists(), "a lesson is served in the words that an order covers"
         assert not cards.exists(), "a mistake card is served in the words that an order covers"
 
@@ -220,9 +221,9 @@ class KillSwitch(RuleBasedStateMachine):
 
     @rule(which=WHICH, of_cards=st.booleans())
     def take_back(self, which: int, of_cards: bool) -> None:
-        merge = MistakeMerge.objects.filter(project=self.project, undone_at__isnull=True).first()
-        if of_cards and merge:
-            self.attempt(partial(undo_merge, merge, by=ANA))
+        merged = MistakeCard.objects.filter(project=self.project, superseded_by__isnull=False).first()
+        if of_cards and merged:
+            self.attempt(partial(undo_merge, merged, by=ANA))
         elif (heuristic := self.pick(which)) and (review := Review.objects.filter(heuristic=heuristic).first()):
             self.attempt(partial(undo_review, review, by=Actor(label=review.reviewer)))
 
@@ -253,7 +254,9 @@ class KillSwitch(RuleBasedStateMachine):
 
     @rule(
         which=WHICH,
-        decide=st.sampled_from([approve_card_as_read, approve_card_as_read, reject_card, retire_card, reopen_card]),
+        decide=st.sampled_from(
+            [approve_card_as_read, approve_card_as_read, reject_heuristic, retire_heuristic, reopen_card]
+        ),
     )
     def decide_on_a_card(self, which: int, decide: Callable[..., MistakeCard]) -> None:
         if cards := list(MistakeCard.objects.filter(project=self.project).order_by("pk")):
@@ -350,9 +353,8 @@ class WithoutTheDatabase(KillSwitch):
 
     def prepare(self) -> None:
         with connection.cursor() as cursor:
-            for table, name in (("heuristicrevision", "revision"), ("mistakecardrevision", "cardrevision")):
-                for when in ("", "_later"):
-                    cursor.execute(f"DROP TRIGGER memory_{name}_refuse_covered{when} ON memory_{table}")
+            for when in ("", "_later"):
+                cursor.execute(f"DROP TRIGGER memory_revision_refuse_covered{when} ON memory_heuristicrevision")
 
 
 class WithoutLineage(KillSwitch):
@@ -366,12 +368,8 @@ class WithoutLineage(KillSwitch):
             )
 
 
-class WithoutOrigins(KillSwitch):
-    """Who said the words of a card is not written down."""
-
-    def prepare(self) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute("DROP TRIGGER memory_cardrevision_origin ON memory_mistakecardrevision")
+def no_origins(revision: Any, sources: Any) -> None:
+    """Do not write down who said the words of a card."""
 
 
 def serve_again_unasked(revision: Any) -> None:
@@ -393,7 +391,12 @@ def take_the_rows_alone(project: Project, wording_ids: Any) -> Any:
         (WithoutTheDatabase, "memory.curation.undo.serve_again", serve_again_unasked, "a lesson is served"),
         (WithoutTheDatabase, "memory.mistakes.merge.serve_again", serve_again_unasked, "a mistake card is served"),
         (WithoutLineage, "", None, "is served in the words"),
-        (WithoutOrigins, "", None, "a mistake card is served"),
+        (
+            KillSwitch,
+            "memory.mistakes.decisions.record_origins",
+            no_origins,
+            "a mistake card is served",
+        ),
         (KillSwitch, "memory.trust.quarantine._find_descendants", take_the_rows_alone, "is served in the words"),
         (KillSwitch, "memory.retrieval.views.RetrieveView.replay", lambda view, stored: stored, "an agent is given"),
         (

@@ -22,7 +22,7 @@ from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import HeuristicText, Origin
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.mistakes.merge import merge_cards, undo_merge
-from memory.mistakes.models import MistakeCard, MistakeCardRevision
+from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.answers import retrieve
@@ -71,7 +71,7 @@ def served_guidelines(project: Project) -> set[str]:
 
 
 def served_cards(project: Project) -> int:
-    return MistakeCardRevision.objects.filter(project=project, served=True).count()
+    return HeuristicRevision.objects.of_mistakes().filter(project=project, served=True).count()
 
 
 # ── The ways back ─────────────────────────────────────────────────────────────────────────────────────────────────────

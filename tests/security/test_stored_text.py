@@ -174,5 +174,5 @@ def test_erasure_does_what_the_columns_say() -> None:
 def test_tables_that_are_vacuumed_are_those_with_text_of_people() -> None:
     tables = {table for table, _ in stored_text()}
 
-    assert {"memory_trajectory", "memory_mistakesighting", "reflection_modelcall"} <= tables
+    assert {"memory_trajectory", "memory_evidence", "reflection_modelcall"} <= tables
     assert "memory_auditentry" not in tables

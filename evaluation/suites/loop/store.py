@@ -16,8 +16,7 @@ from evaluation.suites.vector_cache import prefetch_vectors
 from memory.curation.decision_steps import get_current_revision
 from memory.curation.decisions import approve_heuristic, confirm_evidence
 from memory.curation.proposals import propose_heuristic
-from memory.heuristics.models import Evidence, Heuristic
-from memory.heuristics.reviewed import ReviewedQuerySet
+from memory.heuristics.models import Evidence, Heuristic, ReviewedQuerySet
 from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import count_terms
 from memory.intake.recording import record_trajectory

@@ -42,12 +42,13 @@ def collect_project(slug: str) -> dict[str, Any]:
         heuristics = Heuristic.objects.with_text().filter(
             project=project, status__in=(_STATUS.APPROVED, _STATUS.PROPOSED)
         )
+        cited = Evidence.objects.filter(project=project, heuristic__kind=Heuristic.Kind.LESSON)
         evidence: dict[Any, list[str]] = {}
-        for heuristic_id, run_id in Evidence.objects.filter(project=project).values_list("heuristic", "trajectory"):
+        for heuristic_id, run_id in cited.values_list("heuristic", "trajectory"):
             evidence.setdefault(heuristic_id, []).append(str(run_id))
         served = {
             revision.heuristic_id: revision
-            for revision in HeuristicRevision.objects.filter(project=project, served=True)
+            for revision in HeuristicRevision.objects.of_lessons().filter(project=project, served=True)
         }
         lessons = [
             _as_lesson(heuristic, served.get(heuristic.pk), evidence.get(heuristic.pk, []))

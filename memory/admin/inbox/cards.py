@@ -14,8 +14,9 @@ from memory.admin.inbox.kinds import Action, Done, Kind, Pane, Row, Tab, add_kin
 from memory.admin.mistake_desk import DONE, card_context, carry_out
 from memory.admin.queue import read_projects
 from memory.errors import TooLateToUndo
+from memory.heuristics.models import Review
 from memory.mistakes.decisions import undo_card_review
-from memory.mistakes.models import MistakeCard, MistakeCardReview
+from memory.mistakes.models import MistakeCard
 from memory.projects.access import narrow_to_projects
 from memory.projects.actors import Actor
 from memory.rows import find_row
@@ -44,23 +45,22 @@ class CardKind(Kind):
     place = 50
 
     def queue(self, user: Any, query: str) -> QuerySet[MistakeCard]:
-        waiting = MistakeCard.objects.filter(status=MistakeCard.Status.PROPOSED, merged_into__isnull=True)
+        waiting = MistakeCard.objects.proposed()
         open_now = waiting.exclude(project__archived_at__lte=timezone.now())
         return self.arrange(read_projects(narrow_to_projects(open_now, user), query), user, query)
 
     def list_rows(self, user: Any, query: str, *, limit: int) -> list[Row]:
-        found = self.queue(user, query).select_related("current_revision").order_by("-seen_count", "-id")
+        found = self.queue(user, query).select_related("current_revision").order_by("-support", "-id")
         return [self._write_row(card) for card in found[:limit]]
 
     def _write_row(self, card: MistakeCard) -> Row:
-        revision = card.current_revision
-        assert revision is not None
+        revision = card.newest
         return Row(
             kind=self.name,
             id=card.pk,
-            title=revision.bad_decision or revision.mistake_type,
-            then=revision.correct_decision or revision.lesson,
-            why=f"seen in {card.seen_count} run{pluralize(card.seen_count)}",
+            title=revision.avoid or revision.trigger,
+            then=revision.guideline or revision.rationale,
+            why=f"seen in {card.support} run{pluralize(card.support)}",
             since=card.created_at,
         )
 
@@ -113,14 +113,14 @@ class CardKind(Kind):
         reason = ": ".join(part for part in (data.get("reason_code", ""), data.get("reason", "").strip()) if part)
         by = Actor.person(user)
         carry_out(card, decision, data={**data.dict(), "reason": reason}, by=by)
-        latest = MistakeCardReview.objects.filter(card=card, reviewer=by.label).first()
+        latest = Review.objects.filter(heuristic=card, reviewer=by.label).first()
         is_undoable = decision in ("approve", "reject") and latest is not None
         return Done(
             said=DONE[decision], undo=str(latest.pk) if is_undoable and latest else "", stays=decision in _STAYING
         )
 
     def undo(self, user: Any, token: str, *, by: Actor) -> str:
-        reviews = narrow_to_projects(MistakeCardReview.objects.select_related("card", "revision"), user)
+        reviews = narrow_to_projects(Review.objects.filter(heuristic__kind=MistakeCard.Kind.MISTAKE), user)
         try:
             review = find_row(reviews.filter(pk=UUID(token)))
         except ValueError:

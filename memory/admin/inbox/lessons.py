@@ -236,7 +236,7 @@ def find_review(user: Any, token: str) -> Review:
         id = UUID(token)
     except ValueError:
         id = UUID(int=0)
-    reviews = narrow_to_projects(Review.objects.select_related("heuristic", "revision"), user)
+    reviews = narrow_to_projects(Review.objects.of_lessons().select_related("heuristic", "revision"), user)
     review = find_row(reviews.filter(pk=id))
     if review is None:
         raise TooLateToUndo("This decision no longer exists. Look at the lesson's history.")

@@ -103,7 +103,7 @@ def _find_order(id: str) -> QuarantineOrder:
         raise CommandError(f"There is no order {id}. The admin lists them under quarantine orders.") from None
 
 
-def _find_subject(order: QuarantineOrder, id: str) -> Heuristic | MistakeCard:
+def _find_subject(order: QuarantineOrder, id: str) -> Heuristic:
     try:
         lesson = Heuristic.objects.filter(pk=id, project=order.project_id).first()
         card = MistakeCard.objects.filter(pk=id, project=order.project_id).first()
