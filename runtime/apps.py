@@ -6,7 +6,7 @@ class RuntimeConfig(AppConfig):
     label = "agents"  # of tables, permissions and addresses; the OpenAI Agents SDK owns the import name
 
     def ready(self) -> None:
-        from celery.signals import worker_init
+        from celery.signals import celeryd_after_setup
 
         from memory.events import add_listener
         from memory.heuristics.extensions import add_erasure
@@ -15,13 +15,12 @@ class RuntimeConfig(AppConfig):
         from memory.trust.audit import add_comparisons
         from memory.trust.text_columns import add_text_columns
         from reflection.jobs.kinds import register_kind
-        from reflection.jobs.periodic import register_periodic
         from runtime.audit import COMPARISONS
         from runtime.changes.ladder import deployed_agents, follow_deployment
         from runtime.erasure import forget_agent_run
         from runtime.evolution.tools import TOOLS
-        from runtime.kinds import AGENT_CHANGE, AGENT_RUN, AGENT_SLEEP, PERIODIC
-        from runtime.loop.standby import add_standby
+        from runtime.kinds import AGENT_CHANGE, AGENT_RUN, AGENT_SLEEP
+        from runtime.loop.readiness import prepare_worker
         from runtime.models.agents import Agent
         from runtime.models.runs import Run
         from runtime.text_columns import TEXT_COLUMNS
@@ -31,11 +30,10 @@ class RuntimeConfig(AppConfig):
         register_kind(AGENT_CHANGE)
         register_kind(AGENT_SLEEP)
         add_core_tools(*TOOLS)
-        register_periodic(*PERIODIC)
         add_text_columns(TEXT_COLUMNS)
         add_comparisons(*COMPARISONS)
         add_manifest_part("agents", deployed_agents)
         add_listener(follow_deployment)
         add_erasure(forget_agent_run)
         add_passage_sources(owners=Agent, runs=Run)
-        worker_init.connect(add_standby, dispatch_uid="agents.add_standby")
+        celeryd_after_setup.connect(prepare_worker, dispatch_uid="agents.prepare_worker")

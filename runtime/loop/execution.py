@@ -31,7 +31,6 @@ from runtime.loop.compacting import compact
 from runtime.loop.effects import execute_effect, mark_unknown
 from runtime.loop.fence import Claimed, lock_run
 from runtime.loop.finishing import finish_run
-from runtime.loop.liveness import showing_life
 from runtime.loop.rows import REMINDER, load_rows
 from runtime.models.runs import KIND, Run, RunStatus, StopReason
 from runtime.streaming.events import append_event
@@ -58,17 +57,10 @@ def run_agent(job_id: UUID | None = None, *, owner: str, find: _Find = find_prov
 
     Raises only what stops the process, after giving the job back, and what the database raises at the claim.
     """
-    if job_id is None:
-        due = Job.objects.filter(kind=KIND).due().order_by("available_at")
-        job_id = due.values_list("pk", flat=True).first()
-    if job_id is None:
+    job = claim(KIND, job_id, owner=owner)
+    if job is None:
         return Attempt(outcome=Outcome.NOTHING)
-    with showing_life(job_id) as life:
-        job = claim(KIND, job_id, owner=owner)
-        if job is None:
-            return Attempt(outcome=Outcome.NOTHING)
-        life.show(job)
-        outcome, actions = carry_out(job, partial(_go_on, job, find=find))
+    outcome, actions = carry_out(job, partial(_go_on, job, find=find))
     return Attempt(outcome=outcome, actions=actions or 0)
 
 

@@ -1,4 +1,4 @@
-"""Put the review queue into order now, instead of waiting for a worker's sweep."""
+"""Put the review queue into order now, instead of waiting for the periodic work."""
 
 from typing import Any
 
