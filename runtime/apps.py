@@ -6,7 +6,7 @@ class RuntimeConfig(AppConfig):
     label = "agents"  # of tables, permissions and addresses; the OpenAI Agents SDK owns the import name
 
     def ready(self) -> None:
-        from celery.signals import celeryd_after_setup
+        from celery.signals import worker_init
 
         from memory.events import add_listener
         from memory.heuristics.extensions import add_erasure
@@ -36,4 +36,4 @@ class RuntimeConfig(AppConfig):
         add_listener(follow_deployment)
         add_erasure(forget_agent_run)
         add_passage_sources(owners=Agent, runs=Run)
-        celeryd_after_setup.connect(prepare_worker, dispatch_uid="agents.prepare_worker")
+        worker_init.connect(prepare_worker, dispatch_uid="agents.prepare_worker")

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
 
@@ -31,7 +31,7 @@ from runtime.loop.compacting import compact
 from runtime.loop.effects import execute_effect, mark_unknown
 from runtime.loop.fence import Claimed, lock_run
 from runtime.loop.finishing import finish_run
-from runtime.loop.rows import REMINDER, load_rows
+from runtime.loop.rows import REMINDER, RunRows, load_rows
 from runtime.models.runs import KIND, Run, RunStatus, StopReason
 from runtime.streaming.events import append_event
 
@@ -73,7 +73,7 @@ def _go_on(job: Job, heartbeat: Heartbeat, *, find: _Find) -> int:
         rows = load_rows(claimed.run_id)
         action = next_action(rows)
         if action is None or isinstance(action, Wait | Finish):
-            if _stop(claimed):
+            if _stop(claimed, rows):
                 return actions
             continue
         _take(action, claimed, rows.run, find=find)
@@ -100,10 +100,11 @@ def _take(action: Action, claimed: Claimed, run: Run, *, find: _Find) -> None:
             remind(claimed, text)
 
 
-def _stop(claimed: Claimed) -> bool:
+def _stop(claimed: Claimed, rows: RunRows) -> bool:
     """End the run, or let it wait, where that is still what comes next; False where it goes on after all."""
     with claimed.writing(also_ended=True) as run:
-        action = next_action(load_rows(run.pk))
+        # Meanwhile people may have decided about its calls. All else is written by the worker that holds the job.
+        action = next_action(load_rows(run.pk) if rows.open_effects else replace(rows, run=run))
         match action:
             case None:
                 pass

@@ -8,6 +8,7 @@ from celery.signals import worker_process_init, worker_process_shutdown
 from celery.worker import WorkController
 from django.db import DatabaseError, InterfaceError, close_old_connections
 
+from reflection.llm.registry import load_providers
 from reflection.llm.transport import default_ssl_context
 from runtime.loop.waiting import open_room, room
 from runtime.models.tools import Tool, ToolRuntime
@@ -21,12 +22,13 @@ log = structlog.get_logger(__name__)
 SANDBOX_AFTER_SECONDS = 1.0
 
 
-def prepare_worker(instance: WorkController, **_: Any) -> None:
+def prepare_worker(sender: WorkController, **_: Any) -> None:
     """Load what the first run of a process would load, in the process that it is forked from, and let it prepare."""
-    if instance.app.conf.task_default_queue not in instance.app.amqp.queues.consume_from:
+    if sender.app.conf.task_default_queue not in sender.app.amqp.queues.consume_from:
         return  # it takes no runs
     core_tools()
     default_ssl_context()
+    load_providers()
     worker_process_init.connect(prepare_process, dispatch_uid="agents.prepare_process")
     worker_process_init.connect(open_room, dispatch_uid="agents.open_room")
     worker_process_shutdown.connect(room.close, dispatch_uid="agents.close_room")
