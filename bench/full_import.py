@@ -104,6 +104,7 @@ def run(data: Path) -> dict[str, Any]:
     try:
         stack.start_web()
         stack.start_worker()
+        stack.start_beat()
         headers = {"Authorization": f"Bearer {json.loads(key)['api_key']}"}
         with httpx.Client(base_url=f"{stack.base_url}/api/v1/", headers=headers, timeout=60.0) as client:
             first = post_all(client, bodies)

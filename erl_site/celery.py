@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import beat_init, celeryd_init, setup_logging, task_postrun, task_prerun, worker_init
+from celery.signals import beat_init, celeryd_after_setup, celeryd_init, setup_logging, task_postrun, task_prerun
 from django.conf import settings
 from django.db import close_old_connections
 
@@ -39,12 +39,12 @@ def check_connections(**_: Any) -> None:
     close_old_connections()
 
 
-@worker_init.connect
+@celeryd_after_setup.connect
 def freeze_objects(**_: Any) -> None:
     """Take what is loaded out of garbage collections.
 
     Celery has one in the main process before it replaces a process that died. Over everything it takes long, and
-    nothing else happens meanwhile.
+    nothing else happens meanwhile. Apps load what their tasks need at `worker_init`, which comes before.
     """
     gc.collect()
     gc.freeze()

@@ -1,10 +1,12 @@
 """Django settings. This is the only module that reads the environment."""
 
+import socket
 from datetime import timedelta
 from pathlib import Path
 
 import django_stubs_ext
 import environ
+from celery.schedules import crontab
 from csp.constants import NONE, SELF
 
 from erl_site.embedded import roles, valkey
@@ -194,7 +196,7 @@ if not ERL_DATABASE_POOLER:
     )
 
 # ── Queue: CELERY_BROKER_URL, or the embedded Valkey under ERL_HOME ───────────────────────────────────────────────
-# Rows in PostgreSQL hold the work, messages only announce it; they may be lost, late or delivered twice
+# Rows in PostgreSQL hold the work. A message that is lost costs seconds, until the scheduler sends it again
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", "")
 ERL_EMBEDDED_BROKER = not CELERY_BROKER_URL
 if ERL_EMBEDDED_BROKER:
@@ -214,27 +216,45 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_timeout": 5,
     "socket_connect_timeout": 2,
     "socket_keepalive": True,
+    # Half a minute after the broker's machine is gone without a word, a worker connects again. macOS lacks the first
+    "socket_keepalive_options": {
+        number: value
+        for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
+        if (number := getattr(socket, name, None)) is not None
+    },
     "health_check_interval": 10,
-    "max_retries": 0,  # senders do not wait; the sweeper sends lost messages again
+    "max_retries": 0,  # senders do not wait for a broker that is away
 }
-CELERY_TASK_PUBLISH_RETRY = False
+CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 1, "interval_start": 0}  # over a new connection: it was restarted
 CELERY_TASK_IGNORE_RESULT = True
 # Evaluations take minutes, so they have a lane of their own, and neither they nor reflections wait for the other. A
 # worker started without -Q serves both lanes
 CELERY_TASK_DEFAULT_QUEUE = "erl"
 ERL_EVALUATION_QUEUE = "erl-evaluation"
-CELERY_TASK_QUEUES: dict[str, dict[str, str]] = {CELERY_TASK_DEFAULT_QUEUE: {}, ERL_EVALUATION_QUEUE: {}}
+# What the scheduler sends does not wait behind the jobs: workers take from their queues in turn
+ERL_PERIODIC_QUEUE = "erl-periodic"
+CELERY_TASK_QUEUES: dict[str, dict[str, str]] = {
+    CELERY_TASK_DEFAULT_QUEUE: {},
+    ERL_EVALUATION_QUEUE: {},
+    ERL_PERIODIC_QUEUE: {},
+}
 CELERY_ACCEPT_CONTENT = ["json"]
 # Tasks continue without the broker: a redelivered message finds its row taken, and paid model calls are kept
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 30.0
-CELERY_WORKER_MAX_TASKS_PER_CHILD = 200
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_DB_REUSE_MAX = 10**9  # tasks on one connection, which Celery else closes after each; erl_site.celery checks it
+# Messages that no worker takes expire, so that they do not pile up while none runs. The clocks of scheduler and workers
+# may differ by as much
 CELERY_BEAT_SCHEDULE = {
-    # A sweep not taken within its period expires; the next one does the same
-    "sweep": {"task": "reflection.tasks.sweep", "schedule": 5.0, "options": {"expires": 5.0}},
+    "resend": {"task": "reflection.tasks.resend", "schedule": 2.0, "options": {"expires": 600.0}},
+    "often": {"task": "erl_site.tasks.often", "schedule": 5.0, "options": {"expires": 600.0}},
+    "every_minute": {"task": "erl_site.tasks.every_minute", "schedule": 60.0, "options": {"expires": 600.0}},
+    # By the clock: a scheduler that is restarted now and then would never come to the end of an hour
+    "every_hour": {"task": "erl_site.tasks.every_hour", "schedule": crontab(minute=23), "options": {"expires": 3600.0}},
+    "tune": {"task": "memory.tasks.tune_retrieval", "schedule": crontab(minute=53), "options": {"expires": 3600.0}},
 }
+CELERY_TASK_ROUTES = {entry["task"]: {"queue": ERL_PERIODIC_QUEUE} for entry in CELERY_BEAT_SCHEDULE.values()}
 
 # ── API ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_API_MAX_REQUEST_BYTES = env.int("ERL_API_MAX_REQUEST_BYTES", MAX_REQUEST_BYTES)

@@ -45,8 +45,7 @@ NAMES = frozenset(
         "sleep.before_proposal",
         "sleep.before_end",
         "evolution.before_end",
-        "sweep.elected",
-        "sweep.housekeeping",
+        "periodic.work",
     }
 )
 _SPELLING = re.compile(

@@ -1,8 +1,5 @@
-"""Periodic work of the memory. The sweeper of the reflection app runs it."""
+"""Small pieces of periodic work of the memory."""
 
-from collections.abc import Callable
-from datetime import timedelta
-from typing import NamedTuple
 from uuid import UUID
 
 from django.contrib.sessions.models import Session
@@ -10,16 +7,9 @@ from django.db import connection
 from django.db.models import Count
 from django.db.models.functions import Now
 
-from memory.api.idempotency import delete_expired_idempotency_records
 from memory.curation.priority import prioritise_queue
-from memory.effects.harm import measure_lessons
 from memory.index.heuristic_vectors import count_terms, embed_heuristics, find_heuristics_without_vectors
-from memory.intake.open_runs import close_unfinished_runs
-from memory.mistakes.policy import keep_cards
-from memory.passages.vectors import embed_new_passages
-from memory.releases.policy import cut_every_night
 from memory.retrieval.models import ServedChange, TermChange
-from memory.trust.retention import delete_old_answers, keep_answer_months
 
 AT_ONCE = 2000  # wordings; each takes 0.2 ms and is written again
 FOLD_FROM = 50  # rows of one project; reading them takes 0.1 ms
@@ -29,14 +19,6 @@ UPDATE memory_heuristicrevision SET names = ''
 WHERE id IN (SELECT id FROM memory_heuristicrevision WHERE names IS NULL ORDER BY id DESC LIMIT %s
              FOR UPDATE SKIP LOCKED)
 """
-
-
-class PeriodicWork(NamedTuple):
-    """A function to call at most once in a period."""
-
-    name: str
-    every: timedelta
-    run: Callable[[], object]
 
 
 def embed_new_heuristics() -> None:
@@ -80,23 +62,3 @@ def fold_changes() -> list[UUID]:
 def delete_ended_sessions() -> None:
     """Delete the sessions that have ended, which Django itself never does."""
     Session.objects.filter(expire_date__lt=Now()).delete()
-
-
-_SOON, _MINUTE, _HOUR = timedelta(seconds=4), timedelta(minutes=1), timedelta(hours=1)
-
-PERIODIC = (
-    PeriodicWork("expired answers", _MINUTE, delete_expired_idempotency_records),
-    PeriodicWork("missing vectors", _SOON, embed_new_heuristics),
-    PeriodicWork("missing vectors of passages", _SOON, embed_new_passages),
-    PeriodicWork("missing names", _SOON, name_lessons),
-    PeriodicWork("mistake cards", _MINUTE, keep_cards),
-    PeriodicWork("review queue", _SOON, order_queue),
-    PeriodicWork("changed terms", _SOON, count_new_terms),
-    PeriodicWork("served changes", _SOON, fold_changes),
-    PeriodicWork("runs left open", _MINUTE, close_unfinished_runs),
-    PeriodicWork("ended sessions", _HOUR, delete_ended_sessions),
-    PeriodicWork("measured lessons", _HOUR, measure_lessons),
-    PeriodicWork("months of answers", _HOUR, keep_answer_months),
-    PeriodicWork("old answers", _HOUR, delete_old_answers),
-    PeriodicWork("nightly releases", _HOUR, cut_every_night),
-)

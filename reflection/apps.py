@@ -17,13 +17,12 @@ class ReflectionConfig(AppConfig):
         from reflection.consolidation.results import forget_run
         from reflection.invariants import INVARIANTS
         from reflection.jobs.kinds import register_kind
-        from reflection.jobs.periodic import register_periodic
-        from reflection.jobs.sweeper import add_sweeper
+        from reflection.jobs.workers import add_caretaker
         from reflection.prompts import find_versions
         from reflection.rankers.cross_encoder import find_http_reranker
         from reflection.rankers.language_model import find_provider_ranker
         from reflection.reflectors.requests import queue_reflection
-        from reflection.tasks import KINDS, PERIODIC
+        from reflection.tasks import KINDS
         from reflection.webhooks.outbox import queue_deliveries
 
         trajectory_recorded.connect(queue_reflection, dispatch_uid="reflection.queue_reflection")
@@ -35,5 +34,4 @@ class ReflectionConfig(AppConfig):
         register_reranker(find_http_reranker)
         for kind in KINDS:
             register_kind(kind)
-        register_periodic(*PERIODIC)
-        worker_init.connect(add_sweeper, dispatch_uid="reflection.add_sweeper")
+        worker_init.connect(add_caretaker, dispatch_uid="reflection.add_caretaker")

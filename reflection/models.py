@@ -1,7 +1,7 @@
 """The models of the app, listed for Django. Import them from their packages."""
 
 from reflection.consolidation.models import ConsolidationRun, Suggestion, SuggestionEvidence
-from reflection.jobs.models import Job, PeriodicRun, WorkerHeartbeat
+from reflection.jobs.models import Job, WorkerHeartbeat
 from reflection.llm.models import DailySpend, ModelCall, ProviderState, Reservation
 from reflection.reflectors.models import Proposal, Reflection
 from reflection.webhooks.models import WebhookDelivery, WebhookEndpoint, WebhookSecret
@@ -11,7 +11,6 @@ __all__ = [
     "DailySpend",
     "Job",
     "ModelCall",
-    "PeriodicRun",
     "Proposal",
     "ProviderState",
     "Reflection",

@@ -14,13 +14,12 @@ class RuntimeConfig(AppConfig):
         from memory.releases.manifest import add_manifest_part
         from memory.trust.audit import add_comparisons
         from reflection.jobs.kinds import register_kind
-        from reflection.jobs.periodic import register_periodic
         from runtime.audit import COMPARISONS
         from runtime.changes.ladder import deployed_agents, follow_deployment
         from runtime.erasure import forget_agent_run
         from runtime.evolution.tools import TOOLS
-        from runtime.kinds import AGENT_CHANGE, AGENT_RUN, AGENT_SLEEP, PERIODIC
-        from runtime.loop.standby import add_standby
+        from runtime.kinds import AGENT_CHANGE, AGENT_RUN, AGENT_SLEEP
+        from runtime.loop.readiness import prepare_worker
         from runtime.models.agents import Agent
         from runtime.models.runs import Run
         from runtime.tools.catalogue import add_core_tools
@@ -29,10 +28,9 @@ class RuntimeConfig(AppConfig):
         register_kind(AGENT_CHANGE)
         register_kind(AGENT_SLEEP)
         add_core_tools(*TOOLS)
-        register_periodic(*PERIODIC)
         add_comparisons(*COMPARISONS)
         add_manifest_part("agents", deployed_agents)
         add_listener(follow_deployment)
         add_erasure(forget_agent_run)
         add_passage_sources(owners=Agent, runs=Run)
-        worker_init.connect(add_standby, dispatch_uid="agents.add_standby")
+        worker_init.connect(prepare_worker, dispatch_uid="agents.prepare_worker")

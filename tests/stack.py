@@ -115,6 +115,11 @@ class Stack:
         self._start(name, "celery", "-A", "erl_site", "worker", *options, "-n", f"{name}@{self.port}")
         self._wait(name, lambda: self._worker_answers(name))
 
+    def start_beat(self) -> None:
+        """Start the scheduler, which says nothing when it is ready."""
+        schedule = str(self.home / "celerybeat-schedule")
+        self._start("beat", "celery", "-A", "erl_site", "beat", "--schedule", schedule, "--pidfile=")
+
     def start_lane(self, queue: str) -> None:
         """Start a worker with one process that serves one queue, and wait until it answers."""
         options = ["-P", "prefork", "-c", "1", "-Q", queue, "--without-mingle", "--without-gossip"]
@@ -176,10 +181,10 @@ class Stack:
             return False
         return True
 
-    def _worker_answers(self, name: str) -> bool:
+    def _worker_answers(self, name: str, *, seconds: float = 0.5) -> bool:
         from erl_site.celery import app
 
         try:
-            return bool(app.control.ping(destination=[f"{name}@{self.port}"], timeout=0.5))
+            return bool(app.control.ping(destination=[f"{name}@{self.port}"], timeout=seconds))
         except (OSError, RedisConnectionError):  # the broker was killed or comes back just now
             return False

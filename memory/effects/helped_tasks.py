@@ -2,7 +2,7 @@
 
 Only a run whose answer injected the lesson counts, a lesson keeps few of them, and fewer still of one client, so that a
 client's reports cannot make a lesson turn up for any task it likes (reliability D4). The rows made here have neither
-vector nor words; the sweep, which completes what is not fully searchable, makes them.
+vector nor words; the periodic work, which completes what is not fully searchable, makes them.
 """
 
 import hashlib

@@ -21,8 +21,8 @@ from memory.failpoints import failpoint
 from memory.redaction import redact
 from memory.tracing import span
 from reflection.errors import BudgetExhausted, LostClaim, NotNow, ReflectionError
-from reflection.jobs.doorbell import doorbell
 from reflection.jobs.kinds import get_kind
+from reflection.jobs.messages import sender
 from reflection.jobs.models import Job
 from reflection.jobs.queue import defer, extend_lease, fail, postpone
 
@@ -163,7 +163,7 @@ def give_back(job: Job, error: Exception) -> str:
             log.warning("project_out_of_budget", project_id=str(job.project_id), deferred=deferred)
         case NotNow(wait_seconds=None):
             postpone(job, code=error.code, message=str(error))
-            doorbell.ring(job.pk, job.kind)
+            sender.send_job(job.pk, job.kind)
         case NotNow(wait_seconds=float(wait_seconds)):
             later = wait_seconds + random.uniform(0, SPREAD_SECONDS)  # noqa: S311 - no secret
             postpone(job, wait_seconds=later, code=error.code, message=str(error))

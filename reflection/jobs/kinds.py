@@ -28,7 +28,7 @@ class JobKind:
 
     `time_limit_seconds` bounds one attempt where it differs from the limit of all tasks, and `most_attempts` the
     attempts where they differ from ERL_REFLECTION_MAX_ATTEMPTS. `give_up` runs in the transaction that marks a job
-    dead. `command` is the management command that works on due jobs without a broker.
+    dead.
     """
 
     name: str
@@ -37,7 +37,6 @@ class JobKind:
     time_limit_seconds: int | None = None
     most_attempts: int | None = None
     give_up: Callable[["Job"], None] = _do_nothing
-    command: str = ""
 
     @property
     def message_options(self) -> dict[str, Any]:

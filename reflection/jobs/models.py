@@ -1,4 +1,4 @@
-"""The durable queue of background work, the workers that take it, and when periodic work last ran."""
+"""The durable queue of background work, and the workers that take it."""
 
 from typing import Self, TypeVar
 
@@ -128,25 +128,10 @@ class Job(models.Model):
 
 
 class WorkerHeartbeat(models.Model):
-    """When a worker was last alive, last tried to claim a job, and last looked for forgotten ones."""
+    """When a worker was last alive."""
 
     name = models.TextField(primary_key=True)
     seen_at = models.DateTimeField(default=timezone.now)
-    last_claim_at = models.DateTimeField(null=True)
-    last_sweep_at = models.DateTimeField(null=True)
-
-    class Meta:
-        ordering = ["name"]
-
-    def __str__(self) -> str:
-        return self.name
-
-
-class PeriodicRun(models.Model):
-    """When a piece of periodic work was last begun, by any worker."""
-
-    name = models.TextField(primary_key=True)
-    started_at = models.DateTimeField()
 
     class Meta:
         ordering = ["name"]

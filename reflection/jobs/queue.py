@@ -5,13 +5,14 @@ Every change of state is one conditional statement whose row count decides. A wo
 """
 
 import random
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Exists, F
 from django.db.models.functions import Now
 
@@ -19,8 +20,8 @@ from memory.after_commit import after_commit
 from memory.database_clock import NextUtcDay
 from memory.insert_once import insert_once
 from reflection.errors import BudgetExhausted, LostClaim
-from reflection.jobs.doorbell import doorbell
 from reflection.jobs.kinds import get_kind
+from reflection.jobs.messages import sender
 from reflection.jobs.models import Job, JobQuerySet
 
 log = structlog.get_logger(__name__)
@@ -32,6 +33,7 @@ WORKER_LOST = (
     "Every worker that took this {kind} died or hung, the last at attempt {attempts}. Look into the workers' logs for "
     "the memory or time it needed, then queue it again."
 )
+GIVEN_BACK = "The process that worked on it died. Another one goes on."
 
 _AnyJob = TypeVar("_AnyJob", bound=Job)
 _Status = Job.Status
@@ -51,7 +53,8 @@ UPDATE reflection_job j SET
     finished_at = CASE WHEN j.attempts < %(max_attempts)s THEN NULL ELSE statement_timestamp() END,
     last_error_code = CASE WHEN j.attempts >= %(max_attempts)s AND j.status = 'running'
         THEN %(lost_code)s ELSE j.last_error_code END,
-    last_error = CASE WHEN j.attempts >= %(max_attempts)s AND j.status = 'running'
+    last_error = CASE WHEN j.attempts >= %(max_attempts)s
+        AND (j.status = 'running' OR j.last_error_code = %(lost_code)s)
         THEN replace(%(lost)s, '{{attempts}}', j.attempts::text) ELSE j.last_error END,
     attempts = j.attempts + CASE WHEN j.attempts < %(max_attempts)s THEN 1 ELSE 0 END
 WHERE j.id = coalesce((SELECT id FROM abandoned), (SELECT id FROM waiting))
@@ -69,6 +72,11 @@ abandoned AS (SELECT id FROM reflection_job WHERE id = %(id)s AND kind = %(kind)
               FOR UPDATE SKIP LOCKED),
 waiting AS (SELECT NULL::uuid AS id)
 """  # noqa: S608 - constants of this module
+_RELEASE = """
+UPDATE reflection_job SET status = 'retry', available_at = statement_timestamp(), lease_until = NULL,
+    last_error_code = %s, last_error = %s
+WHERE status = 'running' AND lease_owner = ANY(%s) RETURNING id, kind
+"""
 _COLUMNS = ", ".join(f'j."{field.column}"' for field in Job._meta.concrete_fields)
 _CLAIM_OLDEST = _CLAIM.format(candidates=_OLDEST, columns=_COLUMNS)
 _CLAIM_BY_ID = _CLAIM.format(candidates=_BY_ID, columns=_COLUMNS)
@@ -85,9 +93,9 @@ def enqueue(job: _AnyJob) -> _AnyJob:
     while not insert_once(row, made={"available_at": "statement_timestamp()"}):
         same = Job.objects.live().filter(project_id=job.project_id, kind=job.kind, subject=job.subject)
         if (live := same.first()) is not None:  # otherwise it was finished between the two statements
-            after_commit(doorbell.ring, live.pk, live.kind)
+            after_commit(sender.send_job, live.pk, live.kind)
             return cast(_AnyJob, type(job)._default_manager.get(pk=live.pk))
-    after_commit(doorbell.ring, row.pk, row.kind)
+    after_commit(sender.send_job, row.pk, row.kind)
     job.available_at = row.available_at
     if type(job) is not Job:
         job.pk = row.pk
@@ -216,10 +224,11 @@ def defer(job: Job, *, message: str) -> int:
     return 1 + same.update(**deferred)
 
 
-def release_claims(owner_prefix: str) -> int:
-    """Give back what a worker that is gone held, so that its leases need not run out; return how many jobs."""
-    held = Job.objects.filter(status=_Status.RUNNING, lease_owner__startswith=owner_prefix)
-    return held.update(status=_Status.RETRY, available_at=Now(), lease_until=None)
+def release_claims(owners: Collection[str]) -> list[tuple[UUID, str]]:
+    """Give back what processes that are gone held, so that leases need not run out; return the jobs and their kinds."""
+    with connection.cursor() as cursor:
+        cursor.execute(_RELEASE, [WORKER_LOST_CODE, GIVEN_BACK, list(owners)])
+        return [(job_id, kind) for job_id, kind in cursor.fetchall()]
 
 
 def backoff_seconds(attempts: int, *, retry_after_seconds: float | None = None) -> float:

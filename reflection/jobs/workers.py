@@ -1,17 +1,35 @@
-"""The name a worker writes on the jobs it holds, and its heartbeats in the database.
+"""The name that a worker writes on the jobs it holds, and what becomes of these when it dies.
 
-The name is `name@host/process of the worker`; a claim adds `/process that works`.
+The name is `name@host/process of the worker`; a claim adds `/process that works`. Celery hands the task of a killed
+process to another, and the caretaker in each worker's main process lets the row be claimed again: that of a process of
+its own at once, those of another worker when its heartbeat has been missing for some seconds.
 """
 
 import os
+import signal
 import socket
+import time
+from contextlib import suppress
 from datetime import timedelta
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+from typing import Any
 
-from django.db.models import Exists
+import structlog
+from celery import bootsteps
+from celery.worker import WorkController
+from django.db import DatabaseError, InterfaceError, connection
 from django.db.models.functions import Now
 
-from reflection.jobs.models import WorkerHeartbeat
+from reflection.jobs.messages import sender
+from reflection.jobs.models import Job, WorkerHeartbeat
+from reflection.jobs.queue import release_claims
 
+log = structlog.get_logger(__name__)
+
+BEAT_SECONDS = 0.5
+MISSING_SECONDS = 2.0
+WATCHED_SECONDS = 1.0  # so that a database that was away for a moment makes nobody look dead
 HEARTBEAT_KEPT = timedelta(days=1)
 _worker = ""
 
@@ -23,44 +41,126 @@ def name_worker(nodename: str) -> str:
     return _worker
 
 
-def worker_name() -> str:
-    """Return the worker this process belongs to, or the process itself where it belongs to none."""
-    return _worker or f"{socket.gethostname()}/{os.getpid()}"
-
-
 def owner_name() -> str:
     """Return the name under which this process claims jobs."""
-    return f"{worker_name()}/{os.getpid()}"
+    return f"{_worker or f'{socket.gethostname()}/{os.getpid()}'}/{os.getpid()}"
 
 
-def record_heartbeat(worker: str) -> None:
-    """Note that a worker is alive."""
-    _record(WorkerHeartbeat(name=worker, seen_at=Now()), "seen_at")
+def add_caretaker(sender: WorkController, **_: Any) -> None:
+    """Give a worker that is being made its caretaker."""
+    sender.app.steps["worker"].add(CaretakerStep)
 
 
-def record_claim(worker: str) -> None:
-    """Note that a message reached a worker and it tries to claim a job."""
-    _record(WorkerHeartbeat(name=worker, seen_at=Now(), last_claim_at=Now()), "seen_at", "last_claim_at")
+class CaretakerStep(bootsteps.StartStopStep):
+    """Starts the caretaker with the worker, unless the worker only takes messages of other queues."""
+
+    requires = ("celery.worker.components:Pool",)
+
+    def include_if(self, parent: Any) -> bool:
+        return parent.app.conf.task_default_queue in parent.app.amqp.queues.consume_from
+
+    def create(self, parent: Any) -> Any:
+        return Caretaker(name_worker(parent.hostname))
 
 
-def elect_sweeper(worker: str, *, unless_swept_within_seconds: float) -> bool:
-    """Return whether a worker is the one to sweep now, because no other did lately.
+class Caretaker:
+    """A thread that beats for its worker and gives back the jobs of those that died.
 
-    One statement that holds no lock, so that a dead worker blocks nothing, with any pooler in between. Two sweepers
-    at once are possible for a moment and do no harm: a message too many finds nothing to claim.
+    A worker that is asked to end still works on what it holds, so the thread goes on until the process ends.
     """
-    lately = Now() - timedelta(seconds=unless_swept_within_seconds)
-    others = WorkerHeartbeat.objects.filter(last_sweep_at__gt=lately).exclude(name=worker)
-    mine = WorkerHeartbeat.objects.filter(~Exists(others), name=worker)
-    return bool(mine.update(seen_at=Now(), last_sweep_at=Now()))
+
+    def __init__(self, worker: str) -> None:
+        self.worker = worker
+        self._missing_since: dict[str, float] = {}
+        self._wakes: SimpleQueue[bool] = SimpleQueue()  # takes no lock, as a signal handler needs it
+        self._ends = Event()
+        self._thread = Thread(target=self._run, name="caretaker", daemon=True)
+
+    def start(self) -> None:
+        signal.signal(signal.SIGCHLD, lambda *_: self._wakes.put(True))
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Go on: see the class."""
+
+    def terminate(self) -> None:
+        """End at once: give back what this worker's processes hold, which fences them out of it."""
+        self._ends.set()
+        self._wakes.put(True)
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
+        with suppress(DatabaseError, InterfaceError):
+            self._give_back({owner for owner in _find_owners() if _worker_of(owner) == self.worker})
+
+    def tick(self) -> None:
+        """Beat, and look for jobs whose process or worker is gone."""
+        now = time.monotonic()
+        heartbeat = WorkerHeartbeat(name=self.worker, seen_at=Now())
+        WorkerHeartbeat.objects.bulk_create(
+            [heartbeat], update_conflicts=True, unique_fields=["name"], update_fields=["seen_at"]
+        )
+        owners = _find_owners()
+        others = {_worker_of(owner) for owner in owners} - {self.worker}
+        late = WorkerHeartbeat.objects.filter(pk__in=others, seen_at__lt=Now() - timedelta(seconds=MISSING_SECONDS))
+        missing = set(late.values_list("pk", flat=True)) if others else set()
+        self._missing_since = {name: self._missing_since.get(name, now) for name in missing}
+        dead = {name for name, since in self._missing_since.items() if now - since >= WATCHED_SECONDS}
+        self._give_back(
+            {
+                owner
+                for owner in owners
+                if _worker_of(owner) in dead or (_worker_of(owner) == self.worker and not _is_alive(owner))
+            }
+        )
+
+    def _give_back(self, owners: set[str]) -> None:
+        if not owners:
+            return
+        jobs = release_claims(owners)
+        log.warning("jobs_given_back", owners=sorted(owners), count=len(jobs))
+        for job_id, kind in jobs:
+            sender.send_job(job_id, kind)
+
+    def _run(self) -> None:
+        failing = ""
+        while not self._ends.is_set():
+            try:
+                self.tick()
+                failing = ""
+            except Exception as error:  # nothing may end this thread but its worker
+                kind = type(error).__name__
+                if kind != failing:
+                    log.warning("caretaker_failed", error=kind)
+                failing = kind
+                self._missing_since.clear()
+                connection.close()
+            with suppress(Empty):
+                self._wakes.get(timeout=BEAT_SECONDS)
+        connection.close()
 
 
 def forget_old_workers() -> None:
-    """Delete the signs of life of workers that have been gone for a day."""
+    """Delete the heartbeats of workers that have been gone for a day."""
     WorkerHeartbeat.objects.filter(seen_at__lt=Now() - HEARTBEAT_KEPT).delete()
 
 
-def _record(heartbeat: WorkerHeartbeat, *fields: str) -> None:
-    WorkerHeartbeat.objects.bulk_create(
-        [heartbeat], update_conflicts=True, unique_fields=["name"], update_fields=list(fields)
-    )
+def _find_owners() -> set[str]:
+    return set(Job.objects.filter(status=Job.Status.RUNNING).order_by().values_list("lease_owner", flat=True))
+
+
+def _worker_of(owner: str) -> str:
+    return owner.rpartition("/")[0]
+
+
+def _is_alive(owner: str) -> bool:
+    """Return whether a process of this worker still runs; one that was killed stays for a moment, as a zombie."""
+    process_id = int(owner.rpartition("/")[2])
+    if process_id == os.getpid():
+        return True
+    try:
+        if hasattr(os, "waitid"):
+            return os.waitid(os.P_PID, process_id, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        os.kill(process_id, 0)
+    except (ChildProcessError, ProcessLookupError):
+        return False
+    return True

@@ -5,6 +5,7 @@ A model is named `provider:model`, as in "anthropic:claude-haiku-5-5"; without a
 
 import atexit
 import os
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from threading import Lock
@@ -223,6 +224,17 @@ def find_provider(use: Use = "", *, model: str = "") -> Provider | None:
             other = next(same, None)
             _providers[config] = other.for_model(config) if other is not None else build_provider(config)
         return _providers[config]
+
+
+def load_providers() -> None:
+    """Import what the providers in the settings need, so that processes forked from this one have it.
+
+    That is 70 MB and takes seconds of a processor, which each process would otherwise spend on its first question.
+    """
+    with suppress(ProviderNotConfigured):
+        for name in _read_entries():
+            with suppress(ProviderNotConfigured):
+                find_provider(model=f"{name}:any")
 
 
 def get_provider(use: Use = "") -> Provider:

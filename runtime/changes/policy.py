@@ -31,7 +31,7 @@ def climb() -> int:
         try:
             taken += _step(change)
         except (MemoryAppError, SandboxError) as refusal:
-            # Another release is on trial, say: its page tells, and the next sweep asks again.
+            # Another release is on trial, say: its page tells, and the next look asks again.
             log.info("change_waits", number=change.number, agent=str(change.agent_id), reason=type(refusal).__name__)
     return taken
 

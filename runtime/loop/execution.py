@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
 
@@ -31,8 +31,7 @@ from runtime.loop.compacting import compact
 from runtime.loop.effects import execute_effect, mark_unknown
 from runtime.loop.fence import Claimed, lock_run
 from runtime.loop.finishing import finish_run
-from runtime.loop.liveness import showing_life
-from runtime.loop.rows import REMINDER, load_rows
+from runtime.loop.rows import REMINDER, RunRows, load_rows
 from runtime.models.runs import KIND, Run, RunStatus, StopReason
 from runtime.streaming.events import append_event
 
@@ -58,17 +57,10 @@ def run_agent(job_id: UUID | None = None, *, owner: str, find: _Find = find_prov
 
     Raises only what stops the process, after giving the job back, and what the database raises at the claim.
     """
-    if job_id is None:
-        due = Job.objects.filter(kind=KIND).due().order_by("available_at")
-        job_id = due.values_list("pk", flat=True).first()
-    if job_id is None:
+    job = claim(KIND, job_id, owner=owner)
+    if job is None:
         return Attempt(outcome=Outcome.NOTHING)
-    with showing_life(job_id) as life:
-        job = claim(KIND, job_id, owner=owner)
-        if job is None:
-            return Attempt(outcome=Outcome.NOTHING)
-        life.show(job)
-        outcome, actions = carry_out(job, partial(_go_on, job, find=find))
+    outcome, actions = carry_out(job, partial(_go_on, job, find=find))
     return Attempt(outcome=outcome, actions=actions or 0)
 
 
@@ -81,7 +73,7 @@ def _go_on(job: Job, heartbeat: Heartbeat, *, find: _Find) -> int:
         rows = load_rows(claimed.run_id)
         action = next_action(rows)
         if action is None or isinstance(action, Wait | Finish):
-            if _stop(claimed):
+            if _stop(claimed, rows):
                 return actions
             continue
         _take(action, claimed, rows.run, find=find)
@@ -108,10 +100,11 @@ def _take(action: Action, claimed: Claimed, run: Run, *, find: _Find) -> None:
             remind(claimed, text)
 
 
-def _stop(claimed: Claimed) -> bool:
+def _stop(claimed: Claimed, rows: RunRows) -> bool:
     """End the run, or let it wait, where that is still what comes next; False where it goes on after all."""
     with claimed.writing(also_ended=True) as run:
-        action = next_action(load_rows(run.pk))
+        # Meanwhile people may have decided about its calls. All else is written by the worker that holds the job.
+        action = next_action(load_rows(run.pk) if rows.open_effects else replace(rows, run=run))
         match action:
             case None:
                 pass

@@ -4,9 +4,13 @@ from threading import Timer
 from typing import Any
 
 import structlog
+from celery.signals import worker_process_init, worker_process_shutdown
+from celery.worker import WorkController
 from django.db import DatabaseError, InterfaceError, close_old_connections
 
 from memory.connections import default_ssl_context
+from reflection.llm.registry import load_providers
+from runtime.loop.waiting import open_room, room
 from runtime.models.tools import Tool, ToolRuntime
 from runtime.sandbox import SandboxError
 from runtime.sandbox.workers import start_worker
@@ -18,10 +22,16 @@ log = structlog.get_logger(__name__)
 SANDBOX_AFTER_SECONDS = 1.0
 
 
-def load_parts() -> None:
-    """Load what the first run of a process would load, in the process that it is forked from."""
+def prepare_worker(sender: WorkController, **_: Any) -> None:
+    """Load what the first run of a process would load, in the process that it is forked from, and let it prepare."""
+    if sender.app.conf.task_default_queue not in sender.app.amqp.queues.consume_from:
+        return  # it takes no runs
     core_tools()
     default_ssl_context()
+    load_providers()
+    worker_process_init.connect(prepare_process, dispatch_uid="agents.prepare_process")
+    worker_process_init.connect(open_room, dispatch_uid="agents.open_room")
+    worker_process_shutdown.connect(room.close, dispatch_uid="agents.close_room")
 
 
 def prepare_process(**_: Any) -> None:

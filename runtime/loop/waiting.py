@@ -1,15 +1,15 @@
 """Runs that wait for their model, without a process or a thread each.
 
 A task that has asked a model waits a moment for the answer. Then it hands the question over to a thread of its process
-and ends, so that the process is free for others. The thread holds the job: it extends the lease, shows life, and writes
-the parts of the answer that have come. When the answer is there it is kept in the ledger and the job is given back; the
+and ends, so that the process is free for others. The thread holds the job: it extends the lease and writes the parts of
+the answer that have come. When the answer is there it is kept in the ledger and the job is given back; the
 next attempt finds the answer there. A process that dies loses its questions, and they are asked again.
 """
 
 import time
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Event, Lock, Thread
 from typing import Any, Protocol
 from uuid import UUID
@@ -19,13 +19,12 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
 from reflection.errors import LostClaim, ReflectionError
-from reflection.jobs.doorbell import doorbell
 from reflection.jobs.execution import BEATS_PER_LEASE, HandedOver, give_back
+from reflection.jobs.messages import sender
 from reflection.jobs.models import Job
 from reflection.jobs.queue import extend_lease, postpone
 from reflection.llm.base import ProviderError
 from reflection.llm.calls import Asked
-from runtime.loop.liveness import Life
 from runtime.models.runs import Run
 
 log = structlog.get_logger(__name__)
@@ -33,7 +32,6 @@ log = structlog.get_logger(__name__)
 PATIENCE_SECONDS = 0.05
 LOOK_SECONDS = 0.1
 CANCEL_LOOK_SECONDS = 0.5
-TAKE_OVER_SECONDS = 2.0
 SHUTDOWN_SECONDS = 20.0
 
 
@@ -56,8 +54,6 @@ class Question:
     run_id: UUID
     asked: Asked
     listener: Listener
-    life: Life
-    is_shown: Event = field(default_factory=Event)
     extend_at: float = 0.0
 
 
@@ -84,7 +80,7 @@ class WaitingRoom:
         ends_at = time.monotonic() + PATIENCE_SECONDS
         while not asked.answer.done():
             if self.is_open and time.monotonic() >= ends_at:
-                self._take_over(Question(job=job, run_id=run_id, asked=asked, listener=listener, life=_life(job)))
+                self._take_over(Question(job=job, run_id=run_id, asked=asked, listener=listener))
                 raise HandedOver
             with suppress(TimeoutError, CancelledError):
                 asked.answer.exception(timeout=PATIENCE_SECONDS if self.is_open else LOOK_SECONDS)
@@ -95,7 +91,7 @@ class WaitingRoom:
         self._ends_at = time.monotonic() + SHUTDOWN_SECONDS
         thread = self._thread
         if thread is not None:
-            thread.join(SHUTDOWN_SECONDS + TAKE_OVER_SECONDS)
+            thread.join(SHUTDOWN_SECONDS + LOOK_SECONDS)
 
     def _take_over(self, question: Question) -> None:
         with self._lock:
@@ -105,7 +101,6 @@ class WaitingRoom:
                 self._thread.start()
         question.asked.answer.add_done_callback(lambda _: self._wake.set())
         self._wake.set()
-        question.is_shown.wait(TAKE_OVER_SECONDS)  # the task shows life until then
 
     def _run(self) -> None:
         cancel_look_at = 0.0
@@ -120,7 +115,6 @@ class WaitingRoom:
             now = time.monotonic()
             cancelled: set[UUID] = set()
             try:
-                self._show_life(questions)
                 if now >= cancel_look_at:
                     cancelled = _find_cancelled(questions)
                     cancel_look_at = now + CANCEL_LOOK_SECONDS
@@ -132,19 +126,7 @@ class WaitingRoom:
             except (DatabaseError, InterfaceError) as error:  # the leases last until the next look
                 log.warning("waiting_room_failed", error=type(error).__name__)
                 connection.close()
-                for question in questions:
-                    question.is_shown.clear()  # the locks are gone with the session
         connection.close()
-
-    def _show_life(self, questions: list[Question]) -> None:
-        for question in questions:
-            if not question.is_shown.is_set():
-                question.life.begin()
-                question.is_shown.set()
-
-
-def _life(job: Job) -> Life:
-    return Life(job.pk, job.attempts)
 
 
 def _find_cancelled(questions: list[Question]) -> set[UUID]:
@@ -168,7 +150,6 @@ def _look_after(question: Question, now: float, *, is_given_up: bool) -> bool:
     except LostClaim:
         log.warning("claim_lost", job_id=str(job.pk), attempts=job.attempts)
         question.asked.give_up()
-        question.life.end()
         return True
     return False
 
@@ -187,8 +168,7 @@ def _end(question: Question, *, is_given_up: bool) -> None:
         give_back(job, error)
     else:
         postpone(job)
-        doorbell.ring(job.pk, job.kind)
-    question.life.end()
+        sender.send_job(job.pk, job.kind)
 
 
 room = WaitingRoom()

@@ -6,10 +6,9 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -20,7 +19,7 @@ from django.db import connection
 from erl_site.embedded import valkey
 from memory.heuristics.models import Heuristic
 from memory.projects.actors import Actor
-from reflection.jobs.doorbell import doorbell
+from reflection.jobs.messages import sender
 from reflection.jobs.models import WorkerHeartbeat
 from reflection.llm.models import ModelCall
 from reflection.reflectors.models import Proposal, Reflection
@@ -36,6 +35,7 @@ BY = Actor(label="key:chaos")
 Status = Reflection.Status
 BROKER = HOME / "valkey"
 LEASE_SECONDS = 1.0
+PROBE_SECONDS, PROBES_FAILED = 5.0, 3
 _NUMBER = re.compile(r"Case (\d+)")
 
 
@@ -43,16 +43,12 @@ _NUMBER = re.compile(r"Case (\d+)")
 class WorkerStack(Stack):
     """Workers whose sign of life is in the database: they may be without a broker."""
 
-    starts: dict[str, Callable[[], None]] = field(default_factory=dict)  # by name: how to start it again
-    restarted: int = 0
-
     def start_worker(self, name: str = "worker", *, concurrency: int = 2, soft_shutdown_seconds: float = 30) -> None:
-        """Start a Celery worker and wait until its sweeper runs."""
+        """Start a Celery worker, and the scheduler that it needs, and wait until the worker shows that it lives."""
+        if "beat" not in self.processes:
+            self.start_beat()
         pool = ["-P", "prefork", "-c", str(concurrency), "--without-mingle", "--without-gossip"]
         overridden = ["--", f"worker.soft_shutdown_timeout={soft_shutdown_seconds}"]
-        self.starts[name] = partial(
-            self.start_worker, name, concurrency=concurrency, soft_shutdown_seconds=soft_shutdown_seconds
-        )
         self._start(name, "celery", "-A", "erl_site", "worker", *pool, "-n", f"{name}@{self.port}", *overridden)
         self._wait(name, lambda: self._worker_answers(name))
 
@@ -61,15 +57,7 @@ class WorkerStack(Stack):
         with suppress(ProcessLookupError):
             super().kill(name)
 
-    def supervise(self) -> None:
-        """Restart the workers that ended by themselves, as every deployment does: a stalled one asks for it."""
-        for name, process in [*self.processes.items()]:
-            if name in self.starts and process.poll() is not None:
-                self.kill(name)
-                self.starts[name]()
-                self.restarted += 1
-
-    def _worker_answers(self, name: str) -> bool:
+    def _worker_answers(self, name: str, *, seconds: float = 0.5) -> bool:
         return WorkerHeartbeat.objects.filter(pk=f"{name}@{self.port}/{self.processes[name].pid}").exists()
 
 
@@ -90,16 +78,23 @@ class Jobs:
 
     def wait_for_all(self, *, seconds: float = 120.0) -> None:
         """Wait until everything that was queued is done or given up."""
-        self.wait_until(all_finished, seconds=seconds)
+        wait_until(all_finished, seconds=seconds, every_seconds=0.1)
 
-    def wait_until(self, condition: Callable[[], bool], *, seconds: float) -> None:
-        """Wait for what the workers do, and restart those that end."""
+    def wait_for_all_with_probes(self, *, seconds: float) -> int:
+        """Wait as `wait_for_all`, and restart a worker that answers no probe; return how many were.
 
-        def is_met() -> bool:
-            self.stack.supervise()
-            return condition()
-
-        wait_until(is_met, seconds=seconds, every_seconds=0.1)
+        Its connection may be one on which nothing comes any more. Containers are restarted for the same reason.
+        """
+        end, failures, restarted = time.monotonic() + seconds, 0, 0
+        while not all_finished():
+            assert time.monotonic() < end, f"nothing after {seconds} seconds"
+            failures = 0 if Stack._worker_answers(self.stack, "worker", seconds=PROBE_SECONDS) else failures + 1
+            if failures == PROBES_FAILED:
+                self.stack.kill("worker")
+                self.stack.start_worker()
+                failures, restarted = 0, restarted + 1
+            time.sleep(0.1)
+        return restarted
 
     def start_broker(self) -> None:
         """Bring the broker back, whatever was done to it."""
@@ -143,14 +138,14 @@ def jobs(*, environment: dict[str, str] | None = None, behaviour: Behaviour | No
         made = Jobs(stack=WorkerStack(home=home, environment=seen_by_workers | (environment or {})), provider=provider)
         made.start_broker()
         made.flush_broker()
-        doorbell.close()  # an earlier test may have taken the broker away
+        sender.reset()  # an earlier test may have taken the broker away
         try:
             yield made
         finally:
             made.stack.kill_all()
             made.start_broker()
             made.flush_broker()
-            doorbell.close()
+            sender.reset()
             shutil.rmtree(home, ignore_errors=True)
 
 

@@ -18,7 +18,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from memory.heuristics.models import Heuristic
-from reflection.jobs.doorbell import doorbell
+from reflection.jobs.messages import sender
 from reflection.llm import breaker
 from reflection.llm.models import ModelCall, ProviderState
 from reflection.reflectors.models import Proposal, Reflection
@@ -127,7 +127,7 @@ class Clock:
             if code == "rate_limited":
                 self.waits.setdefault((id, attempts), wait.total_seconds())
             if Reflection.objects.filter(pk=id, status=Status.RETRY).update(available_at=Now()):
-                doorbell.ring(id, "reflection")
+                sender.send_job(id, "reflection")
 
 
 @contextmanager

@@ -116,6 +116,7 @@ def soak(*, minutes: float, clients: int) -> dict[str, Any]:
     try:
         stack.start_web()
         stack.start_worker()
+        stack.start_beat()
         started = time.monotonic()
         at_work = [Client(stack.port, token, started + 60 * minutes) for _ in range(clients)]
         for client in at_work:

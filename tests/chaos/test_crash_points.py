@@ -31,7 +31,7 @@ from memory.trust.invariants import find_violations
 from memory.trust.models import QuarantineOrder
 from memory.trust.quarantine import quarantine_source
 from reflection.jobs.execution import Outcome
-from reflection.jobs.periodic import run_all_work
+from reflection.jobs.periodic import run_periodic_work
 from reflection.llm.base import Completion, CompletionRequest
 from reflection.llm.models import ModelCall
 from reflection.reflectors.models import Proposal, Reflection
@@ -253,10 +253,10 @@ def test_work_that_ends_at_any_point_was_done_wholly_or_not_at_all(work: Work, s
 
     points, wrong = crash_everywhere(work, at_all=work.name == AT_ALL_POINTS)
 
-    run_all_work()
+    run_periodic_work()
     before, lacking = None, find_heuristics_without_vectors()
     while lacking and lacking != before:  # it sees to a hundred at a time
-        run_all_work()
+        run_periodic_work()
         before, lacking = lacking, find_heuristics_without_vectors()
     broken = [(each.invariant.name, each.rows) for each in find_violations() if "served" not in each.invariant.name]
     wrong += [f"without vectors after tidying up: {each}" for each in lacking]

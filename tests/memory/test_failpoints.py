@@ -24,7 +24,11 @@ def _disarmed() -> Any:
 
 
 def test_every_point_is_named_once_and_in_one_place() -> None:
-    modules = [path for app in ("memory", "reflection", "agents", "evaluation") for path in (ROOT / app).rglob("*.py")]
+    modules = [
+        path
+        for app in ("memory", "reflection", "runtime", "evaluation", "erl_site")
+        for path in (ROOT / app).rglob("*.py")
+    ]
     found = [name for path in modules for name in _CALL.findall(path.read_text(encoding="utf-8"))]
 
     assert sorted(found) == sorted(NAMES)
@@ -73,7 +77,7 @@ def test_wrong_spelling_is_refused(spelling: str) -> None:
 
 
 def test_crash_is_a_death_by_signal_nine_of_a_process_that_was_asked_to() -> None:
-    code = "import memory.failpoints as f; f.arm_failpoints(['sweep.elected=crash']); f.failpoint('sweep.elected')"
+    code = "import memory.failpoints as f; f.arm_failpoints(['periodic.work=crash']); f.failpoint('periodic.work')"
     ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=os.environ, check=False)
 
     assert ended.returncode == -9

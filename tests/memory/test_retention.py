@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from erl_site.tasks import EVERY_HOUR
 from memory.effects.models import HeuristicFeedback
-from memory.housekeeping import PERIODIC
 from memory.projects.models import Project
 from memory.retrieval.models import Retrieval
 from memory.trust.retention import delete_old_answers
@@ -59,4 +59,4 @@ def test_without_a_time_all_are_kept(settings: Any) -> None:
 
 
 def test_it_is_part_of_the_periodic_work() -> None:
-    assert delete_old_answers in [work.run for work in PERIODIC]
+    assert delete_old_answers in EVERY_HOUR

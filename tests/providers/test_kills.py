@@ -41,7 +41,7 @@ def test_conversations_go_on_after_kill_9_between_the_steps(imitations: Imitatio
         made.stack.kill("worker")
         killed.set()
         made.stack.start_worker()
-        made.wait_until(lambda: not Run.objects.live().exists(), seconds=240)
+        wait_until(lambda: not Run.objects.live().exists(), seconds=240)
 
     ends = dict(Run.objects.values_list("agent__name", "stop_reason"))
     assert ends == dict.fromkeys(providers, "end_turn")

@@ -73,12 +73,24 @@ def test_release_claims_gives_back_what_one_worker_held() -> None:
     claim(held.pk, owner="a@host/1/7")
     claim(others.pk, owner="a@host/11/8")
 
-    released = release_claims("a@host/1/")
+    released = release_claims(["a@host/1/7"])
 
     held.refresh_from_db()
     others.refresh_from_db()
-    assert released == 1
+    assert released == [(held.pk, "reflection")]
     assert (held.status, others.status) == (Status.RETRY, Status.RUNNING)
+
+
+def test_job_given_back_after_its_last_attempt_is_dead_of_its_workers() -> None:
+    held = make_reflection(attempts=4)
+    claim(held.pk, owner="a@host/1/7")
+    release_claims(["a@host/1/7"])
+
+    claim(held.pk, owner="a@host/1/8")
+
+    held.refresh_from_db()
+    assert (held.status, held.attempts, held.last_error_code) == (Status.DEAD, 5, "worker_lost")
+    assert "attempt 5" in held.last_error
 
 
 def test_backoff_grows_to_five_minutes_and_is_spread() -> None:

@@ -11,7 +11,7 @@ from django.db import DatabaseError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from runtime.kinds import PERIODIC
+from erl_site.tasks import EVERY_HOUR
 from runtime.models.agents import Agent, AgentRevision
 from runtime.models.conversations import Conversation
 from runtime.models.runs import Event, Run
@@ -203,4 +203,4 @@ def test_events_go_with_their_run(agent: Agent) -> None:
 
 
 def test_it_is_part_of_the_periodic_work() -> None:
-    assert keep_event_months in [work.run for work in PERIODIC]
+    assert keep_event_months in EVERY_HOUR

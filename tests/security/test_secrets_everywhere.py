@@ -14,7 +14,6 @@ from memory.heuristics.models import Heuristic
 from memory.projects.models import ProjectMembership
 from memory.redaction import redact
 from memory.runs.models import Trajectory
-from reflection.jobs.doorbell import doorbell
 from reflection.jobs.execution import Outcome
 from reflection.llm.base import Completion, CompletionRequest
 from reflection.reflectors.reflections import run_reflection
@@ -81,7 +80,6 @@ def test_planted_secrets_are_nowhere(settings: Any, caplog: pytest.LogCaptureFix
     while run_reflection(owner="test", ask_model=repeat_the_question).outcome != Outcome.NOTHING:
         pass
 
-    doorbell.close()
     with redis.Redis(unix_socket_path=str(valkey.socket_path(HOME / "valkey"))) as at_broker:
         messages = b" ".join(at_broker.dump(key) or b"" for key in at_broker.keys("*")).decode("latin-1")
     left = {

@@ -33,7 +33,7 @@ from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
 from memory.trust.quarantine import quarantine_source
 from reflection.jobs.execution import Outcome
-from reflection.jobs.periodic import run_all_work
+from reflection.jobs.periodic import run_periodic_work
 from reflection.jobs.queue import claim, release_claims
 from reflection.llm.base import Completion, CompletionRequest, ProviderError
 from reflection.llm.models import ProviderState
@@ -173,7 +173,7 @@ class World(Watched):
 
     @rule(is_gone=st.booleans())
     def sweep(self, is_gone: bool) -> None:
-        released = release_claims("dead/") if is_gone else 0
+        released = len(release_claims(["dead/1"])) if is_gone else 0
         expired = IdempotencyRecord.objects.filter(expires_at__lt=timezone.now())
         found = expired.count()
         self.keep_house()
@@ -284,4 +284,4 @@ class World(Watched):
         erase_trajectory(run, by=OPERATOR)
 
     def keep_house(self) -> None:
-        run_all_work()
+        run_periodic_work()

@@ -131,7 +131,7 @@ def approve_all(project: Project) -> list[float]:
     approved = Heuristic.objects.filter(project=project, status=Heuristic.Status.APPROVED)
     for heuristic in approved.filter(Exists(later)).order_by("id"):
         confirm_unread_evidence(heuristic)
-    count_terms(project.pk)  # in a running system the sweeper does this
+    count_terms(project.pk)  # in a running system the periodic work does this
     return spent
 
 

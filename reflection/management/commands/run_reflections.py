@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
 from reflection.jobs.execution import Outcome
-from reflection.jobs.periodic import run_all_work
+from reflection.jobs.periodic import run_periodic_work
 from reflection.jobs.workers import owner_name
 from reflection.reflectors.models import Reflection
 from reflection.reflectors.reflections import Attempt, run_reflection
@@ -53,7 +53,7 @@ class Command(BaseCommand):
             sys.exit(1)
 
     def _drain(self, counts: Counter[str], *, limit: int | None, watch: bool) -> None:
-        run_all_work()
+        run_periodic_work()
         owner = owner_name()
         due = Reflection.objects.due().count()
         total = None if watch else min(due, limit or due)

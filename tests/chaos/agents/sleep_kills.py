@@ -14,7 +14,7 @@ from runtime.models.agents import Agent
 from runtime.models.changes import Change
 from runtime.models.tools import Tool, ToolRevision
 from tests.chaos.agents.scene import kill_holder, load_average
-from tests.chaos.jobs import Jobs, jobs
+from tests.chaos.jobs import jobs
 from tests.factories import make_project
 from tests.runtime.changing import Service, make_shop_agent, refund
 from tests.runtime.running import BY
@@ -45,7 +45,7 @@ def kill_sleeps_at_random(*, kills: int, seed: int = 0) -> dict[str, Any]:
                 while not struck and counts["kills"] < kills and (found := _strike(agent, dice)) is not None:
                     counts["kills"] += 1
                     counts["kills_after_a_proposal"] += found
-                _wait_until_awake(made, agent)
+                _wait_until_awake(agent)
             changes = Change.objects.filter(agent=agent).count()
             tools = ToolRevision.objects.filter(project=agent.project, status="proposed").count()
             edits = BlockRevision.objects.waiting().filter(project=agent.project).count()
@@ -115,5 +115,5 @@ def _is_over(job: Job, killed: int) -> bool:
     return job.attempts > killed or job.status not in ("running", "retry", "queued")
 
 
-def _wait_until_awake(made: Jobs, agent: Agent) -> None:
-    made.wait_until(lambda: not Job.objects.live().filter(kind=KIND, subject=str(agent.pk)).exists(), seconds=120)
+def _wait_until_awake(agent: Agent) -> None:
+    wait_until(lambda: not Job.objects.live().filter(kind=KIND, subject=str(agent.pk)).exists(), seconds=120)
