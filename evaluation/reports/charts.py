@@ -3,6 +3,8 @@
 import re
 from typing import Any
 
+from memory.plots import Axis, join_points
+
 WIDTH, LABELS, ROW = 720, 190, 26
 CURVE_HEIGHT, COST_HEIGHT, MARGIN, LABEL_ROW = 260, 320, 48, 19
 MOST_POINTS = 200  # of a line
@@ -19,13 +21,7 @@ def draw_bars(rows: list[dict[str, Any]], metric: str, *, sign: str = "+") -> di
     if len(rows) < 2:
         return {}
     edges = [row[metric][edge] for row in rows for edge in ("low", "high", "mean")]
-    low, high = min([0.0, *edges]), max([0.0, *edges])
-    room = (high - low) * 0.05 or 0.05
-    low, high = low - room, high + room
-
-    def x(value: float) -> float:
-        return float(round(LABELS + (value - low) / (high - low) * (WIDTH - LABELS - 70), 1))
-
+    x = Axis.around([0.0, *edges], start=LABELS, end=WIDTH - 70, room=0.05, least=0.05).at
     bars = []
     for position, row in enumerate(rows):
         estimate = row[metric]
@@ -62,18 +58,9 @@ def draw_curve(
     """Lay out a line with its interval as a band; empty with fewer than two points."""
     if len(points) < 2:
         return {}
-    last = points[-1]["x"]
     edges = [point[metric][edge] for point in points for edge in ("low", "high")]
-    low, high = min(edges), max(edges)
-    room = (high - low) * 0.1 or 0.05
-    low, high = low - room, high + room
-
-    def x(value: float) -> float:
-        return float(round(MARGIN + value / last * (WIDTH - 2 * MARGIN), 1))
-
-    def y(value: float) -> float:
-        return float(round(16 + (high - value) / (high - low) * (CURVE_HEIGHT - MARGIN - 16), 1))
-
+    x = Axis(low=0, high=points[-1]["x"], start=MARGIN, end=WIDTH - MARGIN).at
+    y = Axis.around(edges, start=CURVE_HEIGHT - MARGIN, end=16, room=0.1, least=0.05).at
     dots = [
         {
             "x": x(point["x"]),
@@ -84,14 +71,15 @@ def draw_curve(
         }
         for point in points
     ]
-    upper = [f"{x(point['x'])},{y(point[metric]['high'])}" for point in points]
-    lower = [f"{x(point['x'])},{y(point[metric]['low'])}" for point in reversed(points)]
-    ticks = [{"y": y(value), "label": f"{value:.2f}"} for value in (low + room, (low + high) / 2, high - room)]
+    upper = [(x(point["x"]), y(point[metric]["high"])) for point in points]
+    lower = [(x(point["x"]), y(point[metric]["low"])) for point in reversed(points)]
+    shown = (min(edges), (min(edges) + max(edges)) / 2, max(edges))
+    ticks = [{"y": y(value), "label": f"{value:.2f}"} for value in shown]
     return {
         "axis": axis,
         "dots": dots,
-        "line": " ".join(f"{dot['x']},{dot['y']}" for dot in dots),
-        "band": " ".join(upper + lower),
+        "line": join_points((dot["x"], dot["y"]) for dot in dots),
+        "band": join_points(upper + lower),
         "ticks": ticks,
         "width": WIDTH,
         "height": CURVE_HEIGHT,
@@ -116,18 +104,11 @@ def draw_sequence(looks: list[dict[str, Any]], *, planned: int) -> dict[str, Any
     last = max(planned, shown[-1]["units"])
     low = min(0.0, *(max(look["low"], look["estimate"] - WIDEST) for look in shown))
     high = max(0.0, *(min(look["high"], look["estimate"] + WIDEST) for look in shown))
-    room = (high - low) * 0.08 or 0.05
-    low, high = low - room, high + room
-
-    def x(value: float) -> float:
-        return float(round(MARGIN + value / last * (WIDTH - 2 * MARGIN), 1))
-
-    def y(value: float) -> float:
-        inside = min(max(value, low), high)
-        return float(round(16 + (high - inside) / (high - low) * (CURVE_HEIGHT - MARGIN - 16), 1))
+    x = Axis(low=0, high=last, start=MARGIN, end=WIDTH - MARGIN).at
+    y = Axis.around([low, high], start=CURVE_HEIGHT - MARGIN, end=16, room=0.08, least=0.05).at
 
     def join(edge: str, points: list[dict[str, Any]]) -> str:
-        return " ".join(f"{x(look['units'])},{y(look[edge])}" for look in points)
+        return join_points((x(look["units"]), y(look[edge])) for look in points)
 
     end = shown[-1]
     return {
@@ -140,7 +121,7 @@ def draw_sequence(looks: list[dict[str, Any]], *, planned: int) -> dict[str, Any
             f"{100 * end['low']:+.1f} and {100 * end['high']:+.1f}",
         },
         "zero": y(0.0),
-        "ticks": [{"y": y(value), "label": f"{100 * value:+.0f}"} for value in (low + room, high - room)],
+        "ticks": [{"y": y(value), "label": f"{100 * value:+.0f}"} for value in (low, high)],
         "marks": [{"x": x(last * share), "label": f"{last * share:,.0f}"} for share in (0.0, 0.25, 0.5, 0.75, 1.0)],
         "width": WIDTH,
         "height": CURVE_HEIGHT,
@@ -171,15 +152,8 @@ def draw_costs(rows: list[dict[str, Any]]) -> dict[str, Any]:
         return {}
     most = max(row["tokens_mean"] for row in shown) * 1.05
     edges = [0.0, *(row["uplift"][edge] for row in shown for edge in ("low", "high"))]
-    room = (max(edges) - min(edges)) * 0.08 or 0.05
-    low, high = min(edges) - room, max(edges) + room
-
-    def x(value: float) -> float:
-        return float(round(MARGIN + value / most * (WIDTH - 2 * MARGIN - LABELS), 1))
-
-    def y(value: float) -> float:
-        return float(round(16 + (high - value) / (high - low) * (COST_HEIGHT - MARGIN - 16), 1))
-
+    x = Axis(low=0, high=most, start=MARGIN, end=WIDTH - MARGIN - LABELS).at
+    y = Axis.around(edges, start=COST_HEIGHT - MARGIN, end=16, room=0.08, least=0.05).at
     dots: list[dict[str, Any]] = []
     for row in sorted(shown, key=lambda each: -each["uplift"]["mean"]):
         place = y(row["uplift"]["mean"])
@@ -198,7 +172,7 @@ def draw_costs(rows: list[dict[str, Any]]) -> dict[str, Any]:
         )
     ticks = [{"x": x(most * share), "label": f"{most * share:,.0f}"} for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
     height = max(COST_HEIGHT, dots[-1]["label_y"] + MARGIN)
-    edges_shown = [edge for edge in (low + room, high - room) if abs(y(edge) - y(0)) > 12]
+    edges_shown = [edge for edge in (min(edges), max(edges)) if abs(y(edge) - y(0)) > 12]
     return {
         "dots": dots,
         "ticks": ticks,

@@ -6,6 +6,7 @@ from typing import Any
 from django.template.loader import render_to_string
 
 from evaluation.evolution.models import Evolution, EvolutionCandidate
+from memory.plots import Axis
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM, HEIGHT = 720, 64, 24, 20, 250, 320
 CHECKED_Y = 272  # where those stand that a check stopped before the gate
@@ -39,13 +40,12 @@ def draw_candidates(candidates: Sequence[EvolutionCandidate]) -> str:
         return ""
     figures = [each.tokens or 0.0 for each in scored]
     low, high = min(figures), max(figures)
-    room = (high - low) * 0.1 or 1.0
-    low, high = low - room, high + room
+    axis = Axis.around(figures, start=BOTTOM, end=TOP, room=0.1, least=1.0)
     width = (WIDTH - LEFT - RIGHT) / len(candidates)
     places = {each.number: round(LEFT + (index + 0.5) * width, 1) for index, each in enumerate(candidates)}
 
     def y(value: float | None) -> float:
-        return CHECKED_Y if value is None else round(TOP + (high - value) / (high - low) * (BOTTOM - TOP), 1)
+        return CHECKED_Y if value is None else axis.at(value)
 
     at = {each.number: (places[each.number], y(each.tokens)) for each in candidates}
     chart = {
@@ -53,7 +53,7 @@ def draw_candidates(candidates: Sequence[EvolutionCandidate]) -> str:
         "edges": [_join(at[parent], at[each.number]) for each in scored for parent in each.parents if parent in at],
         "best": _draw_best(scored, at, end=WIDTH - RIGHT),
         "generations": _list_generations(candidates, places, width),
-        "ticks": [{"y": y(value), "label": f"{value:,.0f}"} for value in (low + room, (low + high) / 2, high - room)],
+        "ticks": [{"y": y(value), "label": f"{value:,.0f}"} for value in (low, (low + high) / 2, high)],
         "has_stopped": len(scored) < len(candidates),
         "width": WIDTH,
         "height": HEIGHT,

@@ -10,10 +10,10 @@ from django.utils import timezone
 
 from memory.admin.chosen_project import chosen_project, narrow_to_chosen, offered_projects
 from memory.admin.panels import collect_figures
-from memory.admin.plots import draw_sparkline
 from memory.admin.trends import Period, count_decisions, count_runs
 from memory.admin.waiting import Waiting, find_waiting
 from memory.heuristics.models import Review
+from memory.plots import draw_sparkline
 from memory.projects.actors import Actor
 from memory.projects.models import ApiKey
 from memory.retrieval.models import Retrieval

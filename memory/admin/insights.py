@@ -14,7 +14,6 @@ from django.urls import reverse
 
 from memory.admin.chosen_project import narrow_to_chosen
 from memory.admin.pages import admin_page, page_context
-from memory.admin.plots import Plot, Scale, Series, draw_plot
 from memory.admin.trends import (
     PERIODS_DAYS,
     Ended,
@@ -27,6 +26,7 @@ from memory.admin.trends import (
 )
 from memory.effects.interval import Share
 from memory.heuristics.models import HeuristicRevision
+from memory.plots import Plot, Scale, Series, draw_plot
 from memory.runs.models import Trajectory
 
 _DEFAULT_DAYS = 30

@@ -12,11 +12,11 @@ from django.template.response import TemplateResponse
 from memory.admin.chosen_project import chosen_project
 from memory.admin.insights import read_days
 from memory.admin.pages import admin_page, page_context
-from memory.admin.plots import draw_sparkline
 from memory.admin.trends import PERIODS_DAYS, Period
 from memory.effects.comparison import LessonEffect, compare_lessons, count_weeks
 from memory.effects.harm import describe_company, describe_points
 from memory.heuristics.models import Heuristic
+from memory.plots import draw_sparkline
 from memory.projects.access import visible_projects
 
 _PAGE_ROWS = 50

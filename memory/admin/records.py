@@ -12,10 +12,10 @@ from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
-from memory.admin.charts import draw_weeks, first_week, midnight
 from memory.admin.columns import column, link, who, words
 from memory.admin.markdown import write_inline_code
 from memory.admin.read_only import PROJECT, LastingRecordAdmin, ReadOnlyAdmin
+from memory.admin.trends import first_week, midnight
 from memory.curation.review_statistics import (
     count_reviewers,
     count_weeks,
@@ -25,6 +25,7 @@ from memory.curation.review_statistics import (
     regretted,
 )
 from memory.heuristics.models import Heuristic, Review
+from memory.plots import draw_weeks
 from memory.redaction.visible_text import show_text
 from memory.trust.models import AuditEntry, Erasure
 

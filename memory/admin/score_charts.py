@@ -5,6 +5,7 @@ from statistics import mean
 from typing import Any
 from uuid import UUID
 
+from memory.plots import Axis, join_points
 from memory.projects.access import visible_projects
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
@@ -12,6 +13,7 @@ from memory.runs.scores import ScoreHistory, read_score_history
 
 SHOWN_CHARTS, SHOWN_RUNS = 24, 60
 WIDTH, HEIGHT, MARGIN = 320, 96, 6
+UPRIGHT = Axis(low=0, high=1, start=HEIGHT - MARGIN, end=MARGIN)
 LEVEL = 0.03
 AVERAGED_RUNS = 10
 
@@ -49,7 +51,7 @@ class ScoreChart:
             mean(point.y for point in self.points[max(end - AVERAGED_RUNS, 0) : end])
             for end in range(1, len(self.points) + 1)
         ]
-        return " ".join(f"{point.x:.1f},{y:.1f}" for point, y in zip(self.points, averages, strict=True))
+        return join_points((point.x, y) for point, y in zip(self.points, averages, strict=True))
 
 
 def scores_context(user: Any, *, project_id: str = "", task_id: str | None = None) -> dict[str, Any]:
@@ -71,13 +73,9 @@ def _draw(project: Project, history: ScoreHistory) -> ScoreChart:
         project=project, task_id=history.task_id, agent=history.agent, score__isnull=False
     ).order_by("-created_at", "-id")
     newest = list(runs.values_list("pk", "score")[:SHOWN_RUNS])[::-1]
-    step = (WIDTH - 2 * MARGIN) / max(len(newest) - 1, 1)
+    across = Axis(low=0, high=max(len(newest) - 1, 1), start=MARGIN, end=WIDTH - MARGIN)
     points = [
-        Point(x=MARGIN + number * step, y=_height(score or 0.0), score=score or 0.0, trajectory_id=pk)
+        Point(x=across.at(number), y=UPRIGHT.at(score or 0.0), score=score or 0.0, trajectory_id=pk)
         for number, (pk, score) in enumerate(newest)
     ]
-    return ScoreChart(history=history, points=points, mean_y=_height(history.mean))
-
-
-def _height(score: float) -> float:
-    return MARGIN + (1 - score) * (HEIGHT - 2 * MARGIN)
+    return ScoreChart(history=history, points=points, mean_y=UPRIGHT.at(history.mean))

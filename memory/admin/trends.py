@@ -10,11 +10,11 @@ from django.db.models.functions import TruncDay
 from django.http import HttpRequest
 from django.utils import timezone
 
-from memory.admin.charts import midnight
 from memory.admin.chosen_project import narrow_to_chosen
 from memory.curation.review_statistics import APPROVALS, decisions
 from memory.effects.interval import Share
 from memory.heuristics.models import Heuristic, Review
+from memory.plots import WEEKS
 from memory.runs.models import Trajectory
 
 PERIODS_DAYS = (7, 30, 90)
@@ -27,6 +27,16 @@ _LEAVES_QUEUE = (
     Review.Decision.QUARANTINE,
     Review.Decision.MERGE,
 )
+
+
+def midnight(at: datetime) -> datetime:
+    """Return the beginning of a day."""
+    return at.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def first_week(now: datetime) -> datetime:
+    """Return the Monday that charts by week begin with."""
+    return midnight(now - timedelta(days=now.weekday())) - timedelta(weeks=WEEKS - 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
