@@ -25,7 +25,7 @@ from bench.serving.bench import CALLS, Bench, merge
 from bench.serving.processes import read_shared_memory_mb
 
 CLIENTS = 8
-STOCK = "--worker-class=gthread"
+STOCK = "--worker-class=asgi"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -153,7 +153,7 @@ class Web(Stack):
     def start_web(self) -> None:
         place = ["--bind", f"127.0.0.1:{self.port}", "--workers", str(WEB_PROCESSES), "--threads", str(WEB_THREADS)]
         options = ["--config=python:erl_site.web.gunicorn_config", "--no-control-socket"]
-        self._start("web", "gunicorn", "erl_site.wsgi", *options, *place)
+        self._start("web", "gunicorn", "erl_site.asgi", *options, *place)
         self._wait("web", self._web_answers)
 
 

@@ -1,8 +1,8 @@
-"""Which servers slow clients can stop: gunicorn's threaded worker, waitress, granian and ours, beside each other.
+"""Which servers slow clients can stop: gunicorn's ASGI worker as it is and with our deadlines, uvicorn and granian.
 
-    uv run --with waitress --with granian python -m bench.slow_clients [--clients 12]
+    uv run --with httptools --with granian python -m bench.slow_clients [--clients 12]
 
-Starts each server with one process of four threads and a tiny application, lets clients attack it in six ways, and asks
+Starts each server with one process and a tiny application, lets clients attack it in six ways, and asks
 /health meanwhile. Prints for each attack the seconds until it was answered, "no" if it was not within five; of clients
 that send a byte a second also how many are still connected after 20 seconds. Servers that are not installed are left
 out.
@@ -14,13 +14,18 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
 from importlib.util import find_spec
 from typing import Any
 
+from django.conf import settings
+
 from tests.stack import ROOT, free_port
 from tests.waiting import wait_until
+
+if not settings.configured:
+    settings.configure()  # for the words of our refusals
 
 PATIENCE_SECONDS = 5.0
 DRIP_SECONDS = 20
@@ -36,29 +41,39 @@ ATTACKS = {
 }
 APPLICATION = "bench.slow_clients:application"
 SERVERS: dict[str, tuple[str, Callable[[int], list[str]]]] = {
-    "gunicorn, gthread": ("gunicorn", lambda port: _gunicorn(port, "gthread")),
-    "waitress": ("waitress", lambda port: ["waitress", f"--listen=127.0.0.1:{port}", "--threads=4", APPLICATION]),
-    "granian": ("granian", lambda port: _granian(port)),
+    "gunicorn, its ASGI worker": ("gunicorn", lambda port: _gunicorn(port, "asgi")),
+    "uvicorn": ("uvicorn", lambda port: ["uvicorn", APPLICATION, f"--port={port}", "--http=httptools"]),
+    "granian": ("granian", lambda port: ["granian", "--interface=asgi", f"--port={port}", APPLICATION]),
     "ours": ("gunicorn", lambda port: _gunicorn(port, "erl_site.web.worker.WebWorker")),
 }
 
 
-def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Read the body, and answer a little or much."""
-    environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-    body = LARGE if environ["PATH_INFO"] == "/large" else b"ok"
-    start_response("200 OK", [("Content-Length", str(len(body)))])
-    return [body]
+class Tiny:
+    """Reads the body, and answers a little or much."""
+
+    def start(self, *, threads: int) -> None:
+        """It needs none."""
+
+    def stop(self) -> None:
+        """It has no streams."""
+
+    async def __call__(self, scope: dict[str, Any], receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
+        if scope["type"] != "http":
+            raise ValueError("Only HTTP is served.")
+        while (await receive()).get("more_body"):
+            pass
+        body = LARGE if scope["path"] == "/large" else b"ok"
+        headers = [(b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+application = Tiny()
 
 
 def _gunicorn(port: int, worker: str) -> list[str]:
-    place = [f"--bind=127.0.0.1:{port}", "--workers=1", "--threads=4", f"--worker-class={worker}"]
+    place = [f"--bind=127.0.0.1:{port}", "--workers=1", f"--worker-class={worker}"]
     return ["gunicorn", APPLICATION, *place, "--no-control-socket"]
-
-
-def _granian(port: int) -> list[str]:
-    place = ["--host=127.0.0.1", f"--port={port}", "--workers=1", "--blocking-threads=4"]
-    return ["granian", "--interface=wsgi", *place, APPLICATION]
 
 
 def ask_health(port: int) -> float | None:

@@ -131,7 +131,6 @@ ERL_OTEL_ENDPOINT = env.str("ERL_OTEL_ENDPOINT", "")  # OTLP collector; empty di
 if ERL_OTEL_ENDPOINT:
     MIDDLEWARE.insert(1, "erl_site.monitoring.tracing.TracingMiddleware")
 ROOT_URLCONF = "erl_site.urls"
-WSGI_APPLICATION = "erl_site.wsgi.application"
 APPEND_SLASH = True
 TEMPLATES = [
     {

@@ -106,7 +106,7 @@ class Stack:
         """Start gunicorn and wait until it answers."""
         place = ["--bind", f"127.0.0.1:{self.port}", "--workers", "1", "--threads", "4"]
         options = ["--config=python:erl_site.web.gunicorn_config", "--no-control-socket"]
-        self._start("web", "gunicorn", "erl_site.wsgi", *options, *place)
+        self._start("web", "gunicorn", "erl_site.asgi", *options, *place)
         self._wait("web", self._web_answers)
 
     def start_worker(self, name: str = "worker", *, concurrency: int = 2) -> None:

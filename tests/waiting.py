@@ -1,7 +1,8 @@
 """Wait for what other processes and threads do."""
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TypeVar
 
 from django.db import connection
@@ -16,6 +17,20 @@ def wait_until(condition: Callable[[], T | None], *, seconds: float = 30.0, ever
         assert time.monotonic() < end, f"nothing after {seconds} seconds"
         time.sleep(every_seconds)
     return value
+
+
+def step_through(parts: AsyncIterator[T]) -> Iterator[T]:
+    """Take one part after the other of what is made in an event loop."""
+
+    async def take() -> T:
+        return await anext(parts)
+
+    with asyncio.Runner() as runner:
+        while True:
+            try:
+                yield runner.run(take())
+            except StopAsyncIteration:
+                return
 
 
 def is_anyone_waiting() -> bool:

@@ -1,6 +1,6 @@
 """The anchor: one plain Django view with raw SQL and no middleware, behind the product's gunicorn settings.
 
-Settings, URLs and WSGI application in one module. It answers with the 20 rows of the floor's statement as JSON: no
+Settings, URLs and ASGI application in one module. It answers with the 20 rows of the floor's statement as JSON: no
 API key, no words, no ranking, no record.
 """
 
@@ -11,9 +11,13 @@ from uuid import UUID
 
 os.environ["DJANGO_SETTINGS_MODULE"] = "bench.serving.anchor_settings"
 
-from django.core.wsgi import get_wsgi_application
+import django
 
-application = get_wsgi_application()
+django.setup(set_prefix=False)
+
+from erl_site.web.application import Application  # noqa: E402
+
+application = Application(max_body_bytes=1_000_000)
 
 from django.http import HttpRequest, HttpResponse  # noqa: E402
 from django.urls import path  # noqa: E402

@@ -51,7 +51,7 @@ CALLS = (
     Call(name="POST /retrieve cached", server="product", path="/api/v1/retrieve", known=True),
     Call(name="POST /trajectories", server="product", path="/api/v1/trajectories", runs=True),
 )
-_MODULES = {"product": "erl_site.wsgi", "anchor": "bench.serving.anchor:application"}
+_MODULES = {"product": "erl_site.asgi", "anchor": "bench.serving.anchor:application"}
 
 
 @dataclass(kw_only=True)
@@ -192,6 +192,8 @@ class Bench:
         self, name: str, *, processes: int = WEB_PROCESSES, threads: int = WEB_THREADS, options: Sequence[str] = ()
     ) -> None:
         port = free_port()
+        has_asgi = (self.root / "erl_site" / "asgi.py").exists()  # an earlier checkout has not
+        module = _MODULES[name] if has_asgi else "erl_site.wsgi"
         (config, *_) = self.root.glob("erl_site/**/gunicorn_config.py")  # another checkout may have it elsewhere
         place = [f"--config={config}", "--no-control-socket", "--bind", f"127.0.0.1:{port}"]
         size = ["--workers", str(processes), "--threads", str(threads)]
@@ -201,7 +203,7 @@ class Bench:
             environment |= {"ERL_BENCH_DATABASE_URL": self._database_url(), "ERL_BENCH_PROJECT": str(self.project)}
         with (self.home / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "gunicorn", _MODULES[name], *place, *size, *options],
+                [sys.executable, "-m", "gunicorn", module, *place, *size, *options],
                 cwd=self.root,
                 env=os.environ | environment,
                 stdout=log,

@@ -101,7 +101,7 @@ def build_supervisor(port: int, report: Callable[[str, str], None]) -> Superviso
                     python,
                     "-m",
                     "gunicorn",
-                    "erl_site.wsgi",
+                    "erl_site.asgi",
                     "--config=python:erl_site.web.gunicorn_config",
                     *web,
                     "--no-control-socket",

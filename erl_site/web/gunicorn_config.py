@@ -16,6 +16,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 _loaded = threading.Event()
 worker_class = "erl_site.web.worker.WebWorker"
+asgi_loop = "asyncio"
+asgi_disconnect_grace_period = 0  # streams end with their readers; other requests are answered by threads anyway
 limit_request_line = 8190  # the longest gunicorn accepts; a GET may carry a task
 
 
@@ -62,8 +64,6 @@ def _prepare(worker: Any) -> None:
     from erl_site.monitoring.database_watch import watch_database
     from reflection.jobs.messages import sender
 
-    worker.most_in_flight = settings.ERL_API_MAX_IN_FLIGHT
-    worker.max_body_bytes = settings.ERL_API_MAX_REQUEST_BYTES
     _load_embedder()
     sender.send_in_background()
     watch_database(settings.ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS)
@@ -72,7 +72,7 @@ def _prepare(worker: Any) -> None:
 
 def _load_embedder() -> None:
     """Load the bundled model, which takes about a second. Does nothing for other WSGI applications."""
-    if "erl_site.wsgi" not in sys.modules:
+    if "erl_site.asgi" not in sys.modules:
         return
     from memory.embeddings.minilm import MiniLM
     from memory.embeddings.registry import get_embedder

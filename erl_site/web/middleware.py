@@ -13,7 +13,7 @@ from csp.utils import build_policy
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
-from erl_site.web.worker import waited_seconds
+from erl_site.web.application import waited_seconds
 from memory.api.errors import ErrorCode, problem
 from memory.ids import uuid7
 

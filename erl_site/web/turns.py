@@ -1,22 +1,32 @@
 """Which request gets a thread next: keys take turns, and none gets every thread."""
 
+import time
+from asyncio import Future
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
-
-from erl_site.web.framing import RawRequest
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Turn:
-    """A request on its way through this process."""
+    """A whole request on its way through this process."""
 
-    request: RawRequest
-    connection: Any
-    arrived_at: float
-    credential: bytes = b""
+    scope: dict[str, Any]
+    body: bytes
+    credential: bytes
+    answer: "Future[Any]"
+    arrived_at: float = field(default_factory=time.monotonic)
     has_thread: bool = field(default=False, init=False)
+
+
+def read_credential(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return what Authorization says after its scheme, b"" if there is none.
+
+    Read as the API reads it, so that other spaces or letters of the scheme make no other client of one key.
+    """
+    value = next((value for name, value in headers if name == b"authorization"), b"")
+    return value.decode("latin-1").strip().partition(" ")[2].strip().encode("latin-1")
 
 
 class Turns:

@@ -10,7 +10,7 @@ from django.views.csrf import csrf_failure as django_csrf_failure
 from django.views.decorators.csrf import csrf_exempt
 
 from erl_site.web import health as checks
-from erl_site.web.worker import waiting_requests
+from erl_site.web.application import waiting_requests
 from memory.api.errors import RETRY_AFTER_SECONDS, ErrorCode, problem
 from memory.api.exception_handler import find_refusal
 

@@ -4,11 +4,11 @@ PostgreSQL tells of new events; once a second the thread looks by itself too, so
 also ends the streams of readers who may no longer follow.
 """
 
+import asyncio
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from queue import Empty, SimpleQueue
+from contextlib import contextmanager, suppress
 from threading import Lock, Thread
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -44,34 +44,40 @@ def read_events(run_id: UUID, *, after: int) -> list[Seen]:
 
 
 class Subscription:
-    """The events of one run after a certain one, for one reader."""
+    """The events of one run after a certain one, for one reader, who waits for them in an event loop."""
 
     def __init__(self, run_id: UUID, after: int, reader: Reader) -> None:
         self.run_id = run_id
         self.position = after
         self.reader = reader
         self.is_over = False  # the reader may follow no more
-        self._events: SimpleQueue[list[Seen]] = SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._events: asyncio.Queue[list[Seen]] = asyncio.Queue()
 
     def give(self, events: Iterable[Seen]) -> None:
         """Hand over those events that were not handed over before."""
         new = [event for event in events if event.seq > self.position]
         if new:
             self.position = new[-1].seq
-            self._events.put(new)
+            self._put(new)
 
-    def take(self, *, seconds: float) -> list[Seen]:
+    async def take(self, *, seconds: float) -> list[Seen]:
         """Return the next events, or none where none came in time."""
         try:
-            events = self._events.get(timeout=seconds)
-        except Empty:
+            async with asyncio.timeout(seconds):
+                events = await self._events.get()
+        except TimeoutError:
             return []
         return [] if self.is_over else events
 
     def end(self) -> None:
         """Give nothing more, not even what was handed over and not yet taken."""
         self.is_over = True
-        self._events.put([])  # wakes the reader
+        self._put([])  # wakes the reader
+
+    def _put(self, events: list[Seen]) -> None:
+        with suppress(RuntimeError):  # the loop has ended, and the reader with it
+            self._loop.call_soon_threadsafe(self._events.put_nowait, events)
 
 
 class Feed:

@@ -1,7 +1,7 @@
 """Events of a run as server-sent events, from any event on, until the run ends."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from uuid import UUID
 
 import orjson
@@ -18,9 +18,7 @@ LIVE = {status.value for status in Run.LIVE}
 
 
 class EventStream(StreamingHttpResponse):
-    """A response that lasts as long as its run, and its reader may follow it. It keeps no thread of the requests."""
-
-    is_event_stream = True
+    """A response that lasts as long as its run, and its reader may follow it. It keeps no thread while it waits."""
 
     def __init__(self, run: Run, *, after: int, first: list[Seen], reader: Reader) -> None:
         self.holders = reader.holders
@@ -34,7 +32,7 @@ class EventStream(StreamingHttpResponse):
         self["X-Accel-Buffering"] = "no"
 
 
-def write_events(run_id: UUID, *, after: int, first: list[Seen], reader: Reader) -> Iterator[bytes]:
+async def write_events(run_id: UUID, *, after: int, first: list[Seen], reader: Reader) -> AsyncIterator[bytes]:
     """Write events as they come; b"" where none came for a second.
 
     Args:
@@ -50,7 +48,7 @@ def write_events(run_id: UUID, *, after: int, first: list[Seen], reader: Reader)
     with feed.subscribe(run_id, after=after, reader=reader) as subscription:
         wrote_at = time.monotonic()
         while not subscription.is_over:
-            events = subscription.take(seconds=TICK_SECONDS)
+            events = await subscription.take(seconds=TICK_SECONDS)
             if not events:
                 is_quiet = time.monotonic() - wrote_at > PING_SECONDS
                 wrote_at = time.monotonic() if is_quiet else wrote_at

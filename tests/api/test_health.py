@@ -10,8 +10,8 @@ from django.test import Client, override_settings
 from structlog.testing import capture_logs
 
 from erl_site.embedded.roles import ADMINISTRATOR
+from erl_site.web.application import waiting_requests
 from erl_site.web.health import Probe
-from erl_site.web.worker import waiting_requests
 from tests.api.problems import error_of
 
 pytestmark = pytest.mark.django_db

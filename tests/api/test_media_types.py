@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from erl_site.wsgi import application
 from memory.projects.api_keys import NewApiKey
-from tests.security.contract import Answer, Sent, requests_on_this_connection, send
+from tests.security.contract import Answer, Sent, application, requests_on_this_connection, send
 
 pytestmark = pytest.mark.django_db
 

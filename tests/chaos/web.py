@@ -27,7 +27,7 @@ class ChaosWeb(Stack):
     def start_web(self) -> None:
         place = ["--bind", f"127.0.0.1:{self.port}", "--workers", str(WORKERS), "--threads", "4"]
         options = ["--config=python:erl_site.web.gunicorn_config", "--preload", "--no-control-socket"]
-        self._start("web", "gunicorn", "tests.chaos.wsgi", *options, *place, *self.options)
+        self._start("web", "gunicorn", "tests.chaos.asgi", *options, *place, *self.options)
         self._wait("web", self._web_answers)
 
     def workers(self) -> list[psutil.Process]:

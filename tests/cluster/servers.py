@@ -135,7 +135,7 @@ class Network:
         host = self.add(f"web{number}", 20 + number)
         place = ("--bind", f"{host.address}:{WEB_PORT}", "--workers", "1", "--threads", "4")
         options = ("--config=python:erl_site.web.gunicorn_config", "--no-control-socket")
-        host.start(sys.executable, "-m", "gunicorn", "erl_site.wsgi", *options, *place, log=self.log, **environment)
+        host.start(sys.executable, "-m", "gunicorn", "erl_site.asgi", *options, *place, log=self.log, **environment)
         return host
 
     def start_worker(self, number: int, **environment: str) -> Host:

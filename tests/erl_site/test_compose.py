@@ -12,7 +12,8 @@ import pytest
 import yaml
 from gunicorn.config import Config
 
-from erl_site.web.connections import BODY_SECONDS, HEAD_SECONDS
+from erl_site.web.application import BODY_SECONDS
+from erl_site.web.worker import HEAD_SECONDS
 from reflection.api.views import MAX_WAIT_SECONDS
 from tests.erl_site.env_example import reads
 

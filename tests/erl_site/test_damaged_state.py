@@ -15,7 +15,7 @@ from tests.stack import ROOT, free_port
 
 MANAGE = ("manage.py",)
 WORKER = ("-m", "celery", "-A", "erl_site", "worker", "-P", "solo", "--without-mingle", "--without-gossip")
-WEB = ("-m", "gunicorn", "erl_site.wsgi", "--bind=127.0.0.1:0", "--preload", "--no-control-socket")
+WEB = ("-m", "gunicorn", "erl_site.asgi", "--bind=127.0.0.1:0", "--preload", "--no-control-socket")
 GOOD_KEY = "x7Jq-" * 12
 _DROP_BOUNDING_CAPABILITY, _CAP_DAC_OVERRIDE = 24, 1  # prctl(2), capabilities(7)
 

@@ -30,7 +30,7 @@ def test_connections_carry_the_limit(name: str, value: str) -> None:
 
 def test_web_server_limits_its_statements() -> None:
     program = (
-        "import erl_site.wsgi; from django.conf import settings;"
+        "import erl_site.asgi; from django.conf import settings;"
         "print(settings.DATABASES['default']['OPTIONS']['options'])"
     )
     environment = {k: v for k, v in os.environ.items() if k != "ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS"}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from django.test import Client, override_settings
 
-from erl_site.web.worker import waited_seconds
+from erl_site.web.application import waited_seconds
 
 
 @pytest.fixture

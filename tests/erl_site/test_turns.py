@@ -1,11 +1,17 @@
 """Which request gets a thread."""
 
-from erl_site.web.framing import RawRequest
-from erl_site.web.turns import Turn, Turns
+from asyncio import Future
+from typing import Any, cast
+
+import pytest
+
+from erl_site.web.turns import Turn, Turns, read_credential
+
+NO_ANSWER = cast("Future[Any]", None)
 
 
 def make(key: bytes) -> Turn:
-    return Turn(request=RawRequest(data=b""), connection=None, arrived_at=0.0, credential=key)
+    return Turn(scope={}, body=b"", credential=key, answer=NO_ANSWER)
 
 
 def started(*keys: bytes, threads: int = 2, most_in_flight: int = 0) -> tuple[Turns, list[Turn], list[bool]]:
@@ -60,3 +66,12 @@ def test_key_with_too_many_in_flight_is_refused_until_one_is_answered() -> None:
 def test_requests_without_a_key_have_no_limit() -> None:
     _, _, taken = started(b"", b"", b"", threads=1, most_in_flight=1)
     assert taken == [True, True, True]
+
+
+@pytest.mark.parametrize("value", [b"Bearer key", b"bearer  key ", b"  BEARER key"])
+def test_one_key_is_one_credential_however_it_is_written(value: bytes) -> None:
+    assert read_credential([(b"host", b"localhost"), (b"authorization", value)]) == b"key"
+
+
+def test_request_without_a_key_has_no_credential() -> None:
+    assert read_credential([(b"host", b"localhost")]) == b""

@@ -18,6 +18,7 @@ from runtime.streaming.sse import write_events
 from tests.api.problems import error_of
 from tests.factories import bearer, make_api_key, make_project
 from tests.runtime.running import Script, go_on, make_agent, make_run
+from tests.waiting import step_through
 
 pytestmark = pytest.mark.django_db
 JSON = "application/json"
@@ -294,7 +295,7 @@ def test_reader_sees_an_event_that_is_written_while_it_reads() -> None:
     run = make_run(make_agent())
     first = read_events(run.pk, after=0)
     reader = KeyReader(key_id=make_api_key(project=run.project).api_key.pk, project_id=run.project_id)
-    stream = write_events(run.pk, after=0, first=first, reader=reader)
+    stream = step_through(write_events(run.pk, after=0, first=first, reader=reader))
     seen = [next(stream) for _ in range(1 + len(first))]
 
     go_on(run, Script("On its way."))

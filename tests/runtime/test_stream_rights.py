@@ -18,6 +18,7 @@ from runtime.models.runs import Run
 from runtime.streaming.events import append_event
 from tests.factories import bearer, make_api_key, make_member
 from tests.runtime.running import make_agent, make_run
+from tests.waiting import step_through
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LATE = b'"status":"succeeded"'
@@ -42,7 +43,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
 
 def read_first(answer: Any) -> Iterator[bytes]:
     """Return the parts of a stream from the first that brings nothing."""
-    parts: Iterator[bytes] = iter(answer.streaming_content)
+    parts: Iterator[bytes] = step_through(answer.streaming_content)
     next(part for part in parts if not part)
     return parts
 

@@ -19,7 +19,9 @@ import jsonschema_rs
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
 
+from erl_site.asgi import application as product
 from tests.api.operations import DOCUMENT
+from tests.waiting import step_through
 
 Application: TypeAlias = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -72,6 +74,25 @@ class Recorder:
             body=body,
         )
         return self.application(environ, start_response)
+
+
+def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """Let the product answer in this thread, as it does in threads of its own behind a server."""
+    names = {name: name.removeprefix("HTTP_").replace("_", "-").lower() for name in environ if name.isupper()}
+    fields = {name: key for name, key in names.items() if name.startswith("HTTP_") or name in OWN_NAMES}
+    scope = {
+        "type": "http",
+        "method": environ["REQUEST_METHOD"],
+        "path": environ["PATH_INFO"].encode("latin-1").decode("utf-8", "replace"),
+        "query_string": environ["QUERY_STRING"].encode("latin-1", "replace"),
+        "headers": [(key.encode(), str(environ[name]).encode("latin-1", "replace")) for name, key in fields.items()],
+        "client": (environ["REMOTE_ADDR"], 0),
+        "server": (environ["SERVER_NAME"], int(environ["SERVER_PORT"])),
+    }
+    answer: Any = product.respond(scope, environ["wsgi.input"].read())
+    cookies = [("Set-Cookie", cookie.OutputString()) for cookie in answer.cookies.values()]
+    start_response(f"{answer.status_code} {answer.reason_phrase}", [*answer.items(), *cookies])
+    return step_through(answer.streaming_content) if answer.streaming else [answer.content]
 
 
 def send(application: Application, request: Sent) -> Answer:

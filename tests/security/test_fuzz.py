@@ -24,10 +24,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from erl_site.wsgi import application
 from tests.api.operations import DOCUMENT
 from tests.chaos.profile import SEED, make_random, pick, report
-from tests.security.contract import Recorder, Sent, read_body, requests_on_this_connection
+from tests.security.contract import Recorder, Sent, application, read_body, requests_on_this_connection
 from tests.security.fuzzing import Fuzz, Tally, is_broken_off, make_examples, make_fuzz
 
 pytestmark = [pytest.mark.nightly, pytest.mark.django_db]
@@ -122,7 +121,7 @@ class Broken:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         begun: list[Any] = []
-        answer = application(environ, lambda *said: begun.append(said))  # type: ignore[arg-type]
+        answer = application(environ, lambda *said: begun.append(said))
         (status, headers, *_), body = begun[0], read_body(answer)
         if self.shows_for(environ):
             status, body = self.break_answer(status, body)

@@ -8,7 +8,7 @@ from django.test import Client
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "erl_site.settings")
 settings.ROOT_URLCONF = "tests.chaos.urls"
-application = import_module("erl_site.wsgi").application
+application = import_module("erl_site.asgi").application
 
 # Everything a request needs is loaded before the workers are forked, so that a killed one is back in milliseconds.
 Client().get("/health", headers={"Host": "localhost"})
