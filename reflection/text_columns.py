@@ -41,6 +41,7 @@ TEXT_COLUMNS = {
     ),
     "reflection_suggestionevidence": (Columns("quote", Fate.DELETED, "quotations from the run"),),
     "reflection_providerstate": (Columns("provider state last_error_code", Fate.NO_TEXT, _MACHINE),),
+    "reflection_periodicrun": (Columns("name", Fate.NO_TEXT, _MACHINE),),
     "reflection_webhookendpoint": (
         Columns("url desk_url events style", Fate.NO_TEXT, "set by an operator"),
         Columns("disabled_reason", Fate.NO_TEXT, "sentences of ERL for the operator; they quote nothing"),
