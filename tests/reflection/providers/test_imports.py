@@ -8,7 +8,7 @@ from tests.stack import ROOT
 WEB_PROCESS = """
 import sys
 from django.urls import get_resolver
-import erl_site.wsgi
+import erl_site.asgi
 get_resolver().url_patterns
 WIRE = {"pydantic_ai", "openai", "anthropic", "groq", "mistralai"}
 print(sorted({name.partition(".")[0] for name in sys.modules} & WIRE))
