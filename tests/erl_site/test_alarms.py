@@ -27,7 +27,7 @@ def figures() -> set[str]:
 
 def events() -> str:
     """Return the code that logs, with the events of jobs as those of a reflection are named."""
-    apps = ("memory", "reflection", "evaluation", "agents", "erl_site")
+    apps = ("memory", "reflection", "evaluation", "runtime", "erl_site")
     code = "\n".join(path.read_text(encoding="utf-8") for app in apps for path in (ROOT / app).rglob("*.py"))
     return re.sub(r'\bjob\.event\("(\w+)"\)', r'"reflection_\1"', code)
 
