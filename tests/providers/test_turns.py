@@ -1,4 +1,4 @@
-"""Agents with tools on every provider, over many turns. Each case but the last is a column in docs/language-models.md."""
+"""Agents with tools on every provider, over many turns. The cases but the last are columns in the docs."""
 
 import pytest
 
