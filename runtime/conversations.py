@@ -10,7 +10,7 @@ from memory.errors import InvalidInput
 from memory.projects.actors import Actor, name_actor
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
-from runtime.errors import ConversationBusy
+from runtime.errors import ConversationBusy, ConversationErased
 from runtime.models.conversations import Compaction, CompactionMethod, Conversation, Message
 from runtime.models.effects import Approval, ApprovalStatus
 from runtime.models.runs import Run
@@ -22,16 +22,22 @@ _COUNT = (
 
 
 def add_message(run: Run, *, role: str, content: str, **fields: Any) -> Message:
-    """Write the next message of a run's conversation, in the caller's transaction."""
+    """Write the next message of a run's conversation, in the caller's transaction.
+
+    Raises:
+        ConversationErased: somebody deleted it meanwhile.
+    """
     conversation_id = run.conversation_id
     with connection.cursor() as cursor:
         cursor.execute(_COUNT, [conversation_id])
-        (seq,) = cursor.fetchone()
+        row = cursor.fetchone()
+    if row is None:
+        raise ConversationErased
     return Message.objects.create(
         project_id=run.project_id,
         conversation_id=conversation_id,
         run=run,
-        seq=seq,
+        seq=row[0],
         role=role,
         content=content.replace("\x00", "\ufffd"),
         **fields,
@@ -144,8 +150,20 @@ def refuse_open_run(conversation: Conversation) -> None:
 
 def _lock_idle(conversation: Conversation) -> Conversation:
     """Lock a conversation in which no run goes on; none can begin until the transaction ends."""
-    locked = Conversation.objects.select_for_update().get(pk=conversation.pk)
+    locked = lock_conversation(conversation)
     refuse_open_run(locked)
+    return locked
+
+
+def lock_conversation(conversation: Conversation) -> Conversation:
+    """Return a conversation that nobody else can change or delete until the transaction ends.
+
+    Raises:
+        ConversationErased: somebody deleted it meanwhile.
+    """
+    locked = Conversation.objects.select_for_update().filter(pk=conversation.pk).first()
+    if locked is None:
+        raise ConversationErased
     return locked
 
 

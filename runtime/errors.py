@@ -28,6 +28,15 @@ class ConversationBusy(AgentsError):
     code = "run_is_open"
 
 
+class ConversationErased(AgentsError):
+    """The conversation was deleted a moment ago."""
+
+    code = "not_found"
+
+    def __init__(self) -> None:
+        super().__init__("The conversation was deleted. Start a run without it, which begins another one.")
+
+
 class RunNotResumable(AgentsError):
     """Only a run that failed or was cancelled can be resumed."""
 

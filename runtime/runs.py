@@ -13,7 +13,7 @@ from memory.projects.actors import Actor
 from memory.projects.models import ApiKey
 from reflection.jobs.models import Job
 from reflection.jobs.queue import enqueue
-from runtime.conversations import add_message, refuse_open_run
+from runtime.conversations import add_message, lock_conversation, refuse_open_run
 from runtime.errors import AgentArchived, ConversationBusy, RunNotResumable
 from runtime.limits import Limits
 from runtime.loop.fence import lock_run
@@ -23,6 +23,8 @@ from runtime.models.conversations import Conversation, Message
 from runtime.models.effects import Effect
 from runtime.models.runs import KIND, Run, RunStatus, StopReason
 from runtime.streaming.events import append_event
+
+MOST_REPLACED = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,14 +52,13 @@ def start_run(agent: Agent, request: RunRequest, *, by: Actor) -> Run:
     Raises:
         AgentArchived: the agent starts no runs.
         ConversationBusy: another run goes on in the conversation.
+        ConversationErased: it was deleted meanwhile.
     """
     _refuse_archived(agent)
     conversation = request.conversation or Conversation.objects.create(
         project=agent.project, agent=agent, created_by=by.label
     )
-    if request.replaces_open:
-        _end_open_run(conversation, by=by)
-    run = _insert(agent, conversation, request, by=by)
+    run = _insert_replacing(agent, conversation, request, by=by)
     message = add_message(
         run,
         role=Message.Role.USER,
@@ -122,6 +123,17 @@ def wake(run: Run) -> None:
     enqueue(job)
 
 
+def _insert_replacing(agent: Agent, conversation: Conversation, request: RunRequest, *, by: Actor) -> Run:
+    """Insert a run, in place of the open one if that is wanted; of several that want it at once, the last one stays."""
+    for _ in range(MOST_REPLACED if request.replaces_open else 0):
+        _end_open_run(conversation, by=by)
+        try:
+            return _insert(agent, conversation, request, by=by)
+        except ConversationBusy:
+            continue  # another one was quicker
+    return _insert(agent, conversation, request, by=by)
+
+
 def _end_open_run(conversation: Conversation, *, by: Actor) -> None:
     """Cancel the run that goes on in a conversation. A worker that has it writes nothing more (runtime/loop/fence.py).
 
@@ -178,5 +190,6 @@ def _insert(
             raise
         refuse_open_run(conversation)
         raise ConversationBusy("A run went on in this conversation a moment ago. Send the message again.") from None
+    lock_conversation(conversation)
     run.refresh_from_db(fields=["created_at"])
     return run

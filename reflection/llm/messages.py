@@ -13,6 +13,7 @@ from pydantic_ai.messages import (
     ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
+    ModelResponsePart,
     TextPart,
     ToolCallPart,
     ToolReturnPart,
@@ -40,6 +41,7 @@ ENDINGS = {
 UNSIGNED = {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
 _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 NORMALISED = {"tool_call": "stop"}
+MAX_NAME_CHARACTERS = 64  # of a tool, at OpenAI and others
 
 
 def as_chat(request: CompletionRequest) -> ChatRequest:
@@ -106,7 +108,7 @@ def write_messages(request: ChatRequest, *, kind: str, model: Model) -> list[Mod
         if not written or not isinstance(written[-1], ModelRequest):
             written.append(ModelRequest(parts=[]))
         if message.role == "tool":
-            name = names.get(message.tool_call_id, "tool")
+            name = _plain_name(names.get(message.tool_call_id, "tool"))
             part = ToolReturnPart(tool_name=name, content=message.content, tool_call_id=message.tool_call_id)
         else:
             part = UserPromptPart(content=_write_content(message))
@@ -121,6 +123,17 @@ def _with_plain_ids(message: ChatMessage) -> ChatMessage:
         return message
     answer_id = _NOT_IN_IDS.sub("_", message.tool_call_id)
     return replace(message, tool_calls=calls, tool_call_id=answer_id, received=None)
+
+
+def _plain_name(name: str) -> str:
+    """Return the name of a call in the characters that every provider takes: a model may call what no tool is named."""
+    return _NOT_IN_IDS.sub("_", name)[:MAX_NAME_CHARACTERS] or "unnamed"
+
+
+def _with_plain_name(part: ModelResponsePart) -> ModelResponsePart:
+    if isinstance(part, ToolCallPart) and (name := _plain_name(part.tool_name)) != part.tool_name:
+        return replace(part, tool_name=name)
+    return part
 
 
 def _write_content(message: ChatMessage) -> str | list[UserContent]:
@@ -138,10 +151,11 @@ def _write_answer(message: ChatMessage, *, kind: str, model: Model) -> ModelResp
     if message.received is not None:
         (received,) = ModelMessagesTypeAdapter.validate_python([message.received])
         if isinstance(received, ModelResponse) and model.accepts_stateless_artifacts(received):
-            return received
+            return replace(received, parts=[_with_plain_name(part) for part in received.parts])
     texts = [TextPart(content=message.content)] if message.content.strip() else []
     calls = [
-        ToolCallPart(tool_name=call.name, args=call.sent_arguments, tool_call_id=call.id) for call in message.tool_calls
+        ToolCallPart(tool_name=_plain_name(call.name), args=call.sent_arguments, tool_call_id=call.id)
+        for call in message.tool_calls
     ]
     if calls and kind == "gemini":
         calls[0] = replace(calls[0], provider_details=UNSIGNED, provider_name=model.system)

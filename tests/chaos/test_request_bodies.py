@@ -72,4 +72,4 @@ def test_announced_length_is_enough_to_refuse(chaos_web: ChaosWeb, token: str) -
 def test_broken_chunk_is_400_in_our_shape(chaos_web: ChaosWeb, token: str) -> None:
     status, answer = send(chaos_web.port, token, headers=CHUNKED, body=[b"zz\r\nnonsense\r\n0\r\n\r\n"])
 
-    assert (status, answer["error"]["code"]) == (400, "invalid_json")
+    assert (status, answer["error"]["code"]) == (400, "invalid_request")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.providers.imitation import THOUGHT, Imitation, Refusal, Turn, signature
+from tests.providers.imitation import THOUGHT, Imitation, Refusal, Turn, refuse_names, signature
 from tests.scripted_streams import anthropic_events
 
 REASONS = {"": "end_turn", "cut": "max_tokens", "refused": "refusal", "paused": "pause_turn"}
@@ -27,6 +27,8 @@ class AnthropicMessages(Imitation):
         messages = [{**message, "content": _blocks(message)} for message in body["messages"]]
         yield from self._refuse_order(messages)
         yield from self._refuse_thoughts(messages)
+        blocks = [block for message in messages for block in message["content"]]
+        yield from refuse_names(block["name"] for block in blocks if block["type"] == "tool_use")
         if body.get("temperature") is not None:
             yield Refusal(message="`temperature` is deprecated for this model.", is_expected=True)
 

@@ -2,8 +2,9 @@
 
 import base64
 import json
+import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from threading import Event
@@ -13,6 +14,7 @@ from tests.providers.judges import Judge
 from tests.scripted_answers import Exchange
 
 Ending = Literal["", "cut", "refused", "paused"]
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 THOUGHT = "I should look at it first."
 
 
@@ -155,6 +157,12 @@ class Imitation:
     def write_refusal(self, refusal: Refusal) -> Any:
         error = {"message": refusal.message, "type": refusal.kind, "param": refusal.param, "code": refusal.code}
         return {"error": error | refusal.more}
+
+
+def refuse_names(names: Iterable[str]) -> Iterator[Refusal]:
+    """Refuse calls, earlier in the conversation, whose names no tool could have."""
+    if any(not NAME.fullmatch(name) for name in names):
+        yield Refusal(message=f"Invalid name: string does not match pattern. Expected '{NAME.pattern}'.")
 
 
 def signature(text: str) -> str:

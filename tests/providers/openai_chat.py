@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from tests.providers.imitation import THOUGHT, Imitation, Refusal, Turn
+from tests.providers.imitation import THOUGHT, Imitation, Refusal, Turn, refuse_names
 from tests.scripted_streams import openai_events
 
 REASONS = {"": "stop", "cut": "length", "refused": "content_filter", "paused": "stop"}
@@ -21,6 +21,8 @@ class ChatCompletions(Imitation):
     def refuse(self, body: dict[str, Any]) -> Iterator[Refusal]:
         yield from refuse_orphans(body["messages"])
         yield from refuse_empty(body["messages"])
+        calls = [call for message in body["messages"] for call in message.get("tool_calls") or ()]
+        yield from refuse_names(call["function"]["name"] for call in calls)
 
     def refuse_length(self, tokens: int, window: int) -> Refusal:
         return Refusal(

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tests.providers.imitation import Imitation, Refusal, Turn, signature
+from tests.providers.imitation import Imitation, Refusal, Turn, refuse_names, signature
 from tests.scripted_streams import write_named_event
 
 PIECE = 7  # characters
@@ -28,6 +28,7 @@ class OpenAIResponses(Imitation):
         items = body["input"] if isinstance(body["input"], list) else []
         yield from self._refuse_reasoning(items)
         yield from self._refuse_calls(items)
+        yield from refuse_names(item["name"] for item in items if item.get("type") == "function_call")
         if body.get("store") is not False or "reasoning.encrypted_content" not in body.get("include", ()):
             yield Refusal(message="The organization keeps no data: set store to false and include encrypted reasoning.")
         if "temperature" in body:

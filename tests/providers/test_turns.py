@@ -1,4 +1,4 @@
-"""Agents with tools on every provider, over many turns. Each case is a column in docs/language-models.md."""
+"""Agents with tools on every provider, over many turns. The cases but the last are columns in the docs."""
 
 import pytest
 
@@ -46,3 +46,11 @@ def test_resume(lab: Laboratory) -> None:
     resumed = lab.resume(failed, LOOK, DONE)
 
     assert (failed.status, end_of(resumed)) == ("failed", ("end_turn", "It is in Graz."))
+
+
+def test_call_of_a_name_that_no_tool_could_have(lab: Laboratory) -> None:
+    calls = (("functions.look:0", {"page": 1}), ("найти 🛫", {}), ("n" * 300, {}))
+    run = lab.run(lab.make_agent(), Turn(calls=calls), LOOK, DONE)
+    after = lab.run(run.agent, DONE, after=run)
+
+    assert [end_of(run), end_of(after)] == [("end_turn", "It is in Graz.")] * 2

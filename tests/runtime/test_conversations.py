@@ -1,9 +1,13 @@
 """Conversations that people and keys rewind, fork, shorten and delete."""
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
+from django.db import connection
 
+from memory.api.errors import STATUS
 from memory.errors import InvalidInput
 from memory.trust.erasure import erase_trajectory
 from memory.trust.models import AuditEntry, Erasure
@@ -15,7 +19,7 @@ from runtime.conversations import (
     rewind_conversation,
     want_compaction,
 )
-from runtime.errors import ConversationBusy, RunNotResumable
+from runtime.errors import ConversationBusy, ConversationErased, RunNotResumable
 from runtime.models.conversations import Compaction, Conversation, Message
 from runtime.models.runs import Run
 from runtime.runs import cancel_run, resume_run
@@ -225,3 +229,44 @@ def test_fork_under_a_key_is_made_once() -> None:
     again = api.post(path, {}, **{"Idempotency-Key": "k1"})
 
     assert (first.status_code, first.content, Conversation.objects.count()) == (201, again.content, 2)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda run: delete_conversation(run.conversation, by=BY),
+        lambda run: rewind_conversation(run.conversation, to=0, by=BY),
+        lambda run: fork_conversation(run.conversation, by=BY),
+        lambda run: want_compaction(run.conversation),
+        lambda run: make_run(run.agent, "two", conversation=run.conversation),
+        lambda run: resume_run(run, by=BY),
+    ],
+    ids=["delete", "rewind", "fork", "compact", "start", "resume"],
+)
+def test_conversation_that_was_deleted_a_moment_ago_is_not_found(act: Any) -> None:
+    run = make_run(make_agent())
+    go_on(run, Script(ProviderError("No.", transient=False)))
+    delete_conversation(Conversation.objects.get(pk=run.conversation.pk), by=BY)
+
+    with pytest.raises(ConversationErased) as raised:
+        act(run)
+    assert STATUS[raised.value.code] == 404
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_messages_that_replace_each_other_at_once_one_goes_on() -> None:
+    run = make_run(make_agent())
+    ready = Barrier(4)
+
+    def replace(_: int) -> Run:
+        ready.wait(30)
+        try:
+            return make_run(run.agent, "Again.", conversation=run.conversation, replaces_open=True)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        started = list(pool.map(replace, range(4)))
+
+    runs = Run.objects.filter(pk__in=[run.pk, *(each.pk for each in started)])
+    assert sorted(runs.values_list("status", flat=True)) == ["cancelled"] * 4 + ["queued"]
