@@ -117,7 +117,7 @@ def test_revoked_key_works_no_longer_than_the_cache(
     revoke_api_key(api_key.api_key)
     now = __import__("time").monotonic()
     statuses = []
-    for seconds in (4.9, 5.0):
+    for seconds in (3.0, 5.0):
         monkeypatch.setattr("memory.api.authentication.time.monotonic", lambda seconds=seconds: now + seconds)
         statuses.append(api_client.get("/tiny").status_code)
 

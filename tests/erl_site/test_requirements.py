@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HINT = "Run: uv export --format requirements-txt --no-emit-project --no-dev --no-annotate -o requirements.txt"
 TEXT = (ROOT / "requirements.txt").read_text(encoding="utf-8")
 PINS = dict(re.findall(r"^([a-z0-9][a-z0-9._-]*)(?:\[[^\]]*\])?==([^\s;\\]+)", TEXT, re.MULTILINE))
-APPS = ("erl_site", "memory", "reflection", "agents", "evaluation")
+APPS = ("erl_site", "memory", "reflection", "runtime", "evaluation")
 DEPENDENCIES = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
 
 
