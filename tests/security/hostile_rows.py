@@ -75,7 +75,7 @@ def store_payloads() -> HostileRows:
             heuristic=heuristic,
             revision=revisions[heuristic.pk],
             decision=("approve", "reject", "retire")[n % 3],
-            content_sha256="0" * 64,
+            content_sha256=revisions[heuristic.pk].content_sha256,
             reason=PAYLOADS[n % 300],
             reviewer=f"user:{PAYLOADS[n % 300]}",
             request_id=PAYLOADS[n % 300],
