@@ -1,5 +1,7 @@
 """Agents with tools on every provider, over many turns. The cases but the last are columns in the docs."""
 
+from typing import Any
+
 import pytest
 
 from tests.providers.imitation import Turn
@@ -49,7 +51,11 @@ def test_resume(lab: Laboratory) -> None:
 
 
 def test_call_of_a_name_that_no_tool_could_have(lab: Laboratory) -> None:
-    calls = (("functions.look:0", {"page": 1}), ("найти 🛫", {}), ("n" * 300, {}))
+    calls: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("functions.look:0", {"page": 1}),
+        ("найти 🛫", {}),
+        ("n" * 300, {}),
+    )
     run = lab.run(lab.make_agent(), Turn(calls=calls), LOOK, DONE)
     after = lab.run(run.agent, DONE, after=run)
 
