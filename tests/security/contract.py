@@ -86,7 +86,7 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
         "path": environ["PATH_INFO"].encode("latin-1").decode("utf-8", "replace"),
         "query_string": environ["QUERY_STRING"].encode("latin-1", "replace"),
         "headers": [(key.encode(), str(environ[name]).encode("latin-1", "replace")) for name, key in fields.items()],
-        "client": (environ["REMOTE_ADDR"], 0),
+        "client": (environ.get("REMOTE_ADDR", "127.0.0.1"), 0),
         "server": (environ["SERVER_NAME"], int(environ["SERVER_PORT"])),
     }
     answer: Any = product.respond(scope, environ["wsgi.input"].read())

@@ -1,6 +1,6 @@
 """An agent of the OpenAI Agents SDK."""
 
-from runtime import Agent, RunConfig, Runner, function_tool, set_trace_processors
+from agents import Agent, RunConfig, Runner, function_tool, set_trace_processors
 
 from erl_client import ERL  # glue
 from erl_client.openai_agents import ERLTracing  # glue
