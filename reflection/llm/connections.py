@@ -7,6 +7,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator
+from math import isfinite
 from typing import Any
 
 import httpx2
@@ -143,15 +144,28 @@ def _fill(body: dict[str, Any]) -> None:
     """Give a chat completion the members that the SDK's types insist on, and that nothing depends on."""
     body |= {"id": str(body.get("id") or ""), "object": "chat.completion", "model": str(body.get("model") or "")}
     body["created"] = body["created"] if isinstance(body.get("created"), int) else 0
+    body["usage"] = _read_usage(body.get("usage"))
     for index, choice in enumerate(body["choices"]):
         if isinstance(choice, dict) and isinstance(message := choice.get("message"), dict):
             choice["index"] = index
             message["role"] = "assistant"
-            for call in message.get("tool_calls") or ():
+            if not isinstance(message.get("tool_calls"), list):
+                message["tool_calls"] = None
+            for call in message["tool_calls"] or ():
                 if isinstance(call, dict) and isinstance(function := call.get("function"), dict):
-                    call |= {"id": call.get("id") or "", "type": "function"}
+                    call |= {"id": str(call.get("id") or ""), "type": "function"}
+                    function["name"] = str(function.get("name") or "")
                     if not isinstance(function.get("arguments"), str):
                         function["arguments"] = json.dumps(function.get("arguments") or {}, ensure_ascii=False)
+
+
+def _read_usage(usage: Any) -> dict[str, int] | None:
+    """Return the tokens that a server counted; some send floats, null, or details of their own."""
+    counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")] if isinstance(usage, dict) else []
+    if not counts or not all(isinstance(count, int | float) and isfinite(count) for count in counts):
+        return None
+    asked, answered = (int(count) for count in counts)
+    return {"prompt_tokens": asked, "completion_tokens": answered, "total_tokens": asked + answered}
 
 
 def _dump(body: dict[str, Any]) -> bytes:

@@ -19,7 +19,7 @@ from reflection.llm.base import STREAM_FAILED, ProviderConfig, ProviderError, st
 MAX_DETAIL_CHARACTERS = 300
 MIN_KEY_CHARACTERS = 8
 MAX_WORDS = 4_000
-TRANSIENT_STATUSES = frozenset({408, 409, 425, 429})
+TRANSIENT_STATUSES = frozenset({408, 409, 425, 429, 499})  # Google cancels with 499
 CODES = {
     400: "bad_request",
     401: "authentication",
@@ -31,6 +31,7 @@ CODES = {
     413: "request_too_large",
     422: "bad_request",
     429: "rate_limited",
+    499: "server_error",
     503: "overloaded",
     529: "overloaded",
 }
@@ -141,7 +142,8 @@ def _explain(body: Any, config: ProviderConfig) -> tuple[str, str]:
         try:
             body = json.loads(body)
         except (ValueError, RecursionError):
-            return "", ""
+            # A proxy's words, but no page of it
+            return "", "" if body.lstrip().startswith("<") else _tidy(body, config)
     if isinstance(body, list) and body:  # Gemini wraps its error in a list
         body = body[0]
     error = body.get("error", body) if isinstance(body, dict) else ""

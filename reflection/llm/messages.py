@@ -24,6 +24,7 @@ from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.usage import RequestUsage
 
 from reflection.llm.base import CompletionRequest, estimate_tokens, storable
 from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ToolCall, id_of_call, storable_json
@@ -41,6 +42,7 @@ ENDINGS = {
 UNSIGNED = {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
 _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 NORMALISED = {"tool_call": "stop"}
+MOST_TOKENS = 1_000_000_000  # that a question can take: what is more is a mistake of the server
 MAX_NAME_CHARACTERS = 64  # of a tool, at OpenAI and others
 
 
@@ -164,7 +166,7 @@ def _write_answer(message: ChatMessage, *, kind: str, model: Model) -> ModelResp
 
 def read_answer(request: ChatRequest, response: ModelResponse, *, model: str, latency_ms: float) -> ChatAnswer:
     """Return a provider's answer in our words, and as it came."""
-    response = _with_own_ids(request, response)
+    response = replace(_with_own_ids(request, response), usage=_whole_usage(response.usage))
     text = storable("".join(part.content for part in response.parts if isinstance(part, TextPart)))
     calls = tuple(
         ToolCall.read(id=part.tool_call_id, name=part.tool_name, raw_arguments=_raw_arguments(part))
@@ -183,6 +185,15 @@ def read_answer(request: ChatRequest, response: ModelResponse, *, model: str, la
         latency_ms=latency_ms,
         received=_store(response),
     )
+
+
+def _whole_usage(usage: RequestUsage) -> RequestUsage:
+    """Return the tokens that were counted as whole numbers, 0 where there can be no such count."""
+    counts = [
+        int(count) if isinstance(count, int | float) and 0 < count < MOST_TOKENS else 0
+        for count in (usage.input_tokens, usage.output_tokens)
+    ]
+    return RequestUsage(input_tokens=counts[0], output_tokens=counts[1])
 
 
 def _with_own_ids(request: ChatRequest, response: ModelResponse) -> ModelResponse:

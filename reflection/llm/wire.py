@@ -93,10 +93,10 @@ class ModelProvider:
             async with asyncio.timeout(seconds):
                 self.model = self.model or await self._find_only_model()
                 response = await self._request(request, on_text)
+            latency_ms = (time.monotonic() - begun) * 1000
+            return read_answer(request, response, model=self.model, latency_ms=latency_ms)
         except Exception as error:  # an SDK's own faults are failures of the provider's answer
             raise classify(error, self.config) from error
-        latency_ms = (time.monotonic() - begun) * 1000
-        return read_answer(request, response, model=self.model, latency_ms=latency_ms)
 
     async def _request(self, request: ChatRequest, on_text: OnText | None) -> ModelResponse:
         if self.model not in self._models:

@@ -1,9 +1,13 @@
 """How both adapters read answers."""
 
+import json
+from typing import Any
+
 import pytest
 
 from reflection.llm.base import Completion, Provider, estimate_tokens
 from reflection.llm.chat import TOKENS_AROUND
+from reflection.llm.messages import as_chat
 from tests.reflection.providers.asking import REQUEST, Make
 from tests.scripted_answers import MODEL, Behaviour, answer, cut_off, empty, lesson, nul, prose, raw, refuses
 from tests.scripted_provider import ScriptedProvider
@@ -60,6 +64,42 @@ def test_answer_without_usage_is_counted_by_estimate(server: ScriptedProvider, m
 
     assert completion.output_tokens == 3
     assert completion.input_tokens == estimate_tokens("Be brief.\nWhat now?") + 2 * TOKENS_AROUND + 1
+
+
+@pytest.mark.parametrize(
+    ("usage", "counted"),
+    [
+        ({"prompt_tokens": 5.0, "completion_tokens": 3.5}, (5, 3)),
+        ({"prompt_tokens": 5, "completion_tokens": 3, "prompt_tokens_details": [], "cost": "free"}, (5, 3)),
+        ({"prompt_tokens": None, "completion_tokens": None}, (None, 1)),
+        ({"prompt_tokens": "5", "completion_tokens": "3"}, (None, 1)),
+        ({"prompt_tokens": 10**15, "completion_tokens": 10**15}, (None, 1)),
+        ([], (None, 1)),
+    ],
+)
+def test_odd_usage_is_read_or_estimated(
+    usage: Any, counted: tuple[int | None, int], server: ScriptedProvider, make: Make
+) -> None:
+    choice = {"message": {"content": "x"}, "finish_reason": "stop"}
+    server.script(raw(json.dumps({"choices": [choice], "usage": usage}).encode()))
+
+    completion = make("openai").complete(REQUEST)
+
+    estimated = as_chat(REQUEST).estimated_input_tokens
+    assert (completion.input_tokens, completion.output_tokens) == (counted[0] or estimated, counted[1])
+
+
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # of a count that is no whole number
+def test_odd_usage_in_a_stream_is_read(server: ScriptedProvider, make: Make) -> None:
+    choice = {"index": 0, "delta": {"content": "x"}, "finish_reason": "stop"}
+    chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    usage = {"prompt_tokens": 5.0, "completion_tokens": 3.5, "total_tokens": 8.5}
+    event = f"data: {json.dumps(chunk | {'usage': usage})}\n\ndata: [DONE]\n\n"
+    server.script(raw(event.encode(), headers={"Content-Type": "text/event-stream"}))
+
+    answer = make("openai").chat(as_chat(REQUEST), on_text=print)
+
+    assert (answer.text, answer.input_tokens, answer.output_tokens) == ("x", 5, 3)
 
 
 def test_completion_is_a_value() -> None:

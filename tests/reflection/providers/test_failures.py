@@ -24,7 +24,7 @@ from tests.scripted_answers import (
 from tests.scripted_provider import ScriptedProvider
 
 
-@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 529])
+@pytest.mark.parametrize("status", [408, 409, 425, 429, 499, 500, 502, 503, 504, 529])
 def test_status_that_may_pass_is_transient(status: int, server: ScriptedProvider, provider: Provider) -> None:
     server.script(fails(status))
 
@@ -42,6 +42,12 @@ def test_status_that_stays_is_final(status: int, server: ScriptedProvider, provi
 
     assert not error.transient
     assert len(server.requests) == 1
+
+
+def test_words_of_a_proxy_are_shown(server: ScriptedProvider, provider: Provider) -> None:
+    server.script(raw(b"error code: 1015", status=400))
+
+    assert "error code: 1015" in str(failure_of(provider))
 
 
 def test_adapter_never_retries_by_itself(server: ScriptedProvider, provider: Provider) -> None:
