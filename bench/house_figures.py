@@ -2,10 +2,10 @@
 
     uv run python -m bench.house_figures [--json FILE] [--against FILE]
 
-Source is every .py of manage.py, erl_site, memory, reflection, evaluation and agents without migrations; migrations and
-.sql files are counted apart; a line is a line, blank ones and comments included. Rooms are the packages of two levels.
-Empty modules do not count as modules. A setting is a name that erl_site/settings.py reads from the environment. SQL
-functions and triggers are those of a migrated database, without those of extensions; tests are those pytest collects.
+Source is every .py of manage.py and of the apps without migrations; migrations and .sql files are counted apart; a line
+is a line, blank ones and comments included. Rooms are the packages of two levels. Empty modules do not count as
+modules. A setting is a name that erl_site/settings.py reads from the environment. SQL functions and triggers are those
+of a migrated database, without those of extensions; tests are those pytest collects.
 """
 
 import argparse

@@ -53,9 +53,8 @@ from erl_site.celery import app as celery_app  # noqa: E402
 from erl_site.embedded import postgres, valkey  # noqa: E402
 from tests.scripted_answers import Behaviour, Exchange, answer  # noqa: E402
 from tests.scripted_provider import ScriptedProvider  # noqa: E402
+from tests.stack import PACKAGES, ROOT  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("memory", "reflection", "evaluation", "agents", "erl_site")
 SAMPLE = ROOT / "memory" / "sample_data" / "trajectories.jsonl"
 SETTLED_SECONDS = 1.5  # after which a background thread has loaded what a request asked for
 LABEL = re.compile(r'"id": ?"(L\d+)"')

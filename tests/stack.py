@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from django.conf import settings
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from erl_site.backup import find_program, run_program
@@ -23,6 +24,7 @@ from erl_site.embedded.accounts import choose_account
 from erl_site.embedded.roles import ADMINISTRATOR
 
 ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = tuple(name for name in settings.INSTALLED_APPS if (ROOT / name).is_dir())  # of the project
 # One client asks and records as fast as it can here, and nobody reviews the lessons.
 DEFAULTS = {
     "ERL_RETRIEVE_MEMORY_MB": "64",

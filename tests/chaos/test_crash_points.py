@@ -51,6 +51,7 @@ from tests.factories import (
 )
 from tests.reflection.scripted import make_completion
 from tests.scripted_answers import lesson
+from tests.stack import PACKAGES
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
@@ -175,8 +176,9 @@ def state_of(project: Project) -> State:
     """Return count and hash of the project's rows in every table, apart from what is derived or notes a key's use."""
     tables = [
         (model._meta.db_table, any(field.column == "project_id" for field in model._meta.local_concrete_fields))
-        for app in ("memory", "reflection", "evaluation")
-        for model in apps.get_app_config(app).get_models()
+        for app in apps.get_app_configs()
+        if app.name in PACKAGES
+        for model in app.get_models()
         if model._meta.managed and not model._meta.proxy and not model._meta.db_table.endswith(DERIVED)
     ]
     statement = " UNION ALL ".join(

@@ -8,6 +8,7 @@ from pathlib import Path
 from erl_client import transcripts
 
 from memory import transcripts as of_server
+from tests.stack import PACKAGES
 
 SOURCE = Path(__file__).resolve().parents[2] / "clients" / "python" / "src"
 # Each of these alone imports its framework.
@@ -39,5 +40,5 @@ def test_client_imports_nothing_of_the_server_nor_of_an_sdk() -> None:
 
     imported = set(json.loads(done.stdout))
     assert {"erl_client", "httpx"} <= imported
-    assert not imported & {"memory", "reflection", "evaluation", "erl_site", "django", "openai", "anthropic"}
+    assert not imported & {*PACKAGES, "django", "openai", "anthropic"}
     assert not imported & {"agents", "langchain", "langchain_core", "langgraph", "opentelemetry", "pydantic_ai"}

@@ -12,6 +12,7 @@ from tests.api.operations import OPERATIONS, WITH_ID, fill_body, make_target
 from tests.api.problems import error_of
 from tests.factories import make_api_key, make_project, make_retrieval, make_trajectory
 from tests.product import forget_verified_keys, mint_credential
+from tests.stack import PACKAGES
 
 pytestmark = pytest.mark.django_db
 
@@ -22,7 +23,7 @@ each_operation_with_id = pytest.mark.parametrize("operation", WITH_ID, ids=str)
 
 def snapshot() -> dict[str, list[dict[str, object]]]:
     """Every row of ours, apart from when keys were used."""
-    models = [model for name in ("memory", "reflection") for model in apps.get_app_config(name).get_models()]
+    models = [model for app in apps.get_app_configs() if app.name in PACKAGES for model in app.get_models()]
     rows = {model.__name__: list(model._default_manager.order_by("pk").values()) for model in models}
     for row in rows["ApiKey"]:
         row.pop("last_used_at")

@@ -2,13 +2,13 @@
 
 import re
 from io import StringIO
-from pathlib import Path
 
 import pytest
 from django.core.management import call_command
 from prometheus_client.parser import text_string_to_metric_families
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.stack import PACKAGES, ROOT
+
 PAGE = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
 # What a deployment meets; the other faults are mistakes of programming or attacks that end at the door.
 FAULTS = ("F1", "F5", "F6", "F7", "F8", "F9", "F10", "F11", "F12", "F13", "F14", "F16", "F17", "F21", "F22")
@@ -27,8 +27,7 @@ def figures() -> set[str]:
 
 def events() -> str:
     """Return the code that logs, with the events of jobs as those of a reflection are named."""
-    apps = ("memory", "reflection", "evaluation", "runtime", "erl_site")
-    code = "\n".join(path.read_text(encoding="utf-8") for app in apps for path in (ROOT / app).rglob("*.py"))
+    code = "\n".join(path.read_text(encoding="utf-8") for app in PACKAGES for path in (ROOT / app).rglob("*.py"))
     return re.sub(r'\bjob\.event\("(\w+)"\)', r'"reflection_\1"', code)
 
 

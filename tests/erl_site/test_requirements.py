@@ -7,11 +7,11 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.stack import PACKAGES, ROOT
+
 HINT = "Run: uv export --format requirements-txt --no-emit-project --no-dev --no-annotate -o requirements.txt"
 TEXT = (ROOT / "requirements.txt").read_text(encoding="utf-8")
 PINS = dict(re.findall(r"^([a-z0-9][a-z0-9._-]*)(?:\[[^\]]*\])?==([^\s;\\]+)", TEXT, re.MULTILINE))
-APPS = ("erl_site", "memory", "reflection", "runtime", "evaluation")
 DEPENDENCIES = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
 
 
@@ -46,8 +46,8 @@ def test_development_tools_are_left_out() -> None:
 
 
 def test_every_imported_package_is_required() -> None:
-    modules = [path for app in APPS for path in (ROOT / app).rglob("*.py")]
-    imported = {name for path in modules for name in imported_packages(path)} - sys.stdlib_module_names - set(APPS)
+    modules = [path for app in PACKAGES for path in (ROOT / app).rglob("*.py")]
+    imported = {name for path in modules for name in imported_packages(path)} - sys.stdlib_module_names - set(PACKAGES)
     imported -= OPTIONAL
     distributions = packages_distributions()
 

@@ -15,9 +15,9 @@ from rest_framework.test import APIClient
 from memory.after_commit import after_commit
 from memory.runs.models import Trajectory
 from tests.factories import bearer, make_api_key
+from tests.stack import PACKAGES, ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCES = [path for app in ("memory", "reflection", "evaluation", "erl_site") for path in (ROOT / app).rglob("*.py")]
+SOURCES = [path for app in PACKAGES for path in (ROOT / app).rglob("*.py")]
 
 
 @contextmanager

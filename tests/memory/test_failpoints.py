@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +11,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 from memory import failpoints
 from memory.failpoints import NAMES, Failpoint, FailpointError, arm_failpoints, armed, failpoint
+from tests.stack import PACKAGES, ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 _CALL = re.compile(r"failpoint\(\"([a-z_.]+)\"\)")
 
 
@@ -24,11 +23,7 @@ def _disarmed() -> Any:
 
 
 def test_every_point_is_named_once_and_in_one_place() -> None:
-    modules = [
-        path
-        for app in ("memory", "reflection", "runtime", "evaluation", "erl_site")
-        for path in (ROOT / app).rglob("*.py")
-    ]
+    modules = [path for app in PACKAGES for path in (ROOT / app).rglob("*.py")]
     found = [name for path in modules for name in _CALL.findall(path.read_text(encoding="utf-8"))]
 
     assert sorted(found) == sorted(NAMES)

@@ -16,10 +16,11 @@ from math import inf, log
 from pathlib import Path
 from typing import Any
 
+from tests.stack import PACKAGES, ROOT
+
 op, _parser = importlib.import_module("re._constants"), importlib.import_module("re._parser")
-ROOT = Path(__file__).parents[2]
 CLIENT = ROOT / "clients/python/src"
-SOURCES = ("memory", "reflection", "evaluation", "runtime", "erl_site", "clients/python/src/erl_client")
+SOURCES = (*PACKAGES, "clients/python/src/erl_client")
 FUNCTIONS = ("compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn")
 AT_ONE_PLACE = ("memory.redaction.formats._BY_HEAD",)  # tried where `_HEADS` found the beginning of a token
 WINDOW_CHARS = 6
