@@ -14,9 +14,7 @@ from urllib.parse import urlsplit
 import redis
 import structlog
 from django.conf import settings
-from django.core.cache.backends.base import BaseCache
 from django.core.cache.backends.locmem import LocMemCache
-from django.core.cache.backends.redis import RedisCache
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
@@ -72,42 +70,44 @@ class Counters:
     def forget(self) -> None:
         """Use the server again, and start the counts of this process from zero."""
         self._resting_until = 0.0
-        self._servers: dict[str, RedisCache] = {}
+        self._servers: dict[str, redis.Redis] = {}
         self._here = LocMemCache("rate limits", {"OPTIONS": {"MAX_ENTRIES": 10_000}})
         self._here.clear()
 
     def count(self, name: str, limit: Limit) -> Standing:
         """Count one request of a client. Windows begin at multiples of their length, for all clients together."""
         number, passed = divmod(time.time(), limit.seconds)
-        key = f"{name}:{number:.0f}"
+        key = f"erl:rate:{name}:{number:.0f}"
         used = None
         if time.monotonic() >= self._resting_until:
             try:
-                used = _add_one(self._find_server(), key, limit.seconds)
+                used = self._count_at_server(key, limit.seconds)
             except (redis.RedisError, OSError) as error:
                 self._resting_until = time.monotonic() + REST_SECONDS
                 log.warning("rate_limits_counted_here", error=type(error).__name__)
         if used is None:
-            used = _add_one(self._here, key, limit.seconds)
+            used = self._count_here(key, limit.seconds)
         return Standing(limit=limit, used=used, reset_seconds=math.ceil(limit.seconds - passed))
 
-    def _find_server(self) -> RedisCache:
+    def _count_at_server(self, key: str, seconds: int) -> int:
+        # One trip: Django's cache would ask whether there is the key, and then count it
+        with self._find_server().pipeline(transaction=False) as steps:
+            used, _ = steps.incr(key).expire(key, seconds).execute()
+        return int(used)
+
+    def _count_here(self, key: str, seconds: int) -> int:
+        self._here.add(key, 0, timeout=seconds)  # where it is new, also for two threads at once
+        return int(self._here.incr(key))
+
+    def _find_server(self) -> redis.Redis:
         url = find_server_url()
         if url is None:
             raise redis.ConnectionError("The broker is not a Redis server.")
         if url not in self._servers:
-            options = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), self._socket_seconds)
-            self._servers[url] = RedisCache(url, {"KEY_PREFIX": "erl:rate", "OPTIONS": options})
+            self._servers[url] = redis.Redis.from_url(
+                url, socket_timeout=self._socket_seconds, socket_connect_timeout=self._socket_seconds
+            )
         return self._servers[url]
-
-
-def _add_one(cache: BaseCache, key: str, seconds: int) -> int:
-    """Count up, from zero where the key is new; two threads that find it new set it once."""
-    try:
-        return int(cache.incr(key))
-    except ValueError:
-        cache.add(key, 0, timeout=seconds)
-        return int(cache.incr(key))
 
 
 counters = Counters()
