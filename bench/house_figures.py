@@ -18,8 +18,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from bench.request_paths import PACKAGES, ROOT, throw_away_installation  # isort: skip  # sets Django up
+from bench.request_paths import throw_away_installation  # isort: skip  # sets Django up
 from django.db import connection
+
+from tests.stack import PACKAGES, ROOT
 
 SETTING = re.compile(r"env\.\w+\(\s*\"([A-Z][A-Z0-9_]+)\"")
 IN_FORCE = """

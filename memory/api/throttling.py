@@ -92,7 +92,9 @@ class Counters:
     def _count_at_server(self, key: str, seconds: int) -> int:
         # One trip: Django's cache would ask whether there is the key, and then count it
         with self._find_server().pipeline(transaction=False) as steps:
-            used, _ = steps.incr(key).expire(key, seconds).execute()
+            steps.incr(key)
+            steps.expire(key, seconds)
+            used, _ = steps.execute()
         return int(used)
 
     def _count_here(self, key: str, seconds: int) -> int:

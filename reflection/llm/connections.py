@@ -161,7 +161,9 @@ def _fill(body: dict[str, Any]) -> None:
 
 def _read_usage(usage: Any) -> dict[str, int] | None:
     """Return the tokens that a server counted; some send floats, null, or details of their own."""
-    counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")] if isinstance(usage, dict) else []
+    counts: list[Any] = []
+    if isinstance(usage, dict):
+        counts = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
     if not counts or not all(isinstance(count, int | float) and isfinite(count) for count in counts):
         return None
     asked, answered = (int(count) for count in counts)
