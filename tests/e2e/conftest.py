@@ -23,8 +23,9 @@ def _product_serves_its_files() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[BrowserContext]:
+    """A browser for one module: while it is open, no test of this process can run an event loop of its own."""
     executable = find_chromium()
     if executable is None:
         if os.environ.get("CI") == "true":
