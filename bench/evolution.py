@@ -54,9 +54,9 @@ def rehearse_often(*, calls: int) -> dict[str, Any]:
             script = Script(wanted, [("refund_order", {"order": "A1"})], "Paid.")
             host = JournalHost(recorded=read_journal(run), kinds=find_kinds(run))
             done = hold_rehearsal(change.target, run, partial(_ask, script), host)
-            row = describe(change, run, done, attempt=1, by="bench")
-            made += row.same + row.new_writes + row.new_reads
-            refused += row.new_writes
+            figures = describe(change, run, done, attempt=1, by="bench").figures
+            made += figures["same"] + figures["new_writes"] + figures["new_reads"]
+            refused += figures["new_writes"]
         return {
             "part": "shadow",
             "calls": made,

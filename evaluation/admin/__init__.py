@@ -1,6 +1,7 @@
 from evaluation.admin.evaluation_run import EvaluationRunAdmin
 from evaluation.admin.evolution import EvolutionAdmin
 from evaluation.admin.experiment import ExperimentAdmin
+from evaluation.admin.shadow import ShadowAnswerAdmin
 from evaluation.admin.trials import draw_worth
 from evaluation.admin.uplift import describe_effect, draw_lesson_effect, draw_release_uplift
 from evaluation.admin.verdicts import count_alarms, draw_deployment, draw_release, list_ended
@@ -14,7 +15,7 @@ from memory.admin.panels import (
 )
 from runtime.admin.lineage import add_worth
 
-__all__ = ["EvaluationRunAdmin", "EvolutionAdmin", "ExperimentAdmin"]
+__all__ = ["EvaluationRunAdmin", "EvolutionAdmin", "ExperimentAdmin", "ShadowAnswerAdmin"]
 
 add_worth(draw_worth)
 add_consequences(list_ended)

@@ -13,13 +13,12 @@ from django.utils.safestring import SafeString
 
 from evaluation.admin.evaluation_form import EvaluationForm
 from evaluation.errors import EvaluationError
-from evaluation.models import EvaluationRun, ShadowAnswer
+from evaluation.models import EvaluationRun
 from evaluation.reports.comparison import show
 from evaluation.reports.report import present
 from evaluation.reports.side_by_side import put_side_by_side
 from evaluation.requests import LIVE, request_evaluation
 from evaluation.runner import count_units
-from evaluation.shadow.admin import ShadowAnswerAdmin
 from evaluation.suites.base import Options
 from memory.admin.chosen_project import chosen_project
 from memory.admin.columns import structure, who
@@ -27,8 +26,6 @@ from memory.admin.read_only import ReadOnlyAdmin
 from memory.projects.access import projects_with_role
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
-
-admin.site.register(ShadowAnswer, ShadowAnswerAdmin)
 
 _REQUESTED = who("requested_by", "requested by")
 

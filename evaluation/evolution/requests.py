@@ -18,7 +18,6 @@ from django.db import transaction
 from evaluation.errors import EvaluationError, EvolutionRunning, EvolutionStopped
 from evaluation.evolution.bfcl import BfclSuite
 from evaluation.evolution.generations import Evolved, evolve
-from evaluation.evolution.models import Evolution
 from evaluation.evolution.recorded import FEWEST_TASKS, RecordedSuite, as_proposal, say_too_few
 from evaluation.evolution.records import Origin, keep_evolution
 from evaluation.evolution.suite import EvolutionSuite, EvolutionTask, Variant, split
@@ -44,7 +43,7 @@ from runtime.evolution.drafts import Read
 from runtime.evolution.evidence import RunCost, show_agent, sum_costs
 from runtime.evolution.proposer import ask_for_candidates, may_ask, version
 from runtime.models.agents import Agent
-from runtime.models.changes import Change
+from runtime.models.changes import Change, EvaluationRow
 
 SUITES = {"bfcl": BfclSuite}  # those that have a demonstration
 RECORDED = RecordedSuite.name
@@ -74,7 +73,7 @@ class Ended:
     """An evolution that has ended, its row, and what was proposed; None where nothing passed the gate."""
 
     evolved: Evolved
-    evolution: Evolution
+    evolution: EvaluationRow
     change: Change | None
 
 
@@ -206,8 +205,7 @@ def _evolve_to_the_end(job: Job, heartbeat: Heartbeat, *, find: Find) -> Ended |
     with transaction.atomic():
         hold(job)
         change = _propose(agent, evolved, plan.suite)
-        changes = {evolved.archive.best().number: change} if change is not None else {}
-        evolution = keep_evolution(evolved, origin, by=Actor(label=job.requested_by), changes=changes)
+        evolution = keep_evolution(evolved, origin, by=Actor(label=job.requested_by), change=change)
         finish(job)
     return Ended(evolved=evolved, evolution=evolution, change=change)
 

@@ -43,8 +43,8 @@ def start_experiment_of(change: Change, by: Actor) -> None:
 
 def plan_trial(change: Change) -> Plan:
     """Return the plan of a trial: what saved steps in shadow must not be worse, all else has to be better."""
-    rows = last_shadow(change)
-    saves = sum(row.steps_after for row in rows) < sum(row.steps_before for row in rows)
+    figures = [row.figures for row in last_shadow(change)]
+    saves = sum(each["steps_after"] for each in figures) < sum(each["steps_before"] for each in figures)
     rule = Rule.NOT_WORSE if saves else Rule.BETTER
     return Plan(
         rule=rule,

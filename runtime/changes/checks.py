@@ -16,7 +16,7 @@ from runtime.definitions.checks import EXAMPLE_SECONDS, find_example_faults, fin
 from runtime.definitions.storage import as_definition, find_schemas
 from runtime.definitions.values import ToolDefinition
 from runtime.errors import NeverEvolves
-from runtime.models.changes import Change, Check, CheckVerdict
+from runtime.models.changes import Change, CheckVerdict, EvaluationRow, RowKind
 from runtime.revisions import spec_of
 from runtime.rules import find_faults
 from runtime.sandbox import SharedSeconds
@@ -54,7 +54,7 @@ def skipped(said: str, **figures: Any) -> Found:
     return Found(verdict=CheckVerdict.SKIPPED, said=said, figures=figures)
 
 
-def run_checks(change: Change, *, by: str) -> list[Check]:
+def run_checks(change: Change, *, by: str) -> list[EvaluationRow]:
     """Run the checks of a change up to the first that fails; return rows that are not stored yet."""
     attempt = 1 + (change.checks.order_by("-attempt").values_list("attempt", flat=True).first() or 0)
     found: list[tuple[str, Found]] = []
@@ -67,15 +67,16 @@ def run_checks(change: Change, *, by: str) -> list[Check]:
 
 def write_rows(
     change: Change, found: Sequence[tuple[str, Found]], *, attempt: int, by: str, first: int = 0
-) -> list[Check]:
+) -> list[EvaluationRow]:
     """Return the rows of what checks found, by their names; they are not stored yet.
 
     Args:
         first: the place of the first among the rows of the attempt.
     """
     return [
-        Check(
+        EvaluationRow(
             project_id=change.project_id,
+            kind=RowKind.CHECK,
             change=change,
             attempt=attempt,
             index=first + place,

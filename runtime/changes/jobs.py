@@ -63,7 +63,7 @@ def _rehearse(job: Job, heartbeat: Heartbeat, *, find: Callable[[str], Provider]
     change = Change.objects.select_related("agent__project", "target", "base").filter(pk=UUID(job.subject)).first()
     rehearsed = None
     if change is not None and change.rung in (Change.Rung.CHECKED, Change.Rung.SHADOWED):
-        attempt = 1 + (change.shadow_runs.order_by("-attempt").values_list("attempt", flat=True).first() or 0)
+        attempt = 1 + (change.rehearsals.order_by("-attempt").values_list("attempt", flat=True).first() or 0)
         chat = RememberedChat(job, heartbeat, provider=find(change.target.model), subject=f"change:{change.pk}")
 
         def ask_for(name: str) -> Ask:

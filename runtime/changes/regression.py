@@ -15,7 +15,7 @@ from runtime.changes.served import write_lessons
 from runtime.changes.shadow import Rehearsal, describe, hold_rehearsal
 from runtime.changes.trials import Ask
 from runtime.models.agents import AgentRevision
-from runtime.models.changes import Change, ShadowRun
+from runtime.models.changes import Change, EvaluationRow
 from runtime.models.runs import Run
 from runtime.models.tools import ToolKind
 
@@ -28,7 +28,7 @@ AskFor = Callable[[str], Ask]
 class Rehearsed:
     """What a change did on recorded runs: a row for each, and by name what the regression and safety sets say."""
 
-    rows: list[ShadowRun]
+    rows: list[EvaluationRow]
     found: list[tuple[str, Found]]
 
 

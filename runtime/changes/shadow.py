@@ -14,7 +14,7 @@ from runtime.changes.subjects import subject_of
 from runtime.changes.trials import Ask, Trial, hold_trial
 from runtime.context.prompt import write_request
 from runtime.models.agents import AgentRevision
-from runtime.models.changes import Change, ShadowRun
+from runtime.models.changes import Change, ComparisonVerdict, EvaluationRow, RowKind
 from runtime.models.conversations import Message
 from runtime.models.runs import Run, RunStatus
 from runtime.models.tools import ToolKind
@@ -84,44 +84,50 @@ def read_task(run: Run) -> list[ChatMessage]:
     return list(write_request(run, said, compaction=None).messages[1:])
 
 
-def tabulate(rows: Sequence[ShadowRun]) -> list[Divergence]:
+def tabulate(rows: Sequence[EvaluationRow]) -> list[Divergence]:
     """Return the table of divergences of some shadow runs, by tool."""
     names = {"same": "same", "late": "same", "missing": "missing", "read": "new_reads", "write": "new_writes"}
     counts: dict[str, dict[str, int]] = {}
     for row in rows:
-        for call in row.calls:
+        for call in row.figures["calls"]:
             line = counts.setdefault(call["tool"], dict.fromkeys([*names.values(), "late"], 0))
             line[names[call["what"]]] += 1
             line["late"] += call["what"] == "late"
     return [Divergence(tool=tool, **line) for tool, line in sorted(counts.items())]
 
 
-def describe(change: Change, run: Run, rehearsal: Rehearsal, *, attempt: int, by: str) -> ShadowRun:
+def describe(change: Change, run: Run, rehearsal: Rehearsal, *, attempt: int, by: str) -> EvaluationRow:
     """Return the row of a rehearsal, which is not stored yet."""
     host, trial = rehearsal.host, rehearsal.trial
     late = [each.id for each in host.late]
     made = [*host.served, *host.covered]
     calls = [_line(each.tool, each.arguments, "late" if each.id in late else "same") for each in made]
     calls += [_line(each.tool, each.arguments, "missing") for each in host.missing]
-    refused = [
+    calls += [
         _line(tool, arguments, "read" if kind == ToolKind.PURE else "write") for tool, arguments, kind in host.refused
     ]
-    return ShadowRun(
+    whats = [each["what"] for each in calls]
+    is_same = trial.ended and set(whats) <= {"same"}
+    return EvaluationRow(
         project_id=change.project_id,
+        kind=RowKind.REHEARSAL,
         change=change,
         run=run,
         attempt=attempt,
-        family=run.task_id,
-        ended=trial.ended,
-        same=len(made),
-        missing=len(host.missing),
-        new_reads=sum(each["what"] == "read" for each in refused),
-        new_writes=sum(each["what"] == "write" for each in refused),
-        steps_before=run.steps_taken,
-        steps_after=trial.steps,
-        tokens_before=run.tokens,
-        tokens_after=trial.tokens,
-        calls=calls + refused,
+        name=run.task_id,
+        verdict=ComparisonVerdict.SAME if is_same else ComparisonVerdict.DIFFERS,
+        figures={
+            "ended": trial.ended,
+            "same": len(made),
+            "missing": len(host.missing),
+            "new_reads": whats.count("read"),
+            "new_writes": whats.count("write"),
+            "steps_before": run.steps_taken,
+            "steps_after": trial.steps,
+            "tokens_before": run.tokens,
+            "tokens_after": trial.tokens,
+            "calls": calls,
+        },
         made_by=by,
     )
 
