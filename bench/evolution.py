@@ -25,8 +25,7 @@ django.setup()
 from django.core.management import call_command  # noqa: E402
 
 from reflection.llm.chat import ChatAnswer, ChatRequest  # noqa: E402
-from runtime.changes.journal_host import JournalHost, find_kinds, read_journal  # noqa: E402
-from runtime.changes.shadow import describe, hold_rehearsal  # noqa: E402
+from runtime.changes.rehearsals import describe, rehearse, subject_of  # noqa: E402
 from tests.runtime.changing import Service, make_shop_agent, propose_refund  # noqa: E402
 from tests.runtime.running import Script, go_on, make_run  # noqa: E402
 
@@ -52,8 +51,7 @@ def rehearse_often(*, calls: int) -> dict[str, Any]:
         made = refused = 0
         while made < calls:
             script = Script(wanted, [("refund_order", {"order": "A1"})], "Paid.")
-            host = JournalHost(recorded=read_journal(run), kinds=find_kinds(run))
-            done = hold_rehearsal(change.target, run, partial(_ask, script), host)
+            done = rehearse(subject_of(change.target, run), run, partial(_ask, script))
             figures = describe(change, run, done, attempt=1, by="bench").figures
             made += figures["same"] + figures["new_writes"] + figures["new_reads"]
             refused += figures["new_writes"]

@@ -35,7 +35,7 @@ from reflection.llm.budget import resume_projects
 from reflection.webhooks.delivery import delete_old_deliveries
 from runtime.approvals import expire_approvals
 from runtime.changes.policy import climb
-from runtime.evolution.sleep import send_to_sleep
+from runtime.changes.sleep import send_to_sleep
 from runtime.streaming.events import prune_parts
 from runtime.streaming.months import keep_event_months
 

@@ -11,9 +11,8 @@ from uuid import UUID
 from django.db import transaction
 
 from evaluation.evolution.archive import Archive, Candidate
-from evaluation.evolution.generations import Evolved, Measured
+from evaluation.evolution.generations import Evolved
 from evaluation.evolution.suite import EvolutionTask
-from evaluation.reports.statistics import Estimate
 from evaluation.reports.versions import find_revision
 from memory.api.canonical import canonical_json
 from memory.ids import uuid7
@@ -52,7 +51,7 @@ def keep_evolution(evolved: Evolved, origin: Origin, *, by: Actor, change: Chang
             "sets": {name: _count(getattr(evolved.sets, name)) for name in ("mine", "gate", "holdout")},
             "looks": evolved.gate.looks,
             "most_looks": evolved.gate.most_looks,
-            "measured": as_json(evolved.measured),
+            "measured": evolved.measured,
             "controls": dict(origin.controls),
             "proposer": dict(origin.proposer),
             "versions": {"git_revision": find_revision()},
@@ -69,15 +68,15 @@ def keep_evolution(evolved: Evolved, origin: Origin, *, by: Actor, change: Chang
             parent=evolution,
             index=each.number,
             change=change if each.number == best else None,
-            said=each.verdict.said,
+            said=each.said,
             figures={
                 "generation": each.generation,
                 "parents": list(each.parents),
                 "adds": _find_added(archive, each),
-                "sha256": hashlib.sha256(canonical_json(each.variant.content())).hexdigest(),
+                "sha256": hashlib.sha256(canonical_json(each.proposal.content())).hexdigest(),
                 "scores": {family: asdict(score) for family, score in each.scores.items()},
                 "look": each.look,
-                "stopped_by": "" if each.verdict.passed else each.verdict.gate,
+                "stopped_by": each.stopped_by,
                 "is_on_front": each.number in front,
                 "is_chosen": each.number == best,
             },
@@ -88,28 +87,13 @@ def keep_evolution(evolved: Evolved, origin: Origin, *, by: Actor, change: Chang
     return evolution
 
 
-def as_json(measured: Measured) -> dict[str, Any]:
-    """Return a comparison of two arms as JSON. Differences are per task."""
-    return {
-        "tasks": measured.tasks,
-        "solved": {"before": measured.solved_before, "after": measured.solved_after},
-        "steps": {"before": measured.steps_before, "after": measured.steps_after} | _interval(measured.steps),
-        "tokens": {"before": measured.tokens_before, "after": measured.tokens_after} | _interval(measured.tokens),
-        "success": _interval(measured.success),
-    }
-
-
-def _interval(estimate: Estimate) -> dict[str, float]:
-    return {"mean": estimate.mean, "low": estimate.low, "high": estimate.high}
-
-
 def _count(tasks: Sequence[EvolutionTask]) -> dict[str, int]:
     return dict(sorted(Counter(each.family for each in tasks).items()))
 
 
 def _find_added(archive: Archive, candidate: Candidate) -> dict[str, Any]:
     """Return what a candidate has that its parent has not."""
-    has = candidate.variant.content()
-    had = archive.candidates[candidate.parent].variant.content() if candidate.parent is not None else {}
+    has = candidate.proposal.content()
+    had = archive.candidates[candidate.parent].proposal.content() if candidate.parent is not None else {}
     tools = [each for each in has.pop("tools") if each not in had.get("tools", [])]
     return {name: value for name, value in has.items() if value != had.get(name)} | {"tools": tools}

@@ -24,8 +24,8 @@ from runtime.changes.ladder import (
 )
 from runtime.changes.policy import explain, last_checks, last_shadow
 from runtime.changes.proposals import new_tools
+from runtime.changes.rehearsals import tabulate
 from runtime.changes.served import read_wordings
-from runtime.changes.shadow import tabulate
 from runtime.models.changes import Change, ChangeRung
 from runtime.sandbox.calls import SandboxError
 

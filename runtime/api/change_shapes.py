@@ -15,8 +15,8 @@ from runtime.api.tool_shapes import ToolInput, ToolName
 from runtime.changes.kinds import NEVER, ChangeKind
 from runtime.changes.policy import explain, last_shadow
 from runtime.changes.proposals import Proposal, new_tools
+from runtime.changes.rehearsals import tabulate
 from runtime.changes.served import read_wordings
-from runtime.changes.shadow import tabulate
 from runtime.limits import Compacting, ModelSettings, Retrieving
 from runtime.models.agents import ChangesBy
 from runtime.models.changes import Change, ChangeRung, ChangeSource, CheckVerdict, EvaluationRow

@@ -9,9 +9,9 @@ from typing import Any
 from reflection.llm.chat import ChatMessage, ChatRequest
 from runtime.changes.kinds import check_untouched
 from runtime.changes.proposals import new_tools
+from runtime.changes.rehearsals import tools_of_revision
 from runtime.changes.replay import REPLAY_SECONDS, replay_tool
 from runtime.changes.served import find_lesson_faults
-from runtime.changes.subjects import tools_of_revision
 from runtime.definitions.checks import EXAMPLE_SECONDS, find_example_faults, find_type_faults
 from runtime.definitions.storage import as_definition, find_schemas
 from runtime.definitions.values import ToolDefinition

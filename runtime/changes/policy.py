@@ -11,7 +11,7 @@ from memory.projects.actors import Actor
 from runtime.changes.jobs import find_nothing_to_rehearse, request_shadow
 from runtime.changes.ladder import check_change, find_obstacle, record_refusal, reject_change, start_trial
 from runtime.changes.proposals import new_tools
-from runtime.changes.shadow import tabulate
+from runtime.changes.rehearsals import tabulate
 from runtime.changes.strictness import find_looser
 from runtime.errors import NotOnRung
 from runtime.models.agents import ChangesBy

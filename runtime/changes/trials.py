@@ -7,14 +7,16 @@ leave. What the model reads is not shortened.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Protocol
 
+from reflection.jobs.execution import Heartbeat
 from reflection.llm.base import estimate_tokens
 from reflection.llm.budget import cost_usd
+from reflection.llm.calls import RememberedChat
 from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ChatTool, stored_calls
 from reflection.llm.turns import arrange
 from runtime.context.planning import Fit
@@ -38,6 +40,7 @@ from runtime.tools.catalogue import Tool
 
 FROZEN_AT = datetime(2026, 1, 1, tzinfo=UTC)
 Ask = Callable[[int, ChatRequest], ChatAnswer]
+AskFor = Callable[[str], Ask]
 
 
 class Refused(Exception):
@@ -76,6 +79,17 @@ class Subject:
     limits: Limits = field(default_factory=Limits)
     provider: str = ""  # whose prices count
 
+    def with_tools(self, definitions: Iterable[ToolDefinition], schemas: dict[str, Any]) -> "Subject":
+        """Return it with more tools that run in the sandbox; each takes the place of one of its name."""
+        more = {each.name: each for each in definitions}
+        kept = (tool for tool in self.tools if tool.name not in more)
+        return replace(
+            self,
+            tools=(*kept, *map(for_model, more.values())),
+            sources=self.sources | more,
+            schemas=self.schemas | schemas,
+        )
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
@@ -88,6 +102,22 @@ class Trial:
     tokens: int
     cost_usd: Decimal
     calls: tuple[Effect, ...]
+
+
+def for_model(definition: ToolDefinition) -> ChatTool:
+    """Return a tool as the model reads it."""
+    parameters: dict[str, Any] = dict(definition.parameters)
+    return ChatTool(name=definition.name, description=definition.description, parameters=parameters)
+
+
+def name_answers(chat: RememberedChat, heartbeat: Heartbeat, prefix: str = "") -> AskFor:
+    """Return what asks a model for each name of a trial; an answer is paid for once, by its name and step."""
+
+    def ask_for(name: str) -> Ask:
+        heartbeat.ensure_held()
+        return lambda step, request: chat(f"{prefix}{name}:{step}", request)[0]
+
+    return ask_for
 
 
 def hold_trial(subject: Subject, said: Sequence[ChatMessage], ask: Ask, host: Host) -> Trial:

@@ -18,9 +18,9 @@ from reflection.llm.base import OnText
 from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.llm.models import DailySpend
 from runtime.changes.ladder import check_change
+from runtime.changes.proposer import version
 from runtime.definitions.storage import save_tool
 from runtime.definitions.values import ToolDefinition
-from runtime.evolution.proposer import version
 from runtime.models.agents import Agent
 from runtime.models.changes import Change
 from runtime.revisions import AgentSpec, create_agent
