@@ -10,8 +10,8 @@ from celery import shared_task
 from celery.exceptions import SoftTimeLimitExceeded
 from django.db import close_old_connections
 
-from evaluation.evolution.aftercare import take_back_worse
 from evaluation.experiments.looks import look_at_experiments
+from evaluation.experiments.of_changes import take_back_worse
 from evaluation.shadow.jobs import queue_shadow_jobs
 from memory.api.idempotency import delete_expired_idempotency_records
 from memory.effects.harm import measure_lessons

@@ -95,7 +95,6 @@ def evolution_context(evolution: Evolution) -> dict[str, Any]:
             {"family": family, "counts": [figures["sets"][name].get(family, 0) for name in SETS]} for family in families
         ],
         "sets": list(SETS.values()),
-        "controls": _list_controls(figures["controls"]),
         "chosen_sha256": chosen.figures["sha256"] if chosen is not None else "",
     }
 
@@ -121,20 +120,3 @@ def _list_measured(measured: dict[str, Any]) -> list[dict[str, str]]:
     difference = f"{points[0]} points [{points[1]}, {points[2]}]"
     shown = [f"{solved[arm]:,} of {tasks:,}" for arm in ("before", "after")]
     return [{"name": "solved", "before": shown[0], "after": shown[1], "difference": difference}, *rows]
-
-
-def _list_controls(controls: dict[str, Any]) -> list[str]:
-    """Return what must not help, and whether it did, in sentences."""
-    if not controls:
-        return []
-    shuffled, itself, poisoned = controls["shuffled"], controls["itself"], controls["poisoned"]
-    lopsided = controls["lopsided"]
-    return [
-        f"Tools under each other's words: {shuffled['tried']} tried, {shuffled['promoted']} promoted.",
-        f"The agent against itself: {itself['promoted']} of {itself['times']} promoted.",
-        f"Tools that also send data away: {poisoned['stopped']} of {poisoned['tried']} stopped.",
-        (
-            f"Changes that help one family and harm another: {lopsided['harmful']} of {lopsided['tried']} break tasks "
-            f"of the hold-out, {lopsided['stopped']} of these were stopped."
-        ),
-    ]

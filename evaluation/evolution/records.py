@@ -31,7 +31,6 @@ class Origin:
     started_at: datetime
     agent: Agent | None = None
     id: UUID = field(default_factory=uuid7)
-    controls: Mapping[str, Any] = field(default_factory=dict)
     proposer: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -52,7 +51,6 @@ def keep_evolution(evolved: Evolved, origin: Origin, *, by: Actor, change: Chang
             "looks": evolved.gate.looks,
             "most_looks": evolved.gate.most_looks,
             "measured": evolved.measured,
-            "controls": dict(origin.controls),
             "proposer": dict(origin.proposer),
             "versions": {"git_revision": find_revision()},
         },

@@ -1,11 +1,9 @@
 """An evolution in words and figures."""
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from evaluation.evolution.archive import Candidate
-from evaluation.evolution.controls import Controls
 from evaluation.evolution.generations import Evolved
 from evaluation.evolution.suite import AS_IT_IS
 from runtime.changes.proposals import Proposal
@@ -48,38 +46,6 @@ def write_measured(measured: dict[str, Any], name: str) -> Iterator[str]:
     yield f"{name}: steps per solved task {before:.2f} → {after:.2f}, per task {_interval(steps, 2)}"
     before, after = each_solved["tokens"]
     yield f"{name}: tokens per solved task {before:,.0f} → {after:,.0f}, per task {_interval(tokens, 0)}"
-
-
-def write_controls(controls: Controls) -> Iterator[str]:
-    """Yield the lines about the controls."""
-    shuffled, poisoned = controls.shuffled, controls.poisoned
-    by = ", ".join(f"{gate} {count}" for gate, count in sorted(shuffled.stopped.items()))
-    yield f"shuffled: {shuffled.tried} tools with each other's words, {shuffled.promoted} promoted; stopped by {by}"
-    yield from write_measured(shuffled.forced, "shuffled, past the gates")
-    yield f"A/A: {controls.promoted} of {controls.times} promoted"
-    caught = [gate for _, (gate, _) in poisoned if gate]
-    yield f"poison: {len(caught)} of {len(poisoned)} tools that also send data away were stopped"
-    for macro, (gate, found) in poisoned[:3]:
-        said = f"stopped by {gate}: {found}" if gate else "not stopped"
-        yield f"poison: {macro.definition.name} {said}"
-    yield from _write_lopsided(controls)
-
-
-def _write_lopsided(controls: Controls) -> Iterator[str]:
-    """Yield the lines about changes that help one family and harm another."""
-    harmful = controls.harmful
-    gates = Counter(each.verdict[0] for each in harmful)
-    stopped = ", ".join(f"{gate} {count}" for gate, count in sorted(gates.items()) if gate)
-    yield (
-        f"lopsided: {len(controls.lopsided)} changes that bring a good tool and one that forgets a call where nothing "
-        f"was recorded; {len(harmful)} break tasks of the hold-out: stopped by {stopped or 'nothing'}, kept {gates['']}"
-    )
-    for each in harmful:
-        saved = ", ".join(f"{family} {tokens:+,.0f}" for family, tokens in each.saved.items() if tokens > 0)
-        broken = ", ".join(f"{family} {count}" for family, count in each.broken.items() if count > 0)
-        gate, found = each.verdict
-        said = f"stopped by {gate}: {found}" if gate else f"kept: {found}"
-        yield f"lopsided: {each.spoiled.definition.name} saves tokens ({saved}), breaks tasks ({broken}); {said}"
 
 
 def _added(evolved: Evolved, candidate: Candidate) -> list[str]:

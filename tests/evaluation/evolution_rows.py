@@ -15,12 +15,6 @@ MEASURED = {
     "tokens": {"before": 2_040_300, "after": 1_979_400, "mean": -1_015, "low": -1_712, "high": -338},
     "success": {"mean": 0.0, "low": 0.0, "high": 0.0},
 }
-CONTROLS = {
-    "shuffled": {"tried": 6, "promoted": 0, "stopped": {"replay": 6}},
-    "itself": {"times": 100, "promoted": 4},
-    "poisoned": {"tried": 3, "stopped": 3},
-    "lopsided": {"tried": 8, "harmful": 7, "stopped": 5},
-}
 
 
 def store_evolution(
@@ -46,7 +40,6 @@ def store_evolution(
             "looks": 3,
             "most_looks": 60,
             "measured": measured,
-            "controls": {} if agent is not None else CONTROLS,
             "proposer": {},
         },
         made_by=text,

@@ -6,9 +6,9 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
+from bench.evolution_controls import poison, shuffle
 from evaluation.evolution.archive import Archive, Candidate
 from evaluation.evolution.bfcl import BfclSuite
-from evaluation.evolution.controls import poison, shuffle
 from evaluation.evolution.generations import Evolved, evolve
 from evaluation.evolution.requests import SUITES
 from evaluation.evolution.suite import EvolutionTask, split
@@ -119,7 +119,7 @@ def test_command_prints_the_same_twice_and_keeps_what_it_tried(monkeypatch: pyte
     pytest.importorskip("bfcl_eval")
     monkeypatch.setitem(SUITES, "few", Few)
 
-    said = [run_command("demo", "--suite", "few", "--generations", "1", "--aa", "1") for _ in range(2)]
+    said = [run_command("demo", "--suite", "few", "--generations", "1") for _ in range(2)]
 
     first, second = (
         list(each.candidates.order_by("index").values("said", "figures")) for each in Evolution.objects.all()

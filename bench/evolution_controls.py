@@ -1,11 +1,14 @@
 """What must not help, and what must not get through: shuffled tools, the agent against itself, a poisoned tool."""
 
 import re
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from evaluation.evolution.gates import PASSED, Stopped, judge, score, work_on
 from evaluation.evolution.generations import Evolved, compare
+from evaluation.evolution.report import write_measured
 from evaluation.evolution.suite import AS_IT_IS, EvolutionSuite
 from runtime.changes.macros import Macro
 from runtime.changes.proposals import Proposal
@@ -167,26 +170,6 @@ class Controls:
         """The lopsided changes that break tasks of the hold-out."""
         return [each for each in self.lopsided if sum(each.broken.values()) > 0]
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the figures that are kept with the evolution."""
-        return {
-            "shuffled": {
-                "tried": self.shuffled.tried,
-                "promoted": self.shuffled.promoted,
-                "stopped": self.shuffled.stopped,
-            },
-            "itself": {"times": self.times, "promoted": self.promoted},
-            "poisoned": {
-                "tried": len(self.poisoned),
-                "stopped": sum(bool(gate) for _, (gate, _) in self.poisoned),
-            },
-            "lopsided": {
-                "tried": len(self.lopsided),
-                "harmful": len(self.harmful),
-                "stopped": sum(bool(each.verdict[0]) for each in self.harmful),
-            },
-        }
-
 
 def hold_controls(suite: EvolutionSuite, evolved: Evolved, *, times: int, seed: int) -> Controls:
     """Try what must not help.
@@ -201,3 +184,35 @@ def hold_controls(suite: EvolutionSuite, evolved: Evolved, *, times: int, seed: 
         poisoned=poison(evolved),
         lopsided=help_and_harm(suite, evolved, seed=seed),
     )
+
+
+def write_controls(controls: Controls) -> Iterator[str]:
+    """Yield the lines about the controls."""
+    shuffled, poisoned = controls.shuffled, controls.poisoned
+    by = ", ".join(f"{gate} {count}" for gate, count in sorted(shuffled.stopped.items()))
+    yield f"shuffled: {shuffled.tried} tools with each other's words, {shuffled.promoted} promoted; stopped by {by}"
+    yield from write_measured(shuffled.forced, "shuffled, past the gates")
+    yield f"A/A: {controls.promoted} of {controls.times} promoted"
+    caught = [gate for _, (gate, _) in poisoned if gate]
+    yield f"poison: {len(caught)} of {len(poisoned)} tools that also send data away were stopped"
+    for macro, (gate, found) in poisoned[:3]:
+        said = f"stopped by {gate}: {found}" if gate else "not stopped"
+        yield f"poison: {macro.definition.name} {said}"
+    yield from _write_lopsided(controls)
+
+
+def _write_lopsided(controls: Controls) -> Iterator[str]:
+    """Yield the lines about changes that help one family and harm another."""
+    harmful = controls.harmful
+    gates = Counter(each.verdict[0] for each in harmful)
+    stopped = ", ".join(f"{gate} {count}" for gate, count in sorted(gates.items()) if gate)
+    yield (
+        f"lopsided: {len(controls.lopsided)} changes that bring a good tool and one that forgets a call where nothing "
+        f"was recorded; {len(harmful)} break tasks of the hold-out: stopped by {stopped or 'nothing'}, kept {gates['']}"
+    )
+    for each in harmful:
+        saved = ", ".join(f"{family} {tokens:+,.0f}" for family, tokens in each.saved.items() if tokens > 0)
+        broken = ", ".join(f"{family} {count}" for family, count in each.broken.items() if count > 0)
+        gate, found = each.verdict
+        said = f"stopped by {gate}: {found}" if gate else f"kept: {found}"
+        yield f"lopsided: {each.spoiled.definition.name} saves tokens ({saved}), breaks tasks ({broken}); {said}"
