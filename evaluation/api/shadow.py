@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from evaluation.models import ShadowAnswer
-from evaluation.shadow.summary import FamilyDifference, ShadowReport, describe_shadow
+from evaluation.shadow.summary import ShadowReport, describe_shadow
 from memory.api.base import ApiView
 from memory.api.input import Input
 from memory.api.pagination import LimitOffset
@@ -177,26 +177,8 @@ def _find_report(view: ApiView, release: str) -> ShadowReport | None:
 def _describe(report: ShadowReport | None) -> dict[str, Any]:
     if report is None:
         return NOTHING
-    same = set(ShadowReportAnswer.model_fields) - {"stable", "candidate", "families"}
-    return {
-        **{name: getattr(report, name) for name in same},
-        "stable": report.stable.number,
-        "candidate": report.candidate.number,
-        "families": [_describe_family(one) for one in report.families],
-    }
-
-
-def _describe_family(found: FamilyDifference) -> dict[str, Any]:
-    lessons = [
-        {"heuristic": one.heuristic_id, "change": one.change, "answers": one.answers, "trigger": one.trigger}
-        for one in found.lessons
-    ]
-    return {
-        "family": found.family,
-        "compared": found.compared,
-        "differing": found.differing,
-        "lessons": lessons,
-    }
+    found = {name: getattr(report, name) for name in ShadowReportAnswer.model_fields}
+    return found | {"stable": report.stable.number, "candidate": report.candidate.number}
 
 
 def _describe_answer(row: EvaluationRow) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What would differ if the candidate answered: for a page, and for the API."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -38,31 +38,13 @@ SELECT family, change, lesson, answers FROM (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LessonDifference:
-    """A lesson that is added, removed or reworded in some answers. `trigger` is empty where its words were erased."""
-
-    heuristic_id: UUID
-    change: str
-    answers: int
-    trigger: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FamilyDifference:
-    """The compared answers of one task family, those that differ, and the lessons that differ most often."""
-
-    family: str
-    compared: int
-    differing: int
-    lessons: list[LessonDifference] = field(default_factory=list)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class ShadowReport:
     """What was compared of two releases, and what differs. `is_on` says whether new answers are compared now.
 
     `seen` counts the answers since the comparison began, `dropped` those over the maximum a minute or too old, and
-    `skipped` those that cannot be compared.
+    `skipped` those that cannot be compared. `families` has for each task family how many answers were `compared` and
+    are `differing`, and the `lessons` that are added, removed or reworded most often, as `{"heuristic", "change",
+    "answers", "trigger"}`, where `trigger` is empty if its words were erased.
     """
 
     stable: Release
@@ -78,7 +60,7 @@ class ShadowReport:
     stable_tokens: float | None
     candidate_tokens: float | None
     last_at: datetime | None
-    families: list[FamilyDifference]
+    families: list[dict[str, Any]]
 
     def answers(self, project: Project) -> QuerySet[EvaluationRow]:
         """Return the rows behind it, the newest first."""
@@ -149,7 +131,7 @@ def describe_shadow(project: Project, candidate: Release | None = None) -> Shado
     )
 
 
-def _describe_families(project: Project, stable: Release, candidate: Release) -> list[FamilyDifference]:
+def _describe_families(project: Project, stable: Release, candidate: Release) -> list[dict[str, Any]]:
     families = (
         find_rows(RowKind.ANSWER, project, stable, candidate)
         .values_list("retrieval__task_id")
@@ -166,12 +148,12 @@ def _describe_families(project: Project, stable: Release, candidate: Release) ->
         cursor.execute(_LESSONS, asked)
         rows = cursor.fetchall()
     triggers = _find_triggers({lesson for _, _, lesson, _ in rows}, stable, candidate)
-    lessons: dict[str, list[LessonDifference]] = {}
+    lessons: dict[str, list[dict[str, Any]]] = {}
     for family, change, lesson, number in rows:
-        one = LessonDifference(heuristic_id=lesson, change=change, answers=number, trigger=triggers.get(lesson, ""))
-        lessons.setdefault(family, []).append(one)
+        found = {"heuristic": lesson, "change": change, "answers": number, "trigger": triggers.get(lesson, "")}
+        lessons.setdefault(family, []).append(found)
     return [
-        FamilyDifference(family=name, compared=compared, differing=differing, lessons=lessons.get(name, []))
+        {"family": name, "compared": compared, "differing": differing, "lessons": lessons.get(name, [])}
         for name, compared, differing in families
     ]
 

@@ -65,8 +65,8 @@ def test_shadow_says_which_lesson_the_candidate_adds_in_which_family() -> None:
     report = report_on(project)
     assert (report.candidate, report.compared, report.differing) == (candidate, 1, 1)
     (family,) = report.families
-    assert (family.family, family.compared, family.differing) == ("airline", 1, 1)
-    assert [(one.change, one.answers) for one in family.lessons] == [("added", 1)]
+    assert (family["family"], family["compared"], family["differing"]) == ("airline", 1, 1)
+    assert [(one["change"], one["answers"]) for one in family["lessons"]] == [("added", 1)]
     assert len(ShadowAnswer.objects.get().figures["lessons"]) == 2
 
 
