@@ -160,6 +160,8 @@ HIDDEN_LINES = """() => [...document.querySelectorAll('#item .lesson dd')].flatM
   });
 })"""
 LONG = "Ask for the reservation number, read it back, and wait until the customer has confirmed every digit. " * 5
+# What was on the screen is noticed frame by frame.
+PAINT = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
 @pytest.mark.parametrize(("width", "height"), [(1600, 900), (1280, 720), (390, 844)])
@@ -224,9 +226,11 @@ def test_key_approves_only_after_all_deciding_words_were_on_screen(
     assert not Review.objects.exists()
     desk.locator("[data-field=not_when]").scroll_into_view_if_needed()
     desk.locator(".words").evaluate("words => { words.scrollTop = words.scrollHeight / 2; }")
+    desk.evaluate(PAINT)
     desk.locator(".words").evaluate("words => { words.scrollTop = words.scrollHeight; }")
     expect(desk.locator(".facts").last).to_be_in_viewport()
     for _ in range(4):
+        desk.evaluate(PAINT)
         desk.keyboard.press("a")
     expect(desk.locator(".row")).to_have_count(0)
     expect(desk.locator(".undo")).to_be_visible()  # it was saved
