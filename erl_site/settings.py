@@ -111,6 +111,7 @@ INSTALLED_APPS = [
     "reflection",
     "runtime",
     "evaluation",
+    "desk",
 ]
 MIDDLEWARE = [
     "erl_site.web.middleware.RequestIdMiddleware",

@@ -7,14 +7,14 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from bench.desk_timing import measure_decisions
-from memory.admin.inbox.views import SHOWN_ROWS
+from desk.inbox.views import SHOWN_ROWS
 from memory.curation.proposals import revise_heuristic
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review, ReviewClaim
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from tests.desk.desk_pages import embed
 from tests.factories import approve_as_read, make_heuristic, make_project, make_trajectory
-from tests.memory.desk_pages import embed
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

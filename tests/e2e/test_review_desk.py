@@ -12,8 +12,8 @@ from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from tests.desk.test_consolidation_pages import suggest
 from tests.factories import make_heuristic, make_member, make_project, make_trajectory
-from tests.reflection.test_consolidation_pages import suggest
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

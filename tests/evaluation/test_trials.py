@@ -20,6 +20,7 @@ from runtime.changes.policy import POLICY, climb
 from runtime.changes.proposals import Proposal, propose_change
 from runtime.models.agents import Agent
 from runtime.models.changes import Change
+from tests.desk.test_agent_pages import log_in
 from tests.evaluation.experiment_rows import Traffic
 from tests.factories import make_project
 from tests.releases import serve_releases
@@ -37,7 +38,6 @@ from tests.runtime.changing import (
 )
 from tests.runtime.running import BY, Script, check_deferred, go_on, make_agent, make_run
 from tests.runtime.test_api import Api
-from tests.runtime.test_pages import log_in
 
 pytestmark = pytest.mark.django_db
 REFUND = [("refund_order", {"order": "A1"})], "Paid."

@@ -19,8 +19,8 @@ from memory.projects.models import Project
 from memory.retrieval.answers import retrieve
 from memory.retrieval.question import Filters, Question
 from memory.retrieval.snapshot import snapshots
+from tests.desk.desk_pages import address, decide, log_in, page
 from tests.factories import approve_as_read, make_heuristic, make_member, make_trajectory, read
-from tests.memory.desk_pages import address, decide, log_in, page
 
 pytestmark = pytest.mark.django_db
 ANA = Actor(label="user:ana")

@@ -12,6 +12,7 @@ from memory.errors import NotAllowed, SecondReviewerNeeded
 from memory.heuristics.models import HeuristicRevision, Review
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
+from tests.desk.desk_pages import decide, log_in, page, served
 from tests.factories import (
     approve_as_read,
     bearer,
@@ -22,7 +23,6 @@ from tests.factories import (
     read,
     require_two,
 )
-from tests.memory.desk_pages import decide, log_in, page, served
 
 pytestmark = pytest.mark.django_db
 

@@ -21,6 +21,7 @@ from runtime.models.agents import Agent
 from runtime.models.changes import Change
 from runtime.models.tools import ToolRevision
 from runtime.revisions import AgentSpec, revise_agent, spec_of
+from tests.desk.test_agent_pages import log_in
 from tests.releases import serve_releases
 from tests.runtime.changing import (
     POISON,
@@ -36,7 +37,6 @@ from tests.runtime.changing import (
 )
 from tests.runtime.running import BY, Script, check_deferred, go_on, make_agent, make_run
 from tests.runtime.test_api import Api
-from tests.runtime.test_pages import log_in
 
 pytestmark = pytest.mark.django_db
 COMPLAINT = "Refund order A1, and I am angry"

@@ -28,12 +28,12 @@ from runtime.limits import Retrieving
 from runtime.models.agents import Agent
 from runtime.models.changes import Change
 from runtime.revisions import AgentSpec, revise_agent
+from tests.desk.test_agent_pages import log_in
 from tests.factories import approve_as_read, make_heuristic, make_member, make_project, require_two
 from tests.releases import TASK, get_guidelines, make_lesson, serve_releases
 from tests.runtime.changing import carry_out_shadow, rehearse
 from tests.runtime.running import BY, Script, check_deferred, go_on, make_agent, make_run
 from tests.runtime.test_api import Api
-from tests.runtime.test_pages import log_in
 from tests.waiting import is_anyone_waiting, wait_until
 
 pytestmark = pytest.mark.django_db
