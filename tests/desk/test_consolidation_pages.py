@@ -34,9 +34,14 @@ def reviewer(client: Client) -> Client:
 
 def make_run(project: Project, **overrides: Any) -> ConsolidationRun:
     now = timezone.now()
-    fields: dict[str, Any] = {"status": "done", "finished_at": now, "result": {"method": "rules"}}
-    payload = {"cause": "command", "until": now.isoformat()}
-    return ConsolidationRun.objects.create(**{"project": project, "payload": payload} | fields | overrides)
+    fields: dict[str, Any] = {
+        "project": project,
+        "status": "done",
+        "finished_at": now,
+        "payload": {"cause": "command", "until": now.isoformat()},
+        "result": {"method": "rules"},
+    }
+    return ConsolidationRun.objects.create(**fields | overrides)
 
 
 def suggest(heuristic: Heuristic, kind: str, *, other: Heuristic | None = None, **overrides: Any) -> Suggestion:
