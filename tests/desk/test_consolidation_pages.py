@@ -41,7 +41,7 @@ def make_run(project: Project, **overrides: Any) -> ConsolidationRun:
         "payload": {"cause": "command", "until": now.isoformat()},
         "result": {"method": "rules"},
     }
-    return ConsolidationRun.objects.create(**fields | overrides)
+    return ConsolidationRun.objects.create(**fields | overrides)  # type: ignore[misc]  # of fields in any order
 
 
 def suggest(heuristic: Heuristic, kind: str, *, other: Heuristic | None = None, **overrides: Any) -> Suggestion:
