@@ -22,7 +22,7 @@ from memory.effects.outcomes import OutcomeCount, count_by_heuristic, describe_e
 from memory.heuristics.extensions import find_tallies
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review, ReviewClaim
 from memory.heuristics.sameness import compare_heuristics
-from memory.meaning.comparison import Verdict, compare_texts
+from memory.meaning.comparison import MeaningVerdict, compare_texts
 from memory.projects.access import may_review
 from memory.retrieval.context import count_tokens, write_line
 from memory.retrieval.models import HeuristicEmbedding, Retrieval
@@ -369,7 +369,7 @@ def find_contradiction(one: HeuristicRevision, other: HeuristicRevision) -> str:
     if said.is_opposite:
         return f"Only one of them can hold: {said.reason}."
     for forbidden, advised in ((one.avoid, other.guideline), (other.avoid, one.guideline)):
-        if forbidden and compare_texts(forbidden, advised).verdict is Verdict.SAME:
+        if forbidden and compare_texts(forbidden, advised).verdict is MeaningVerdict.SAME:
             return "One says to do what the other says to avoid."
     if {one.polarity, other.polarity} == _OPPOSED:
         return "One says what works, the other what to avoid."

@@ -26,7 +26,7 @@ from memory.curation.proposals import (
 from memory.errors import InvalidInput, NotServable, UnknownRun
 from memory.heuristics.models import Heuristic
 from memory.heuristics.provenance import Sources
-from memory.heuristics.text import Citation, HeuristicText, Origin
+from memory.heuristics.text import Authorship, Citation, HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
@@ -84,7 +84,7 @@ def bring_lesson(project: Project, lesson: ClientLesson, *, by: Actor, client: s
         same = Heuristic.objects.filter(project=project, client=client, external_id=kept["external_id"])
         known = same.select_for_update().first()
     if known is None:
-        origin = Origin(confidence=lesson.confidence, client=client)
+        origin = Authorship(confidence=lesson.confidence, client=client)
         heuristic = propose_heuristic(project, text=lesson.text, by=by, origin=origin, runs=origins)
     else:
         heuristic = _bring_words(known, lesson.text, by=by, sources=Sources(runs=origins, client=client))

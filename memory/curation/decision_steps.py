@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from memory.curation.proposal_groups import leave_group
 from memory.errors import ChangedMeanwhile, NotServable
-from memory.events import Event, EventKind, announce
+from memory.events import EventKind, ProjectEvent, announce
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.provenance import check_servable
 from memory.projects.actors import Actor
@@ -134,6 +134,6 @@ def record_review(revision: HeuristicRevision, decision: str, *, item: Heuristic
     if item.kind == Heuristic.Kind.LESSON and decision not in _DECIDES_NOTHING:
         details = {"decision": str(decision)}
         kind = EventKind.DECISION_MADE
-        announce(Event(kind=kind, project_id=item.project_id, lesson_ids=(item.pk,), details=details))
+        announce(ProjectEvent(kind=kind, project_id=item.project_id, lesson_ids=(item.pk,), details=details))
     pk: UUID = review.pk
     return pk

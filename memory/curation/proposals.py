@@ -15,10 +15,10 @@ from memory.curation.decision_steps import get_current_revision, lock_item
 from memory.curation.proposal_groups import leave_group, lock_groups
 from memory.curation.reviewers import check_decider
 from memory.errors import NothingChanged, TooManyProposals
-from memory.events import Event, EventKind, announce
+from memory.events import EventKind, ProjectEvent, announce
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.provenance import OWN_WORDS, Sources, record_origins
-from memory.heuristics.text import HeuristicText, Origin
+from memory.heuristics.text import Authorship, HeuristicText
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -27,7 +27,7 @@ from memory.redaction import redact
 
 @transaction.atomic
 def propose_heuristic(
-    project: Project, *, text: HeuristicText, by: Actor, origin: Origin | None = None, runs: Iterable[UUID] = ()
+    project: Project, *, text: HeuristicText, by: Actor, origin: Authorship | None = None, runs: Iterable[UUID] = ()
 ) -> Heuristic:
     """Propose a lesson for review. It is not served until a reviewer approves it.
 
@@ -38,7 +38,7 @@ def propose_heuristic(
         TooManyProposals: an API client asks, and as many of its lessons wait as may (reliability D5).
     """
     _take_room(project.pk, by)
-    origin = origin or Origin()
+    origin = origin or Authorship()
     heuristic = Heuristic.objects.create(project=project, **asdict(origin))
     _add_revision(heuristic, number=1, text=text, by=by, sources=Sources(runs=tuple(runs), client=origin.client))
     _announce(heuristic)
@@ -148,7 +148,7 @@ def _take_room(project_id: UUID, by: Actor) -> None:
 
 
 def _announce(heuristic: Heuristic) -> None:
-    announce(Event(kind=EventKind.PROPOSAL_WAITING, project_id=heuristic.project_id, lesson_ids=(heuristic.pk,)))
+    announce(ProjectEvent(kind=EventKind.PROPOSAL_WAITING, project_id=heuristic.project_id, lesson_ids=(heuristic.pk,)))
 
 
 def lock_proposals_of(project_id: UUID, client: str) -> None:

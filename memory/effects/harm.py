@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from memory.effects.comparison import NEUTRAL, LessonEffect, compare_lessons
 from memory.effects.stratified import Interval
-from memory.events import Event, EventKind, announce
+from memory.events import EventKind, ProjectEvent, announce
 from memory.heuristics.models import Heuristic, Review
 from memory.projects.models import Project
 
@@ -48,7 +48,9 @@ def _measure_project(project: Project) -> int:
         if updated and is_new:
             details = {name: harm[name] for name in ("difference", "low", "high")}
             ids = (heuristic.pk,)
-            announce(Event(kind=EventKind.LESSON_HARMFUL, project_id=project.pk, lesson_ids=ids, details=details))
+            announce(
+                ProjectEvent(kind=EventKind.LESSON_HARMFUL, project_id=project.pk, lesson_ids=ids, details=details)
+            )
     lessons.filter(harm__isnull=False).exclude(pk__in=[heuristic.pk for heuristic in harmful]).update(harm=None)
     log.info("lessons_measured", project=str(project.pk), lessons=len(effects), harmful=len(harmful))
     return len(harmful)

@@ -80,7 +80,7 @@ def add_comparisons(*statements: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fault:
+class AuditFault:
     """One place where the chain, or a row it describes, was changed."""
 
     project_id: UUID
@@ -106,7 +106,7 @@ class AuditReport:
 
     entries: int = 0
     heads: list[Head] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[AuditFault] = field(default_factory=list)
 
 
 @transaction.atomic
@@ -127,18 +127,18 @@ def verify_audit(*, heads: list[Head] | None = None) -> AuditReport:
             before = None
         report.entries += 1
         report.faults += [
-            Fault(project_id=entry.project_id, number=entry.number, message=message)
+            AuditFault(project_id=entry.project_id, number=entry.number, message=message)
             for message in _check_link(entry, before)
         ]
         recorded = kept.pop((entry.project_id, entry.number), None)
         if recorded is not None and recorded.sha256 != entry.sha256:
             message = "the chain was rewritten: this entry had another hash when its end was recorded"
-            report.faults.append(Fault(project_id=entry.project_id, number=entry.number, message=message))
+            report.faults.append(AuditFault(project_id=entry.project_id, number=entry.number, message=message))
         before = entry
     if before is not None:
         _add_head(report, before)
     report.faults += [
-        Fault(project_id=head.project_id, number=head.number, message="the end of the chain is missing")
+        AuditFault(project_id=head.project_id, number=head.number, message="the end of the chain is missing")
         for head in kept.values()
     ]
     for statement in _comparisons:
@@ -167,10 +167,10 @@ def _add_head(report: AuditReport, entry: AuditEntry) -> None:
     report.heads.append(Head(project_id=entry.project_id, number=entry.number, sha256=entry.sha256))
 
 
-def _compare(statement: str) -> list[Fault]:
+def _compare(statement: str) -> list[AuditFault]:
     with connection.cursor() as cursor:
         cursor.execute(statement)
         return [
-            Fault(project_id=project_id, number=number, message=f"{subject}: {message}")
+            AuditFault(project_id=project_id, number=number, message=f"{subject}: {message}")
             for project_id, subject, number, message in cursor.fetchall()
         ]

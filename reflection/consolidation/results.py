@@ -15,7 +15,7 @@ from memory.curation.decision_steps import lock_item
 from memory.curation.evidence import cite, link_evidence
 from memory.curation.proposals import propose_heuristic
 from memory.heuristics.models import Heuristic
-from memory.heuristics.text import Origin
+from memory.heuristics.text import Authorship
 from memory.projects.actors import Actor
 from memory.redaction import redact
 from memory.runs.models import Trajectory
@@ -76,7 +76,7 @@ def _write_lesson(run: ConsolidationRun, draft: NewLesson) -> str:
         run.project,
         text=draft.text,
         by=Actor(label=f"consolidation:{draft.author.method}"),
-        origin=Origin(
+        origin=Authorship(
             reflector=draft.author.method,
             reflector_version=draft.author.version,
             model=draft.author.model,

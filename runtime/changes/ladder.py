@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from memory.errors import ChangedMeanwhile, MemoryAppError, NotDeployable
-from memory.events import Event, EventKind
+from memory.events import EventKind, ProjectEvent
 from memory.projects.access import Right, check_right
 from memory.projects.actors import Actor, name_actor
 from memory.projects.models import ApiKey, Project, ProjectMembership
@@ -220,7 +220,7 @@ def check_decider(project: Project, *, by: Actor) -> None:
     check_right(_DECIDE, project, by=by)
 
 
-def follow_deployment(event: Event) -> None:
+def follow_deployment(event: ProjectEvent) -> None:
     """Let the rungs of changes, and what agents are, follow what is deployed. Runs in the transaction that deploys.
 
     Raises:

@@ -33,7 +33,7 @@ from memory.episodes.export_file import export_memory
 from memory.episodes.import_file import import_memory
 from memory.errors import MemoryAppError
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
-from memory.heuristics.text import HeuristicText, Origin
+from memory.heuristics.text import Authorship, HeuristicText
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.mistakes.decisions import reopen_card
 from memory.mistakes.merge import merge_cards, undo_merge
@@ -179,7 +179,9 @@ class KillSwitch(RuleBasedStateMachine):
             trigger="a reservation is cancelled", guideline=self.say(who, said, new=new), scope="project", tags=tags
         )
         self.attempt(
-            partial(propose_heuristic, self.project, text=text, by=Actor(label=f"key:{who}"), origin=Origin(client=who))
+            partial(
+                propose_heuristic, self.project, text=text, by=Actor(label=f"key:{who}"), origin=Authorship(client=who)
+            )
         )
 
     @rule(who=WHO, said=st.sampled_from(SAID))
@@ -187,7 +189,7 @@ class KillSwitch(RuleBasedStateMachine):
         run = make_trajectory(project=self.project, client=who)
         text = HeuristicText(trigger="a reservation is changed", guideline=self.say(who, said, new=True))
         by = Actor(label="reflector:rules")
-        propose_heuristic(self.project, text=text, by=by, origin=Origin(client=who), runs=[run.pk])
+        propose_heuristic(self.project, text=text, by=by, origin=Authorship(client=who), runs=[run.pk])
 
     @rule(which=WHICH, who=WHO)
     def send_other_words(self, which: int, who: str) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 from rest_framework.test import APIClient
 
-from memory.after_commit import Call
+from memory.after_commit import DeferredCall
 from memory.api.models import IdempotencyRecord
 from memory.curation.decisions import quarantine_heuristic, reject_heuristic, retire_heuristic
 from memory.curation.merge import merge_heuristics
@@ -109,7 +109,7 @@ class World(Watched):
     def ask(self, task: str) -> None:
         hooks, connection.run_on_commit = connection.run_on_commit, []
         for _, hook, *_ in hooks:
-            if isinstance(hook, Call) and hook.function in AFTER_COMMIT:
+            if isinstance(hook, DeferredCall) and hook.function in AFTER_COMMIT:
                 hook()
         answer = retrieve(Question(project=self.project, task=task, by=AGENT))
         assert {item["content_sha256"] for item in answer.items} <= self.approved

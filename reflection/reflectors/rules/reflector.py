@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from memory.heuristics.text import RULE_TAG, HeuristicText
-from memory.meaning.comparison import Verdict, has_same_words
+from memory.meaning.comparison import MeaningVerdict, has_same_words
 from memory.runs.episode import Episode
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
 from reflection.reflectors.repetition import ALREADY_SERVED, find_given
@@ -145,7 +145,7 @@ def _is_fit(match: RuleMatch, run: RunView) -> bool:
 def _is_given(match: RuleMatch, run: RunView) -> bool:
     """Return whether a match says what a lesson says that the run was given."""
     given = find_given(match.trigger, match.guideline, run.injected)
-    return given is not None and given.verdict is Verdict.SAME
+    return given is not None and given.verdict is MeaningVerdict.SAME
 
 
 def _distinct(matches: list[RuleMatch]) -> list[RuleMatch]:
