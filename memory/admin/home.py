@@ -12,11 +12,11 @@ from memory.admin.chosen_project import chosen_project, narrow_to_chosen, offere
 from memory.admin.panels import collect_figures
 from memory.admin.trends import Period, count_decisions, count_runs
 from memory.admin.waiting import Waiting, find_waiting
-from memory.heuristics.models import Review
 from memory.plots import draw_sparkline
 from memory.projects.actors import Actor
 from memory.projects.models import ApiKey
 from memory.retrieval.models import Retrieval
+from memory.review.models import Review
 from memory.runs.models import Trajectory
 
 _LONG_WAIT = timedelta(days=7)

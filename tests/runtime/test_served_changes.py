@@ -13,12 +13,13 @@ from django.urls import reverse
 from memory.curation.decisions import reject_heuristic, retire_heuristic
 from memory.curation.proposals import revise_heuristic
 from memory.errors import ChangedMeanwhile, InvalidInput, NotAllowed, SecondReviewerNeeded
-from memory.heuristics.models import Heuristic, Review
+from memory.heuristics.models import Heuristic
 from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import ApiKey, Project
 from memory.releases.deployments import cut_release, get_deployment, promote
+from memory.review.models import Review
 from memory.trust.audit import verify_audit
 from reflection.llm.chat import ChatRequest
 from runtime.changes.ladder import check_change, promote_change, roll_back_change, start_trial
