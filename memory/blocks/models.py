@@ -11,7 +11,7 @@ from memory.constraints import not_blank, one_of
 from memory.ids import uuid7
 from memory.limits import DEFAULT_BLOCK_CHARS, MAX_BLOCK_CHARS
 from memory.projects.models import Project
-from memory.review.models import AbstractRevision, ReviewKind, Subject
+from memory.review.models import AbstractRevision, ReviewKind, ReviewSubject
 from memory.stored_text import BY_PEOPLE, StoredJson, StoredText
 
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9_./-]{0,99}$"
@@ -23,7 +23,7 @@ class BlockPolicy(models.TextChoices):
     PROPOSE = "propose", "After review"
 
 
-class Block(Subject):
+class Block(ReviewSubject):
     """A labelled text of limited length. Agents of the project may share it; which do is not known here.
 
     `current` is the revision in effect. `policy` says what an edit does: it is in effect at once, or in one

@@ -16,7 +16,7 @@ from memory.constraints import not_blank, one_of
 from memory.heuristics.text import RULE_TAG, HeuristicText
 from memory.ids import uuid7
 from memory.projects.models import Project
-from memory.review.models import AbstractRevision, Subject
+from memory.review.models import AbstractRevision, ReviewSubject
 from memory.runs.models import Trajectory
 from memory.stored_text import BY_PEOPLE, StoredArray, StoredChars, StoredJson, StoredText
 
@@ -109,7 +109,7 @@ class HeuristicManager(models.Manager["Heuristic"]):
         return super().get_queryset().filter(kind=HeuristicKind.LESSON)
 
 
-class Heuristic(Subject):
+class Heuristic(ReviewSubject):
     """A lesson. Its wordings are revisions; this row is its identity and its status.
 
     A lesson of kind `mistake` is a mistake card: what agents did wrong and what would have been right. It is counted

@@ -16,12 +16,12 @@ from memory.events import Event, EventKind, announce
 from memory.projects.access import Right, check_right
 from memory.projects.actors import Actor
 from memory.projects.models import ApiKey, Project, ProjectMembership
-from memory.review.models import AbstractRevision, Review, ReviewDecision, ReviewKind, Subject
+from memory.review.models import AbstractRevision, Review, ReviewDecision, ReviewKind, ReviewSubject
 
 UNDO_SECONDS = 10  # as shown to the reviewer
 UNDO_WITHIN = timedelta(seconds=UNDO_SECONDS + 5)  # for the request to arrive
 _Role = ProjectMembership.Role
-_Subject = TypeVar("_Subject", bound=Subject)
+_Subject = TypeVar("_Subject", bound=ReviewSubject)
 _RIGHTS = {
     ReviewKind.LESSON: ("review lessons", "memory.review_heuristic"),
     ReviewKind.MISTAKE: ("review mistake cards", "memory.review_mistakecard"),
@@ -62,7 +62,7 @@ def check_reviewer(kind: str, project: Project, *, by: Actor, withdraws: bool = 
     return project
 
 
-def check_rights(subject: Subject, *, by: Actor, withdraws: bool = False) -> Project:
+def check_rights(subject: ReviewSubject, *, by: Actor, withdraws: bool = False) -> Project:
     """Return the project of a subject if this actor may decide on it now.
 
     Raises:
@@ -126,13 +126,15 @@ def check_read(revision: AbstractRevision, content_sha256: str | None) -> None:
         )
 
 
-def add_revision(subject: Subject, *, by: Actor, **columns: Any) -> Any:
+def add_revision(subject: ReviewSubject, *, by: Actor, **columns: Any) -> Any:
     """Write the next revision of a locked subject."""
     newest = subject.revisions.order_by("-number").values_list("number", flat=True).first() or 0
     return subject.revisions.create(project_id=subject.project_id, number=newest + 1, created_by=by.label, **columns)
 
 
-def record_review(subject: Subject, revision: AbstractRevision, decision: str, *, by: Actor, **columns: Any) -> Review:
+def record_review(
+    subject: ReviewSubject, revision: AbstractRevision, decision: str, *, by: Actor, **columns: Any
+) -> Review:
     """Append one decision on one exact text. `columns` are the rest, such as the reason."""
     review = Review.objects.create(
         project_id=subject.project_id,
@@ -154,7 +156,7 @@ def record_review(subject: Subject, revision: AbstractRevision, decision: str, *
 
 
 def check_undoable(
-    subject: Subject, review: Review, *, by: Actor, of: Collection[str], besides: Collection[str] = ()
+    subject: ReviewSubject, review: Review, *, by: Actor, of: Collection[str], besides: Collection[str] = ()
 ) -> None:
     """Refuse to undo a decision on a locked subject that is not the last one, another person's, or too old.
 

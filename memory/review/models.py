@@ -1,6 +1,8 @@
 """What is decided on, in which words, and what people decided: the same for lessons, blocks, tools and agents."""
 
+from collections.abc import Iterable
 from typing import Any, Self
+from uuid import UUID
 
 from django.conf import settings
 from django.db import models
@@ -42,7 +44,13 @@ class ReviewQuerySet(models.QuerySet["Review"]):
         """Those on lessons alone."""
         return self.filter(kind=ReviewKind.LESSON)
 
-    def about(self, subject: "Subject") -> Self:
+    def newest_of(self, revisions: Iterable["AbstractRevision"]) -> dict[UUID, "Review"]:
+        """Return the newest decision on each of these revisions, by its id. One query."""
+        of_these = self.filter(revision_id__in=[revision.pk for revision in revisions])
+        newest = of_these.order_by("revision_id", "-created_at", "-id").distinct("revision_id")
+        return {review.revision_id: review for review in newest}
+
+    def about(self, subject: "ReviewSubject") -> Self:
         """Those on a lesson, a mistake card, a block, a tool or an agent."""
         return self.filter(subject_id=subject.pk)
 
@@ -124,7 +132,7 @@ class Review(models.Model):
         return f"{self.decision} by {self.reviewer}"
 
 
-class Subject(models.Model):
+class ReviewSubject(models.Model):
     """What has revisions that people decide on."""
 
     project_id: Any

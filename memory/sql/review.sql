@@ -69,14 +69,27 @@ LANGUAGE sql STABLE SET timezone = 'UTC' AS $$
         (to_jsonb(review) - 'reviewer_user_id' - 'reviewer_key_id')::text, 'UTF8')), 'hex')
 $$;
 
--- Every review is an entry of the audit chain (memory/sql/audit.sql).
+-- The hash of a revision of a tool or an agent as it was written, without what is decided about it.
+CREATE OR REPLACE FUNCTION memory_revision_digest(revision anyelement) RETURNS text
+LANGUAGE sql STABLE SET timezone = 'UTC' AS $$
+    SELECT encode(sha256(convert_to((to_jsonb(revision) - 'status')::text, 'UTF8')), 'hex')
+$$;
+
+-- Every review is an entry of the audit chain (memory/sql/audit.sql). The database makes the content hash of lessons and
+-- blocks itself; of tools and agents, the entry has the hash of the row too.
 CREATE OR REPLACE FUNCTION memory_audit_review() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
+DECLARE
+    revision_row_sha256 text;
 BEGIN
+    IF NEW.kind IN ('tool', 'agent') THEN
+        EXECUTE format('SELECT memory_revision_digest(r) FROM %I r WHERE id = $1', memory_reviewed_table(NEW.kind) || 'revision')
+        INTO revision_row_sha256 USING NEW.revision_id;
+    END IF;
     PERFORM memory_audit_append(NEW.project_id, 'review', NEW.id, jsonb_build_object(
         'kind', NEW.kind, 'subject', NEW.subject_id, 'revision', NEW.revision_id, 'decision', NEW.decision,
         'content_sha256', NEW.content_sha256, 'reviewer', NEW.reviewer, 'request_id', NEW.request_id,
-        'row_sha256', memory_review_digest(NEW)));
+        'row_sha256', memory_review_digest(NEW), 'revision_row_sha256', revision_row_sha256));
     RETURN NULL;
 END $$;
 DROP TRIGGER IF EXISTS memory_audit_review ON memory_review;

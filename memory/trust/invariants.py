@@ -120,9 +120,10 @@ _INVARIANTS: list[Invariant] = [
     Invariant(
         name="review_is_of_a_revision",
         says="Every review is of a revision of its own project.",
-        broken_by="SELECT r.id FROM memory_review r WHERE r.kind IN ('lesson', 'mistake', 'block') AND NOT EXISTS "
-        "(SELECT FROM memory_heuristicrevision v WHERE v.id = r.revision_id AND v.project_id = r.project_id "
-        "UNION ALL SELECT FROM memory_blockrevision v WHERE v.id = r.revision_id AND v.project_id = r.project_id)",
+        broken_by="SELECT r.id FROM memory_review r WHERE NOT EXISTS (SELECT FROM ("
+        "SELECT id, project_id FROM memory_heuristicrevision UNION ALL SELECT id, project_id FROM memory_blockrevision "
+        "UNION ALL SELECT id, project_id FROM agents_toolrevision UNION ALL SELECT id, project_id FROM "
+        "agents_agentrevision) v WHERE v.id = r.revision_id AND v.project_id = r.project_id)",
     ),
     Invariant(
         name="review_is_in_the_audit",

@@ -99,7 +99,7 @@ def test_change_with_a_lesson_climbs_and_comes_down_by_api() -> None:
     assert GUIDELINE in read[0]
     assert get_guidelines(project) == ["Check the fare class."]
 
-    assert api.post(f"{path}/canary", {"sha256": Change.objects.get().target.sha256}).status_code == 409
+    assert api.post(f"{path}/canary", {"sha256": Change.objects.get().target.content_sha256}).status_code == 409
     api.post(f"{path}/canary", {"sha256": change["sha256"], "percent": 100, "reason": "It reads well."})
     assert api.get(path).json()["lessons"][0]["status"] == "approved"
     assert get_guidelines(project) == ["Check the fare class.", GUIDELINE]
