@@ -14,7 +14,6 @@ from uuid import UUID
 
 from django.db import transaction
 
-from memory.curation.decision_steps import lock_item
 from memory.curation.evidence import cite, link_evidence
 from memory.curation.proposals import (
     embed_unless_client,
@@ -30,6 +29,7 @@ from memory.heuristics.text import Authorship, Citation, HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
+from memory.review.decisions import lock_subject
 from memory.runs.models import Trajectory
 
 
@@ -126,7 +126,7 @@ def cite_runs(heuristic: Heuristic, evidence: Sequence[CitedRun], *, project: Pr
         UnknownRun, InvalidInput: as for `bring_lesson`; nothing is cited then.
     """
     runs = _find_runs(project, evidence)
-    heuristic = lock_item(heuristic)
+    heuristic = lock_subject(heuristic)
     if heuristic.status not in (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED):
         raise NotServable(
             f"This lesson is {heuristic.status}. Only one that is proposed or approved takes more runs; if this one "

@@ -14,26 +14,22 @@ from memory.trust.models import AuditEntry
 GENESIS = "0" * 64
 
 _REVIEWS = """
-WITH reviews AS (
-    SELECT id, project_id, 'review' AS kind, memory_review_digest(r) AS sha256 FROM memory_review r
-    UNION ALL
-    SELECT id, project_id, 'block_review', memory_review_digest(r) FROM memory_blockreview r
-)
 SELECT r.project_id, r.id::text, a.number, 'the review was changed after it was made'
-FROM reviews r JOIN memory_auditentry a ON a.project_id = r.project_id AND a.kind = r.kind AND a.subject_id = r.id
-WHERE a.content::jsonb #>> '{said,row_sha256}' <> r.sha256
+FROM memory_review r
+JOIN memory_auditentry a ON a.project_id = r.project_id AND a.kind = 'review' AND a.subject_id = r.id
+WHERE a.content::jsonb #>> '{said,row_sha256}' <> memory_review_digest(r)
 UNION ALL
 SELECT r.project_id, r.id::text, NULL, 'the review has no entry in the chain'
-FROM reviews r
+FROM memory_review r
 WHERE NOT EXISTS (SELECT FROM memory_auditentry a
-                  WHERE a.project_id = r.project_id AND a.kind = r.kind AND a.subject_id = r.id)
+                  WHERE a.project_id = r.project_id AND a.kind = 'review' AND a.subject_id = r.id)
 UNION ALL
 SELECT a.project_id, a.subject_id::text, a.number, 'the review is missing, and no erasure removed it'
 FROM memory_auditentry a
 WHERE a.kind = 'review' AND NOT EXISTS (SELECT FROM memory_review r WHERE r.id = a.subject_id)
     AND EXISTS (SELECT FROM memory_project p WHERE p.id = a.project_id)
     AND NOT EXISTS (SELECT FROM memory_auditentry e WHERE e.project_id = a.project_id AND e.kind = 'erasure'
-                    AND e.content::jsonb #> '{said,heuristics}' ? (a.content::jsonb #>> '{said,heuristic}'))
+                    AND e.content::jsonb #> '{said,heuristics}' ? (a.content::jsonb #>> '{said,subject}'))
 """
 _SERVING = """
 SELECT v.project_id, v.id::text, last.number,

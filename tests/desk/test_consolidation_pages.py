@@ -12,9 +12,10 @@ from django.utils import timezone
 
 from memory.curation.reviewers import take_over_heuristic
 from memory.effects.uses import count_uses
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from memory.review.models import Review
 from reflection.consolidation.models import ConsolidationRun, Suggestion
 from tests.factories import make_heuristic, make_member, make_project
 

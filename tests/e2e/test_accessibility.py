@@ -16,11 +16,11 @@ from evaluation.experiments.plan import STEPS, ExperimentPlan
 from evaluation.models import EvaluationRun
 from memory.curation.decisions import retire_heuristic
 from memory.effects.models import HeuristicFeedback
-from memory.heuristics.models import Review
 from memory.projects.actors import Actor
 from memory.projects.models import Project, ProjectMembership
 from memory.releases.deployments import DeploymentChange, change_deployment, cut_release, roll_back, start_canary
 from memory.releases.models import Deployment
+from memory.review.models import Review
 from reflection.llm.models import ModelCall
 from tests.e2e.conftest import log_in
 from tests.e2e.every_page import list_pages, row_pages

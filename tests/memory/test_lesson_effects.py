@@ -14,9 +14,10 @@ from memory.effects.comparison import ComparedRuns, LessonEffect, attribute, com
 from memory.effects.harm import measure_lessons
 from memory.effects.interval import Share
 from memory.effects.stratified import Strata
-from memory.heuristics.models import Heuristic, Review
+from memory.heuristics.models import Heuristic
 from memory.ids import uuid7
 from memory.retrieval.models import Retrieval
+from memory.review.models import Review
 from tests.factories import make_heuristic, make_project, make_retrieval, make_trajectory
 from tests.memory.effect_rows import make_lesson, record_observed, record_units
 

@@ -17,7 +17,7 @@ from memory.curation.evidence import add_evidence
 from memory.curation.proposals import restore_revision
 from memory.errors import CoveredByOrder
 from memory.groups import MEMORY_PERMISSIONS, grant_permissions
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import Citation
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.intake.open_runs import finish_run
@@ -28,6 +28,7 @@ from memory.projects.api_keys import NewApiKey
 from memory.projects.models import Project, ProjectMembership
 from memory.retrieval.answers import retrieve
 from memory.retrieval.question import Question
+from memory.review.models import Review
 from memory.trust.models import QuarantineOrder
 from memory.trust.quarantine import lift_order, quarantine_source
 from tests.factories import (

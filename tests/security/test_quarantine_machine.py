@@ -32,7 +32,7 @@ from memory.curation.undo import undo_review
 from memory.episodes.export_file import export_memory
 from memory.episodes.import_file import import_memory
 from memory.errors import MemoryAppError
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import Authorship, HeuristicText
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.mistakes.decisions import reopen_card
@@ -41,6 +41,7 @@ from memory.mistakes.models import MistakeCard
 from memory.mistakes.policy import settle_cards
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from memory.review.models import Review
 from memory.trust.carried import find_carried
 from memory.trust.models import QuarantineOrder
 from memory.trust.quarantine import find_covered_by, lift_order, quarantine_source

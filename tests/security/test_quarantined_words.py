@@ -18,7 +18,7 @@ from memory.curation.proposals import propose_heuristic, restore_revision
 from memory.curation.undo import undo_review
 from memory.episodes.import_file import import_memory
 from memory.errors import CoveredByOrder
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import Authorship, HeuristicText
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.mistakes.merge import merge_cards, undo_merge
@@ -27,6 +27,7 @@ from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.answers import retrieve
 from memory.retrieval.question import Question
+from memory.review.models import Review
 from memory.trust.erasure import erase_trajectory
 from memory.trust.models import AuditEntry, QuarantineOrder
 from memory.trust.quarantine import lift_order, quarantine_source

@@ -22,13 +22,14 @@ from memory.curation.merge import merge_heuristics
 from memory.curation.proposals import revise_heuristic
 from memory.curation.undo import undo_review
 from memory.effects.feedback import Feedback, record_feedback
-from memory.heuristics.models import Heuristic, Review
+from memory.heuristics.models import Heuristic
 from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import count_terms, embed_heuristics
 from memory.intake.recording import report_outcome
 from memory.projects.actors import Actor
 from memory.retrieval.answers import retrieve
 from memory.retrieval.question import Question
+from memory.review.models import Review
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
 from memory.trust.quarantine import quarantine_source

@@ -78,7 +78,7 @@ class RulesReflector:
     """
 
     name = "rules"
-    version = "8"
+    version = "9"
     reads_near = True
     reads_family = True
 
@@ -89,7 +89,7 @@ class RulesReflector:
 
     def reflect(self, episode: Episode, *, near: tuple[NearHeuristic, ...] = ()) -> ReflectionResult:
         """Return the best lessons of a run, or the reason why there are none."""
-        if not episode.steps and not (episode.mistakes or episode.successes or episode.mistake_cards):
+        if not episode.steps and not (episode.mistakes or episode.successes):
             return ReflectionResult(
                 skip_reason="The run has no steps and no recorded notes, so there is nothing to read.", patterns=()
             )
@@ -201,7 +201,7 @@ def _why_none(run: RunView, found: list[RuleMatch]) -> str:
         )
     end = {"success": "why it succeeded", "failure": "why it failed"}.get(run.verdict, "how it ended")
     episode = run.episode
-    has_notes = bool(episode.mistakes or episode.successes or episode.mistake_cards)
+    has_notes = bool(episode.mistakes or episode.successes)
     noted = "no recorded note fits how the run ended and says what to do" if has_notes else "no note was recorded"
     quoted = "; ".join(f"“{cut(' '.join(note.split()), 160)}”" for note in (*episode.mistakes, *episode.successes)[:3])
     return (
