@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
 from memory.strict_json import InvalidJson, check_json
-from reflection.llm.base import Completion, estimate_tokens, storable
+from reflection.llm.base import Completion, estimate_tokens, storable, strip_fence
 
 Role = Literal["system", "user", "assistant", "tool"]
 TOKENS_OF_IMAGE = 2_000
+MOST_WRAPPINGS = 2
 TOKENS_AROUND = 8  # of the markers that a provider puts around each message and tool, estimated high
 
 
@@ -37,10 +38,15 @@ class ToolCall:
 
     @classmethod
     def read(cls, *, id: str, name: str, raw_arguments: str) -> Self:
-        """Return a call from the model's own words. No words mean no arguments."""
+        """Return a call from the model's own words. No words mean no arguments; a fence around them is no part.
+
+        Some servers write what is JSON already as the JSON of a text, once or twice.
+        """
         raw = storable(raw_arguments)
         try:
-            parsed = storable_json(json.loads(raw)) if raw.strip() else {}
+            parsed = storable_json(json.loads(strip_fence(raw))) if raw.strip() else {}
+            for _ in range(MOST_WRAPPINGS):
+                parsed = json.loads(strip_fence(parsed)) if isinstance(parsed, str) else parsed
             check_json(parsed)
         except (ValueError, RecursionError, InvalidJson):
             parsed = None
