@@ -167,6 +167,8 @@ def _count_tokens(attachment: dict[str, str]) -> int:
     """Estimate what an image or a file takes of the window, high; providers count pixels and pages."""
     if attachment["media_type"].startswith("image/"):
         return TOKENS_OF_IMAGE
+    if attachment["media_type"].startswith("text/"):
+        return len(attachment["data"]) // 4  # a token for three bytes
     return max(TOKENS_OF_IMAGE, len(attachment["data"]) // 20)
 
 
