@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, Literal, Self
 
 from memory.strict_json import InvalidJson, check_json
@@ -93,7 +94,7 @@ class ModelOptions:
     cache: bool = True
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class ChatRequest:
     """A conversation to be continued by the model.
 
@@ -109,7 +110,7 @@ class ChatRequest:
     json_schema: dict[str, Any] | None = field(default=None, hash=False)
     options: ModelOptions = ModelOptions()
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """The hash of everything that determines the answer, under which the answer is stored for recovery."""
         messages = [
@@ -137,7 +138,7 @@ class ChatRequest:
         """Everything said so far, as one text."""
         return "\n".join(text for said in self.messages for text in (said.content, *_raw(said.tool_calls)))
 
-    @property
+    @cached_property
     def estimated_input_tokens(self) -> int:
         """A cautious estimate of the tokens of the messages and tools."""
         tools = json.dumps([[tool.name, tool.description, tool.parameters] for tool in self.tools])

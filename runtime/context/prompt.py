@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
-from datetime import datetime
 from typing import Any
 
 from reflection.llm.chat import ChatMessage, ChatRequest, ChatTool, ModelOptions, read_calls
@@ -32,23 +31,6 @@ def output_of(run: Run) -> int:
     if run.conversation.window_tokens is None:
         return run.revision.max_output_tokens
     return max(1, min(run.revision.max_output_tokens, window_of(run) // 4))
-
-
-def build_request(
-    run: Run,
-    *,
-    through: int,
-    compaction: Compaction | None,
-    max_output_tokens: int | None = None,
-    at: datetime | None = None,
-    head: str | None = None,
-) -> ChatRequest:
-    """Return what the model is asked when it reads the conversation up to message `through`, now or `at` a time."""
-    since = compaction.summarised_through if compaction else 0
-    messages = Message.objects.read_at(at).filter(conversation_id=run.conversation_id, seq__gt=since, seq__lte=through)
-    return write_request(
-        run, messages.order_by("seq"), compaction=compaction, max_output_tokens=max_output_tokens, head=head
-    )
 
 
 def write_request(
@@ -142,14 +124,12 @@ def asked_with(settings: ModelSettings) -> dict[str, Any]:
 
 def rebuild_request(step: Step) -> ChatRequest:
     """Return what the model was asked at a step that was taken."""
-    return build_request(
-        step.run,
-        through=step.through,
-        compaction=step.compaction,
-        max_output_tokens=step.max_output_tokens,
-        at=step.started_at,
-        head=step.head,
-    )
+    run, compaction = step.run, step.compaction
+    since = compaction.summarised_through if compaction else 0
+    read = Message.objects.read_at(step.started_at).filter(conversation_id=run.conversation_id)
+    messages = read.filter(seq__gt=since, seq__lte=step.through).order_by("seq")
+    tokens = step.max_output_tokens
+    return write_request(run, messages, compaction=compaction, max_output_tokens=tokens, head=step.head)
 
 
 def write_prompt(request: ChatRequest) -> bytes:
