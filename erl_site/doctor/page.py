@@ -4,14 +4,13 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
+from desk.shell.pages import page_context
 from erl_site.doctor.database import Status
 from erl_site.doctor.diagnosis import diagnose
-from memory.admin.pages import admin_page, page_context
 
 _ORDER = (Status.FAILURE, Status.WARNING, Status.OK)
 
 
-@admin_page("health/", name="health")
 def health_page(request: HttpRequest) -> HttpResponse:
     """Run all checks, and show first what failed."""
     if not request.user.is_superuser:

@@ -11,14 +11,14 @@ from django.db.models import F
 
 from evaluation.errors import EvaluationError
 from evaluation.experiments.afterwards import compare_with_trial
-from evaluation.experiments.analysis import Verdict
+from evaluation.experiments.analysis import ArmVerdict
 from evaluation.experiments.lifecycle import start_experiment
 from evaluation.experiments.looks import take_look
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.plan import Guarded, Plan, Rule, Step
+from evaluation.experiments.plan import DecisionRule, ExperimentPlan, Guarded, RolloutStep
 from evaluation.sequential import FIRST_GUARD, Difference, guardrail_e_value
 from memory.errors import MemoryAppError, NotDeployable
-from memory.events import Event, EventKind
+from memory.events import EventKind, ProjectEvent
 from memory.projects.actors import Actor
 from runtime.changes.ladder import roll_back_change
 from runtime.changes.policy import POLICY, last_shadow
@@ -27,11 +27,11 @@ from runtime.models.changes import Change
 
 log = structlog.get_logger(__name__)
 
-STEPS = (Step(share=100, units=50), Step(share=500, units=100))  # of a trial that no person watches
+STEPS = (RolloutStep(share=100, units=50), RolloutStep(share=500, units=100))  # of a trial that no person watches
 MARGIN = 0.05  # of success: for a change that saved steps in shadow, and for a change of the traffic afterwards
-UNITS = {Rule.BETTER: 2_400, Rule.NOT_WORSE: 5_000}
-_WITHOUT_BENEFIT = (Verdict.NO_BENEFIT, Verdict.INVALID)
-_GUARD = next(each for each in Plan().guardrails if each.metric == Guarded.SUCCESS)
+UNITS = {DecisionRule.BETTER: 2_400, DecisionRule.NOT_WORSE: 5_000}
+_WITHOUT_BENEFIT = (ArmVerdict.NO_BENEFIT, ArmVerdict.INVALID)
+_GUARD = next(each for each in ExperimentPlan().guardrails if each.metric == Guarded.SUCCESS)
 
 
 def start_experiment_of(change: Change, by: Actor) -> None:
@@ -53,12 +53,12 @@ def start_experiment_of(change: Change, by: Actor) -> None:
         raise NotDeployable(f"The trial would have no experiment that watches it. {refusal}") from refusal
 
 
-def plan_trial(change: Change) -> Plan:
+def plan_trial(change: Change) -> ExperimentPlan:
     """Return the plan of a trial: what saved steps in shadow must not be worse, all else has to be better."""
     figures = [row.figures for row in last_shadow(change)]
     saves = sum(each["steps_after"] for each in figures) < sum(each["steps_before"] for each in figures)
-    rule = Rule.NOT_WORSE if saves else Rule.BETTER
-    return Plan(
+    rule = DecisionRule.NOT_WORSE if saves else DecisionRule.BETTER
+    return ExperimentPlan(
         rule=rule,
         margin=MARGIN if saves else 0.0,
         max_units=UNITS[rule],
@@ -66,7 +66,7 @@ def plan_trial(change: Change) -> Plan:
     )
 
 
-def follow_experiment(event: Event) -> None:
+def follow_experiment(event: ProjectEvent) -> None:
     """End the trial of a change that brought nothing, where the policy decides. Runs in the experiment's transaction.
 
     What is better or worse the experiment itself promotes or rolls back.
@@ -106,7 +106,7 @@ def take_back_worse() -> int:
 def find_harm(change: Change) -> str:
     """Return how much more often a change fails than in its trial, as a sentence; nothing where chance explains it."""
     trial = Experiment.objects.filter(
-        treated_release=change.release, conclusion=Verdict.BETTER, promotes=Experiment.Promotes.POLICY
+        treated_release=change.release, conclusion=ArmVerdict.BETTER, promotes=Experiment.Promotes.POLICY
     ).last()
     look = trial.looks.last() if trial is not None else None
     if trial is None or look is None or look.treated_mean is None:

@@ -158,7 +158,7 @@ def _seconds(rows: RunRows) -> float:
 
 
 def _ask(rows: RunRows) -> Action:
-    match rows.fit():
+    match rows.shown.fit():
         case Fit.TOO_LONG:
             return Compact()
         case Fit.HEAD_TOO_LONG:

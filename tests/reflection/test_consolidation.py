@@ -7,9 +7,10 @@ from django.core.management import call_command
 
 from memory.effects.models import UsageVerdict
 from memory.effects.uses import refresh_uses
-from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from memory.review.models import Review
 from memory.runs.models import Trajectory
 from reflection.consolidation.execution import run_consolidation
 from reflection.consolidation.models import ConsolidationRun, Suggestion
@@ -286,7 +287,9 @@ def test_taken_up_again_it_does_not_repeat_what_is_done() -> None:
     for _ in range(2):
         make_heuristic(project=project, guideline="Read the fare rules, then offer the change.", **HELP)
     wanted = request_consolidation(project, cause="command", by=BY)
-    ConsolidationRun.objects.filter(pk=wanted.pk).update(stages_done=["begin", "judge", "distil", "compare"])
+    ConsolidationRun.objects.filter(pk=wanted.pk).update(
+        result={"stages_done": ["begin", "judge", "distil", "compare"]}
+    )
 
     run_consolidation(wanted.pk, owner="test")
 

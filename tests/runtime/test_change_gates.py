@@ -15,6 +15,7 @@ from runtime.models.agents import Agent
 from runtime.models.changes import Change
 from runtime.models.tools import ToolRevision, ToolStatus
 from runtime.revisions import revise_agent, spec_of
+from tests.desk.test_agent_pages import log_in
 from tests.releases import make_lesson, serve_releases
 from tests.runtime.changing import carry_out_shadow
 from tests.runtime.cpython import needs_sandlock
@@ -29,7 +30,6 @@ from tests.runtime.refund_desk import (
 )
 from tests.runtime.running import BY
 from tests.runtime.test_api import Api
-from tests.runtime.test_pages import log_in
 
 pytestmark = pytest.mark.django_db
 SETUPS = pytest.mark.parametrize("setup", ["bare", "recording", pytest.param("cpython", marks=needs_sandlock)])
