@@ -19,7 +19,6 @@ from reflection.llm.budget import cost_usd
 from reflection.llm.calls import RememberedChat
 from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ChatTool, stored_calls
 from reflection.llm.turns import arrange
-from runtime.context.planning import Fit, Shown
 from runtime.context.prompt import asked_with, with_schema
 from runtime.definitions.values import ToolDefinition
 from runtime.endings import LOOKED_AT, NO_PROGRESS_NOTE, TOLD_AT, count_repeats, name_ending, room_for_answer
@@ -174,13 +173,6 @@ def run_source(
     return outcome.value
 
 
-class _Whole(Shown):
-    """What the model reads of a trial, which is never shortened."""
-
-    def fit(self) -> Fit:
-        return Fit.FITS
-
-
 class _MemoryHost:
     """Carries out what `next_action` chooses, and keeps the rows that it looks at in memory."""
 
@@ -235,7 +227,6 @@ class _MemoryHost:
             run=self._run,
             open_effects=tuple(each for each in self._effects if each.status in Effect.OPEN),
             rules=self._rules,
-            shown=_Whole(self._run),
             now=datetime.now(UTC),
         )
         if rows.open_effects or not self._steps:

@@ -58,10 +58,6 @@ class Shown:
     def request(self) -> ChatRequest:
         return write_request(self.run, self.messages, compaction=self.compaction)
 
-    def fit(self) -> Fit:
-        """Say how the prompt fits."""
-        return measure(self)
-
 
 def prompt_budget(run: Run) -> int:
     """Return the tokens that a prompt of a run may have: the window without room for the answer."""

@@ -33,8 +33,8 @@ class RunRows:
     run: Run
     open_effects: tuple[Effect, ...]
     rules: tuple[Any, ...]
-    shown: Shown
     now: datetime
+    shown: Shown | None = None  # None in memory, where the whole conversation is shown
     step: Step | None = None
     answer: Message | None = None
     history: tuple[Called, ...] = ()
