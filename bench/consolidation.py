@@ -25,7 +25,7 @@ from typing import Any
 
 import tests.servers
 
-os.environ["DJANGO_SETTINGS_MODULE"] = "erl_site.settings"
+os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
 os.environ["ERL_REFLECTOR"] = "rules"
 os.environ["ERL_LOG_LEVEL"] = "CRITICAL"
 import django  # isort: skip
@@ -110,9 +110,9 @@ def consolidate_under_kills(project: Project, *, kills: int, seconds: float) -> 
     """Let processes consolidate and kill them at random times, then let one finish; return how many were killed."""
     environment = os.environ | {
         "DATABASE_URL": database_url(connection.settings_dict),
-        "ERL_REFLECTION_LEASE_SECONDS": "1",
+        "TEST_REFLECTION_LEASE_SECONDS": "1",
     }
-    environment["ERL_REFLECTION_MAX_ATTEMPTS"] = "100"
+    environment["TEST_REFLECTION_MAX_ATTEMPTS"] = "100"
     killed = tries = 0
     while killed < kills and tries < 4 * kills:
         tries += 1

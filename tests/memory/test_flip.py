@@ -61,7 +61,7 @@ def test_process_that_is_killed_during_a_flip_leaves_the_state_before(project: P
     before = get_deployment(project)
     environment = os.environ | {
         "DATABASE_URL": database_url(connection.settings_dict),
-        "ERL_FAILPOINTS": "deployment.before_commit=crash",
+        "TEST_FAILPOINTS": "deployment.before_commit=crash",
     }
 
     killed = subprocess.run(
