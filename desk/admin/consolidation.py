@@ -39,7 +39,7 @@ def _show(rows: Iterable[Suggestion], *, user: Any) -> list[dict[str, Any]]:
 class ConsolidationRunAdmin(ReadOnlyAdmin[ConsolidationRun]):
     change_form_template = "admin/reflection/consolidation.html"
     list_display = ["day", "project", "status", "lessons", "prompt_tokens", "found", "model_tokens"]
-    list_filter = ["status", "cause", "method", "project", "created_at"]
+    list_filter = ["status", "project", "created_at"]
     list_select_related = ["project"]
     search_fields = ["project__slug", "last_error"]
     date_hierarchy = "created_at"

@@ -91,9 +91,9 @@ class ReflectionAdmin(ReadOnlyAdmin[Reflection]):
         "started_at",
         "finished_at",
     ]
-    list_filter = ["status", "reflector", "project", "created_at"]
+    list_filter = ["status", "project", "created_at"]
     list_select_related = ["trajectory", "project"]
-    search_fields = ["trajectory__task", "skip_reason", "last_error", "request_id"]
+    search_fields = ["trajectory__task", "result__skip_reason", "last_error", "request_id"]
     date_hierarchy = "created_at"
     inlines = [ProposalInline, ModelCallInline]
     actions = ["reflect_again"]

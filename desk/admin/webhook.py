@@ -154,7 +154,7 @@ class WebhookEndpointAdmin(MemberRows[WebhookEndpoint]):
             context |= {
                 "endpoint": endpoint,
                 "secrets": [{"row": row, "is_lost": find_secret(row) is None} for row in secrets],
-                "deliveries": endpoint.deliveries.order_by("-created_at", "-id")[:SHOWN_DELIVERIES],
+                "deliveries": WebhookDelivery.objects.filter(endpoint=endpoint)[:SHOWN_DELIVERIES],  # newest first
                 "may_change": self.has_change_permission(request, endpoint),
             }
         return super().change_view(request, object_id, form_url, context)
@@ -212,7 +212,8 @@ def _act(endpoint: WebhookEndpoint, posted: Any, *, by: Actor) -> "endpoints.New
             endpoints.enable_endpoint(endpoint, by=by)
             return "The webhook is enabled."
         case "send_again":
-            endpoints.send_again(get_object_or_404(endpoint.deliveries, pk=posted.get("delivery")), by=by)
+            delivery = get_object_or_404(WebhookDelivery, endpoint=endpoint, pk=posted.get("delivery"))
+            endpoints.send_again(delivery, by=by)
             return "The message is queued again with the same id."
         case _:
             return "Nothing was changed."
@@ -223,21 +224,21 @@ class WebhookDeliveryAdmin(ReadOnlyAdmin[WebhookDelivery]):
     nothing_yet = "No message has been sent. Each event that a webhook asks for is one."
     list_display = [
         column("happened_at", "when"),
-        "event_kind",
+        column("event_label", "event"),
         column("endpoint", "webhook"),
         "status",
-        "status_code",
+        column("status_code", "answer"),
         "attempts",
         "last_error",
     ]
-    list_filter = ["status", "event_kind", "project", "created_at"]
+    list_filter = ["status", "project", "created_at"]
     list_select_related = ["endpoint", "project"]
     facts = [
-        "event_kind",
+        column("event_label", "event"),
         link("endpoint", "webhook"),
         column("happened_at", "when"),
         "status",
-        "status_code",
+        column("status_code", "answer"),
         "attempts",
         "last_error",
         column("available_at", "next attempt after"),

@@ -101,7 +101,7 @@ class Loop:
                 self.poll()
                 time.sleep(0.1)
             dead = mine.filter(status=Reflection.Status.DEAD).count()
-            names = sorted(set(mine.exclude(reflector="").values_list("reflector", flat=True)))
+            names = sorted({reflection.reflector for reflection in mine} - {""})
             words.append(f"{total - dead} done by the {' and '.join(names) or 'configured'} reflector")
             words.extend([f"({dead} failed)"] if dead else [])
         if total and dead == total:

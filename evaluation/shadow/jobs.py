@@ -26,7 +26,7 @@ from memory.retrieval.models import Retrieval
 from reflection.jobs.execution import Heartbeat, carry_out
 from reflection.jobs.kinds import JobKind
 from reflection.jobs.models import Job
-from reflection.jobs.queue import claim, enqueue, finish, get_claimed, hold
+from reflection.jobs.queue import claim, enqueue, finish, hold
 
 log = structlog.get_logger(__name__)
 
@@ -71,8 +71,7 @@ def queue_shadow_jobs() -> list[Job]:
 
 def run_shadow(job_id: UUID | None = None, *, owner: str) -> Job | None:
     """Claim one job, or the one that is due longest, and carry it out; None where there is none."""
-    claimed = claim(KIND, job_id, owner=owner)
-    job = get_claimed(Job, claimed) if claimed else None
+    job = claim(KIND, job_id, owner=owner)
     if job is None:
         return None
     carry_out(job, partial(_see_through, job))

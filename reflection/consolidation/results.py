@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 
-from django.db.models import F, Q
+from django.db.models import DateTimeField, F, Q
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast
 from django.utils import timezone
 
 from memory.curation.decision_steps import lock_item
@@ -184,9 +186,10 @@ def forget_run(trajectory: Trajectory) -> None:
     again.
     """
     Suggestion.objects.filter(evidence__trajectory=trajectory).delete()
-    read_it = ConsolidationRun.objects.filter(
-        Q(since__isnull=True) | Q(since__lte=trajectory.created_at),
-        project_id=trajectory.project_id,
-        until__gte=trajectory.created_at,
+    runs = ConsolidationRun.objects.filter(project_id=trajectory.project_id).annotate(
+        from_here=Cast(KT("payload__since"), DateTimeField()), to_here=Cast(KT("payload__until"), DateTimeField())
+    )
+    read_it = runs.filter(
+        Q(from_here__isnull=True) | Q(from_here__lte=trajectory.created_at), to_here__gte=trajectory.created_at
     )
     ModelCall.objects.filter(job__in=read_it.values("pk")).delete()

@@ -50,7 +50,7 @@ def test_operator_still_sets_quotas() -> None:
 def test_auditor_with_an_operators_permissions_elsewhere_queues_no_consolidation() -> None:
     project = make_project()
     now = timezone.now()
-    run = ConsolidationRun.objects.create(project=project, cause="command", status="done", until=now, finished_at=now)
+    run = ConsolidationRun.objects.create(project=project, status="done", finished_at=now)
     client = log_in_auditor(project, "view_consolidationrun", "consolidate_project")
     sent = {"action": "consolidate_again", "_selected_action": [run.pk]}
     said = client.post(reverse("admin:reflection_consolidationrun_changelist"), sent, follow=True)

@@ -34,8 +34,14 @@ def reviewer(client: Client) -> Client:
 
 def make_run(project: Project, **overrides: Any) -> ConsolidationRun:
     now = timezone.now()
-    fields = {"cause": "command", "status": "done", "until": now, "finished_at": now, "method": "rules"}
-    return ConsolidationRun.objects.create(project=project, **fields | overrides)
+    fields: dict[str, Any] = {
+        "project": project,
+        "status": "done",
+        "finished_at": now,
+        "payload": {"cause": "command", "until": now.isoformat()},
+        "result": {"method": "rules"},
+    }
+    return ConsolidationRun.objects.create(**fields | overrides)
 
 
 def suggest(heuristic: Heuristic, kind: str, *, other: Heuristic | None = None, **overrides: Any) -> Suggestion:
@@ -168,7 +174,10 @@ def test_desk_shows_what_is_suggested_and_what_its_use_was(reviewer: Client) -> 
 def test_run_shows_what_it_saved_and_cost(reviewer: Client) -> None:
     heuristic = approved()
     run = make_run(
-        heuristic.project, items_before=12, items_after=9, input_tokens=700, output_tokens=30, fallback="No key is set."
+        heuristic.project,
+        result={"items_before": 12, "items_after": 9, "fallback": "No key is set."},
+        input_tokens=700,
+        output_tokens=30,
     )
     suggest(heuristic, Kind.RETIRE, run=run)
 

@@ -286,7 +286,9 @@ def test_taken_up_again_it_does_not_repeat_what_is_done() -> None:
     for _ in range(2):
         make_heuristic(project=project, guideline="Read the fare rules, then offer the change.", **HELP)
     wanted = request_consolidation(project, cause="command", by=BY)
-    ConsolidationRun.objects.filter(pk=wanted.pk).update(stages_done=["begin", "judge", "distil", "compare"])
+    ConsolidationRun.objects.filter(pk=wanted.pk).update(
+        result={"stages_done": ["begin", "judge", "distil", "compare"]}
+    )
 
     run_consolidation(wanted.pk, owner="test")
 

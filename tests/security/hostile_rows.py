@@ -177,7 +177,8 @@ def _reflections(project: Project, trajectories: list[Trajectory], heuristic: He
             status="dead",
             finished_at=timezone.now(),
             attempts=1,
-            **dict.fromkeys(("last_error", "last_error_code"), text),
+            last_error=text,
+            last_error_code=text,
         )
         ModelCall.objects.create(
             project=project,

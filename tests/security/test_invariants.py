@@ -126,7 +126,7 @@ def test_row_of_another_project_is_found_by_every_rule_about_it(whole: Any) -> N
         "memory_evidence.heuristic_id_same_project",
         "memory_evidence.trajectory_id_same_project",
         "memory_review.revision_id_same_project",
-        "reflection_reflection.trajectory_id_same_project",
+        "reflection_job.trajectory_id_same_project",
         "reflection_proposal.reflection_id_same_project",
     } <= broken()
 
