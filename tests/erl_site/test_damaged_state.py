@@ -91,7 +91,7 @@ def test_short_secret_key_is_refused(home: Path, command: tuple[str, ...], name:
     [
         (["embedded", "start"], ""),
         (["migrate"], "garbage\n/data\n"),
-        (["doctor"], ""),
+        (["check", "--running"], ""),
         (["quickstart", "--once"], "\n"),
     ],
 )
