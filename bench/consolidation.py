@@ -42,7 +42,7 @@ from memory.curation.proposal_groups import find_members  # noqa: E402
 from memory.heuristics.extensions import find_tallies  # noqa: E402
 from memory.heuristics.models import Evidence, Heuristic  # noqa: E402
 from memory.intake.files import read_entries  # noqa: E402
-from memory.intake.recording import Sender, record_trajectory  # noqa: E402
+from memory.intake.recording import RunSender, record_trajectory  # noqa: E402
 from memory.projects.actors import Actor  # noqa: E402
 from memory.projects.models import Project  # noqa: E402
 from memory.runs.models import Trajectory  # noqa: E402
@@ -92,7 +92,7 @@ def load(project: Project, episodes: list[dict[str, Any]]) -> None:
     for data in tqdm(episodes, desc=project.slug, leave=False, disable=not sys.stderr.isatty()):
         readable = bool(data.get("steps") or data.get("mistakes") or data.get("successes"))
         record_trajectory(
-            project, data=data, by=BY, reflect=readable, sender=Sender(client=data.get("agent", "") or "benchmark")
+            project, data=data, by=BY, reflect=readable, sender=RunSender(client=data.get("agent", "") or "benchmark")
         )
     while run_reflection(owner="benchmark").outcome != Outcome.NOTHING:
         pass

@@ -27,6 +27,7 @@ from typing import Any
 from bench.request_paths import throw_away_installation  # isort: skip  # sets Django up
 from django.contrib import admin
 from django.db import connection
+from django.urls import URLPattern
 
 from tests.stack import PACKAGES, ROOT
 
@@ -75,7 +76,7 @@ def count_database() -> dict[str, int]:
     with throw_away_installation(), connection.cursor() as cursor:
         cursor.execute(IN_FORCE)
         tables, functions, triggers = cursor.fetchone()
-    pages = {str(pattern.name) for pattern in admin.site.get_urls() if getattr(pattern, "name", None)}
+    pages = {str(pattern.name) for pattern in admin.site.get_urls() if isinstance(pattern, URLPattern) and pattern.name}
     return {
         "tables": tables,
         "SQL functions": functions,

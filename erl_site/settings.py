@@ -1,5 +1,6 @@
 """Django settings. This is the only module that reads the environment."""
 
+import json
 import socket
 from datetime import timedelta
 from pathlib import Path
@@ -18,21 +19,35 @@ from memory.limits import MAX_REQUEST_BYTES
 
 django_stubs_ext.monkeypatch()
 
-BASE_DIR = Path(__file__).resolve().parent.parent
-
 
 class Environment(environ.Env):  # type: ignore[misc]
-    """Remembers the names it was asked for: `manage.py check` warns of others that begin with ERL_."""
+    """The environment. A value that cannot be read ends the process with a sentence; an empty one is not set.
+
+    `names` are those it was asked for: `manage.py check` warns of others that begin with ERL_.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.names: set[str] = set()
 
-    def get_value(self, var: str, *args: Any, **options: Any) -> Any:
+    def get_value(self, var: str, cast: Any = None, default: Any = environ.Env.NOTSET, **options: Any) -> Any:
         self.names.add(var)
-        return super().get_value(var, *args, **options)
+        if cast in (int, float, json.loads) and not str(self.ENVIRON.get(var, "")).strip():
+            return default
+        try:
+            return super().get_value(var, cast, default, **options)
+        except ValueError as error:
+            raise SystemExit(f"{var} cannot be read: {error}.") from None
+
+    def object(self, var: str) -> dict[str, Any]:
+        """Return a JSON object."""
+        value = self.json(var, default={})
+        if not isinstance(value, dict):
+            raise SystemExit(f'{var} is not a JSON object, such as {{"name": …}}.')
+        return value
 
 
+BASE_DIR = Path(__file__).resolve().parent.parent
 env = Environment()
 env.read_env(env.str("ERL_ENV_FILE", str(BASE_DIR / ".env")))  # /dev/null in tests
 
@@ -309,14 +324,14 @@ ERL_LLM_PROVIDER = env.str("ERL_LLM_PROVIDER", "")  # see reflection/llm/registr
 ERL_LLM_API_KEY = env.str("ERL_LLM_API_KEY", "")
 ERL_LLM_BASE_URL = env.str("ERL_LLM_BASE_URL", "")
 ERL_LLM_MODEL = env.str("ERL_LLM_MODEL", "")
-ERL_LLM_PROVIDERS = env.json("ERL_LLM_PROVIDERS", default={})  # more of them, each with its key, address and budget
-ERL_LLM_MODELS = env.json("ERL_LLM_MODELS", default={})  # by use: reflect, rank, consolidate, agents
+ERL_LLM_PROVIDERS = env.object("ERL_LLM_PROVIDERS")  # more of them, each with its key, address and budget
+ERL_LLM_MODELS = env.object("ERL_LLM_MODELS")  # by use: reflect, rank, consolidate, agents
 ERL_LLM_SCRIPT = env.str("ERL_LLM_SCRIPT", "")  # see reflection/llm/scripted.py
 ERL_LLM_MAX_OUTPUT_TOKENS = env.int("ERL_LLM_MAX_OUTPUT_TOKENS", 2000)
 ERL_LLM_MAX_INPUT_TOKENS = env.int("ERL_LLM_MAX_INPUT_TOKENS", 24_000)
 ERL_LLM_TIMEOUT_SECONDS = env.float("ERL_LLM_TIMEOUT_SECONDS", 90.0)
 ERL_HTTP_HOSTS = [host.strip().lower() for host in env.list("ERL_HTTP_HOSTS", default=[])]  # see memory/egress.py
-ERL_TOOL_SECRETS = env.json("ERL_TOOL_SECRETS", default={})
+ERL_TOOL_SECRETS = env.object("ERL_TOOL_SECRETS")
 ERL_LLM_INPUT_USD_PER_MTOK = env.float("ERL_LLM_INPUT_USD_PER_MTOK", 0.0)
 ERL_LLM_OUTPUT_USD_PER_MTOK = env.float("ERL_LLM_OUTPUT_USD_PER_MTOK", 0.0)
 ERL_LESSONS_PER_TRAJECTORY = env.int("ERL_LESSONS_PER_TRAJECTORY", 1)
@@ -371,14 +386,14 @@ SPECTACULAR_SETTINGS = {
         "DeploymentEventKind": "memory.releases.models.DeploymentEventKind",
         "ReleaseHow": "memory.releases.models.ReleaseHow",
         "ExperimentStatus": "evaluation.experiments.models.ExperimentStatus",
-        "Compared": "evaluation.experiments.models.Compared",
+        "Compared": "evaluation.experiments.models.ComparedArms",
         "Promotes": "evaluation.experiments.models.Promotes",
         "ExperimentMetric": "evaluation.experiments.plan.Metric",
         "ExperimentMethod": "evaluation.experiments.plan.Method",
-        "ExperimentRule": "evaluation.experiments.plan.Rule",
+        "ExperimentRule": "evaluation.experiments.plan.DecisionRule",
         "UnitRule": "evaluation.experiments.plan.UnitRule",
         "Guarded": "evaluation.experiments.plan.Guarded",
-        "ExperimentVerdict": "evaluation.experiments.analysis.Verdict",
+        "ExperimentVerdict": "evaluation.experiments.analysis.ArmVerdict",
         "ProposalEffect": "reflection.reflectors.models.ProposalEffect",
         "ToolKind": "runtime.models.tools.ToolKind",
         "ToolRuntime": "runtime.models.tools.ToolRuntime",

@@ -1,5 +1,6 @@
 """HTTP connections that respect a deadline for a whole call, and what answers say about the next one."""
 
+import re
 import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -119,10 +120,9 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
     A date is compared with the answer's own `Date` if there is one, since the local clock may be wrong.
     """
     text = headers.get("retry-after", "").strip()
-    if not text:
-        return None
+    milliseconds = headers.get("retry-after-ms", "").strip()  # more exact, at OpenAI and Azure
     try:
-        seconds = float(text)
+        seconds = float(milliseconds) / 1000 if re.fullmatch(r"-?[0-9]{1,15}", milliseconds) else float(text)
     except ValueError:
         at, sent_at = _read_date(text), _read_date(headers.get("date", ""))
         if at is None:

@@ -21,11 +21,9 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
+from reflection.llm.tool_schemas import ALONE, BY_NAME, LISTED, MAX_SCHEMA_DEPTH, Schema, modernize
 from runtime.errors import Fault, InvalidArguments, InvalidDefinition
 
-Schema = dict[str, Any]
-MAX_PARAMETERS = 50
-MAX_SCHEMA_DEPTH = 16
 MAX_SCHEMA_CHARS = 50_000
 MAX_PATTERN_CHARS = 1_000
 MAX_CHECK_STEPS = 100_000  # some seconds
@@ -41,19 +39,6 @@ _WORDS = {
     "array": "a list",
     "object": "an object",
     "null": "null",
-}
-# Where a schema holds others
-_BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-_LISTED = ("allOf", "anyOf", "oneOf", "prefixItems")
-_ALONE = (
-    *("additionalProperties", "unevaluatedProperties", "propertyNames", "items", "unevaluatedItems", "contains"),
-    *("not", "if", "then", "else", "contentSchema"),
-)
-_KEYWORDS = {
-    *Draft202012Validator.VALIDATORS,
-    *(*_BY_NAME, *_LISTED, *_ALONE, "minContains", "maxContains"),
-    *("$schema", "$id", "$anchor", "$dynamicAnchor", "$comment", "title", "description", "default", "examples"),
-    *("deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType"),
 }
 TYPES_OFFERED = "str, int, float, bool, list[…], dict[str, …], Literal[…], Optional[…] and Any"
 
@@ -157,15 +142,14 @@ def _options(schema: Schema) -> list[Schema]:
 
 
 def find_schema_faults(schema: Any) -> list[str]:
-    """Return what is wrong with a schema that was sent, as sentences. It is JSON Schema of the draft 2020-12."""
-    if not isinstance(schema, dict) or schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
+    """Return what is wrong with a schema that was sent, as sentences. It is JSON Schema, of an older draft too."""
+    if not isinstance(schema, dict) or schema.get("type") != "object":
         return ['The parameters are an object: {"type": "object", "properties": {…}, "required": […]}.']
-    if len(schema["properties"]) > MAX_PARAMETERS:
-        return [f"A tool has at most {MAX_PARAMETERS} parameters."]
+    published, schema = schema, modernize(schema)
     nodes = list(_walk(schema, ("parameters",)))
     if any(len(place) > MAX_SCHEMA_DEPTH for place, _ in nodes):
         return [f"The schema is nested more than {MAX_SCHEMA_DEPTH} levels deep."]
-    if len(json.dumps(schema)) > MAX_SCHEMA_CHARS:
+    if len(json.dumps(published)) > MAX_SCHEMA_CHARS:
         return [f"The schema is longer than {MAX_SCHEMA_CHARS:,} characters."]
     # What a reference may lead to: a `default` is no schema, and has not been looked at.
     targets = [id(node) for _, node in nodes]
@@ -189,19 +173,17 @@ def _walk(schema: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
     if len(place) > MAX_SCHEMA_DEPTH:
         return
     for word, value in schema.items():
-        if word in _BY_NAME and isinstance(value, dict):
+        if word in BY_NAME and isinstance(value, dict):
             for name, inner in value.items():
                 yield from _walk(inner, (*place, f"{word}/{name}"))
-        elif word in _LISTED and isinstance(value, list):
+        elif word in LISTED and isinstance(value, list):
             for index, inner in enumerate(value):
                 yield from _walk(inner, (*place, f"{word}/{index}"))
-        elif word in _ALONE:
+        elif word in ALONE:
             yield from _walk(value, (*place, word))
 
 
 def _find_node_faults(node: Schema, resolver: Any, targets: Sequence[int]) -> Iterator[str]:
-    for word in sorted(node.keys() - _KEYWORDS):
-        yield f"The keyword {word!r} is not offered."
     named = node.get("patternProperties")
     for pattern in [node.get("pattern"), *(named if isinstance(named, dict) else ())]:
         if isinstance(pattern, str) and (fault := _find_pattern_fault(pattern)):
@@ -318,15 +300,11 @@ def find_value_faults(schema: Mapping[str, Any], value: Any) -> list[str]:
 
 
 def _spell_out(schema: Mapping[str, Any], value: Any) -> Schema:
-    """Return a schema in which the names that fit a pattern are written out: the library would match by backtracking.
-
-    Without `$schema`, which would have the library go on with a checker of its own.
-    """
-    spelled = deepcopy(dict(schema))
+    """Return a schema with the names that fit a pattern written out: the library would match by backtracking."""
+    spelled: Schema = deepcopy(modernize(dict(schema)))
     nodes = [node for _, node in _walk(spelled, ())]
     names = _names_in(value) if any("patternProperties" in node for node in nodes) else set()
     for node in nodes:
-        node.pop("$schema", None)
         for pattern, inner in node.pop("patternProperties", {}).items():
             properties = node.setdefault("properties", {})
             for name in names:

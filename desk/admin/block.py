@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.text import Truncator
 
@@ -143,6 +143,7 @@ def block_context(block: Block) -> dict[str, Any]:
     assert current is not None
     newest = block.revisions.select_related("base").order_by("-number")
     waiting = newest.waiting()[:SHOWN_WAITING]
+    numbers = BlockRevision.objects.filter(pk=OuterRef("revision_id")).values("number")
     return {
         "block": block,
         "current": current,
@@ -156,7 +157,7 @@ def block_context(block: Block) -> dict[str, Any]:
             )
             for one in newest[:SHOWN_REVISIONS]
         ],
-        "reviews": list(block.reviews.select_related("revision")[:SHOWN_REVISIONS]),
+        "reviews": list(block.reviews.annotate(number=Subquery(numbers))[:SHOWN_REVISIONS]),
         "title": "Block",
     }
 

@@ -6,12 +6,12 @@ from django import forms
 
 from evaluation.experiments.lifecycle import start_experiment
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.plan import LONGEST_LOOK_BACK, MOST_UNITS, STEPS, Method, Plan, Rule
+from evaluation.experiments.plan import LONGEST_LOOK_BACK, MOST_UNITS, STEPS, DecisionRule, ExperimentPlan, Method
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.releases.deployments import get_release
 
-_DEFAULT = Plan()
+_DEFAULT = ExperimentPlan()
 
 
 class ExperimentForm(forms.Form):
@@ -64,9 +64,9 @@ class ExperimentForm(forms.Form):
         """
         data: dict[str, Any] = self.cleaned_data
         release = get_release(project, data["release"]) if data["release"] else None
-        plan = Plan(
+        plan = ExperimentPlan(
             method=data["method"],
-            rule=Rule.NOT_WORSE if data["margin_points"] else Rule.BETTER,
+            rule=DecisionRule.NOT_WORSE if data["margin_points"] else DecisionRule.BETTER,
             margin=data["margin_points"] / 100,
             tau=data["tau_points"] / 100,
             max_units=data["max_units"],

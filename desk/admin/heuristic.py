@@ -25,10 +25,11 @@ from desk.shell.markdown import write_inline_code
 from desk.shell.read_only import ReadOnlyAdmin
 from memory.effects.outcomes import OutcomeCount, count_by_heuristic
 from memory.errors import MemoryAppError
-from memory.heuristics.models import Heuristic, Review
+from memory.heuristics.models import Heuristic
 from memory.projects.access import may_review, narrow_to_projects, visible_projects
 from memory.projects.actors import Actor
 from memory.redaction.visible_text import show_text
+from memory.review.models import Review
 
 
 @admin.register(Heuristic)
@@ -173,4 +174,4 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
             messages.success(request, LESSONS.undo(request.user, str(review_id), by=Actor.person(request.user)))
         except MemoryAppError as refusal:
             messages.error(request, str(refusal))
-        return HttpResponseRedirect(reverse("admin:memory_heuristic_change", args=[review.heuristic_id]))
+        return HttpResponseRedirect(reverse("admin:memory_heuristic_change", args=[review.subject_id]))

@@ -24,9 +24,10 @@ from memory.curation.review_statistics import (
     median_seconds,
     regretted,
 )
-from memory.heuristics.models import Heuristic, Review
+from memory.heuristics.models import Heuristic
 from memory.plots import draw_weeks
 from memory.redaction.visible_text import show_text
+from memory.review.models import Review
 from memory.trust.models import AuditEntry, Erasure
 
 PERIODS_DAYS = (7, 30, 90, 365)
@@ -82,7 +83,7 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Review]:
-        return super().get_queryset(request).filter(heuristic__kind=Heuristic.Kind.LESSON)
+        return super().get_queryset(request).filter(kind=Review.Kind.LESSON)
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.statistics_view)

@@ -16,6 +16,7 @@ from memory.errors import MemoryAppError
 from memory.projects.access import has_role
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
+from memory.review.models import Review
 from runtime.definitions.storage import approve_tool, reject_tool
 from runtime.models.agents import Agent
 from runtime.models.effects import Effect
@@ -97,7 +98,7 @@ def decide(tool: Tool, data: Mapping[str, Any], *, by: Actor) -> str:
         MemoryAppError: there is none, or it was decided about otherwise.
     """
     sha256 = str(data.get("sha256", ""))
-    revision = tool.revisions.filter(sha256=sha256[:64].replace("\x00", "")).first()
+    revision = tool.revisions.filter(content_sha256=sha256[:64].replace("\x00", "")).first()
     if revision is None:
         raise MemoryAppError("There is no revision with the content that you read. Load the page again.")
     if data.get("do") == "reject":
@@ -110,8 +111,9 @@ def decide(tool: Tool, data: Mapping[str, Any], *, by: Actor) -> str:
 def tool_context(tool: Tool) -> dict[str, Any]:
     """Collect what the page shows, in a fixed number of queries."""
     revisions = list(tool.revisions.order_by("-number")[: SHOWN_REVISIONS + 1])
+    decided = Review.objects.newest_of(revisions)
     shown = [
-        (one, _examples(one), write_call(one), _compare(older, one))
+        (one, decided.get(one.pk), _examples(one), write_call(one), _compare(older, one))
         for one, older in zip(revisions, [*revisions[1:], None], strict=True)
     ]
     calls = Effect.objects.filter(project=tool.project_id, tool=tool.name).select_related("run__agent")

@@ -1,6 +1,5 @@
 """Mistake cards in the inbox."""
 
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,11 +13,11 @@ from desk.inbox.kinds import Action, Done, Kind, Pane, Row, Tab
 from desk.lessons.mistake_desk import DONE, card_context, carry_out
 from desk.lessons.queue import read_projects
 from memory.errors import TooLateToUndo
-from memory.heuristics.models import Review
 from memory.mistakes.decisions import undo_card_review
 from memory.mistakes.models import MistakeCard
 from memory.projects.access import narrow_to_projects
 from memory.projects.actors import Actor
+from memory.review.models import Review
 from memory.rows import find_row
 
 REASONS = [
@@ -112,21 +111,21 @@ class CardKind(Kind):
         reason = ": ".join(part for part in (data.get("reason_code", ""), data.get("reason", "").strip()) if part)
         by = Actor.person(user)
         carry_out(card, decision, data={**data.dict(), "reason": reason}, by=by)
-        latest = Review.objects.filter(heuristic=card, reviewer=by.label).first()
+        latest = card.reviews.filter(reviewer=by.label).first()
         is_undoable = decision in ("approve", "reject") and latest is not None
         return Done(
             said=DONE[decision], undo=str(latest.pk) if is_undoable and latest else "", stays=decision in _STAYING
         )
 
     def undo(self, user: Any, token: str, *, by: Actor) -> str:
-        reviews = narrow_to_projects(Review.objects.filter(heuristic__kind=MistakeCard.Kind.MISTAKE), user)
+        reviews = narrow_to_projects(Review.objects.filter(kind=Review.Kind.MISTAKE), user)
         try:
             review = find_row(reviews.filter(pk=UUID(token)))
         except ValueError:
             review = None
         if review is None:
             raise TooLateToUndo("This decision no longer exists. Look at the card's history.")
-        undo_card_review(review, by=by, within=timedelta(seconds=15))
+        undo_card_review(review, by=by)
         return "Undone. It is waiting for a decision again; both decisions stay on record."
 
     def find(self, user: Any, id: UUID) -> MistakeCard | None:

@@ -29,9 +29,10 @@ from memory.curation.reviewers import claim_heuristic, release_heuristic
 from memory.curation.undo import is_undoable, undo_review
 from memory.effects.outcomes import OutcomeCount
 from memory.errors import ChangedMeanwhile, TooLateToUndo
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.projects.access import may_review, narrow_to_projects
 from memory.projects.actors import Actor
+from memory.review.models import Review
 from memory.rows import find_row
 
 TABS = {"evidence": "Evidence", "similar": "Similar", "effect": "Effect", "history": "History"}
@@ -176,7 +177,7 @@ class LessonKind(Kind):
         if decision == "release":
             return Done(said=said)
         release_heuristic(heuristic, by=by)
-        latest = Review.objects.filter(heuristic=heuristic, reviewer_user=user.pk).first()
+        latest = heuristic.reviews.filter(reviewer_user=user.pk).first()
         # A merge that takes over the wording has changed the other lesson, too.
         undoable = latest is not None and decision != "merge" and is_undoable(latest)
         return Done(said=said, undo=str(latest.pk) if latest is not None and undoable else "")

@@ -31,9 +31,9 @@ from desk.inbox.requests import (
     without_storing,
 )
 from desk.lessons.release_facts import find_roll_backs
-from memory.curation.undo import UNDO_SECONDS
 from memory.errors import MemoryAppError
 from memory.projects.access import visible_projects
+from memory.review.decisions import UNDO_SECONDS
 
 SHOWN_ROWS = 30  # of each kind; more are fetched before the list runs out, and where it is scrolled to its end
 AHEAD = 3  # items that are fetched before they are needed

@@ -20,12 +20,13 @@ from memory.curation.priority import find_fitting_tasks
 from memory.curation.proposal_groups import count_wordings, find_group_evidence, find_others
 from memory.effects.outcomes import OutcomeCount, count_by_heuristic, describe_effect
 from memory.heuristics.extensions import find_tallies
-from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review, ReviewClaim
+from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, ReviewClaim
 from memory.heuristics.sameness import compare_heuristics
-from memory.meaning.comparison import Verdict, compare_texts
+from memory.meaning.comparison import MeaningVerdict, compare_texts
 from memory.projects.access import may_review
 from memory.retrieval.context import count_tokens, write_line
 from memory.retrieval.models import HeuristicEmbedding, Retrieval
+from memory.review.models import Review
 from memory.rows import find_row
 from memory.runs.models import Trajectory
 
@@ -233,7 +234,7 @@ def compare_with_read(heuristic: Heuristic, content_sha256: str) -> Stale | None
 
 
 def _first_approvals(revision: HeuristicRevision) -> list[Review]:
-    return list(Review.objects.filter(revision=revision, decision=Review.Decision.FIRST_APPROVAL))
+    return list(revision.reviews.filter(decision=Review.Decision.FIRST_APPROVAL))
 
 
 def _cited_runs(heuristic: Heuristic) -> list[CitedRun]:
@@ -305,7 +306,7 @@ def collect_events(heuristic: Heuristic, first_given_at: datetime | None) -> lis
             seconds=review.seconds_on_screen,
             into=heuristic.superseded_by if review.decision == Review.Decision.MERGE else None,
         )
-        for review in Review.objects.filter(heuristic=heuristic)[:_REVIEWS]
+        for review in heuristic.reviews[:_REVIEWS]
     )
     if first_given_at is not None:
         events.append(Event(at=first_given_at, kind="served", title="First given to an agent"))
@@ -369,7 +370,7 @@ def find_contradiction(one: HeuristicRevision, other: HeuristicRevision) -> str:
     if said.is_opposite:
         return f"Only one of them can hold: {said.reason}."
     for forbidden, advised in ((one.avoid, other.guideline), (other.avoid, one.guideline)):
-        if forbidden and compare_texts(forbidden, advised).verdict is Verdict.SAME:
+        if forbidden and compare_texts(forbidden, advised).verdict is MeaningVerdict.SAME:
             return "One says to do what the other says to avoid."
     if {one.polarity, other.polarity} == _OPPOSED:
         return "One says what works, the other what to avoid."

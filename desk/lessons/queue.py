@@ -14,8 +14,9 @@ from django.template.defaultfilters import pluralize
 from django.utils import timezone
 
 from memory.heuristics.extensions import Tally
-from memory.heuristics.models import Heuristic, Review, ReviewClaim
+from memory.heuristics.models import Heuristic, ReviewClaim
 from memory.projects.access import narrow_to_projects
+from memory.review.models import Review
 
 Row = TypeVar("Row", bound=Model)
 BY_EFFECT = ("-review_priority", "-created_at", "-id")
@@ -229,7 +230,6 @@ def explain_priority(heuristic: Heuristic) -> str:
 
 def _first_approvals() -> QuerySet[Review]:
     return Review.objects.filter(
-        heuristic=OuterRef("pk"),
-        revision=OuterRef("current_revision"),
+        revision_id=OuterRef("current_revision"),
         decision=Review.Decision.FIRST_APPROVAL,
     )

@@ -17,11 +17,11 @@ from desk.pages.waiting import Waiting, find_waiting
 from desk.reflections.figures import count_failing_webhooks, count_reflections
 from desk.shell.chosen_project import chosen_project, narrow_to_chosen, offered_projects
 from desk.shell.figures import Figure
-from memory.heuristics.models import Review
 from memory.plots import draw_sparkline
 from memory.projects.actors import Actor
 from memory.projects.models import ApiKey
 from memory.retrieval.models import Retrieval
+from memory.review.models import Review
 from memory.runs.models import Trajectory
 
 _LONG_WAIT = timedelta(days=7)

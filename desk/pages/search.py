@@ -16,7 +16,7 @@ from desk.shell.pages import page_context
 from memory.heuristics.models import Heuristic
 from memory.redaction.visible_text import show_text
 from memory.releases.models import Release
-from memory.runs.search import Passage, find_runs
+from memory.runs.search import RunExcerpt, find_runs
 from runtime.models.agents import Agent
 from runtime.models.runs import Run
 
@@ -111,7 +111,7 @@ def _find_lessons(request: HttpRequest, words: str, limit: int) -> Iterable[Hit]
 
 def _find_runs(request: HttpRequest, words: str, limit: int) -> Iterable[Hit]:
     for run in find_runs(words, limit=limit, narrow=lambda rows: narrow_to_chosen(rows, request)):
-        passage: Passage = run.passage
+        passage: RunExcerpt = run.passage
         link = reverse("admin:memory_trajectory_change", args=[run.pk], query={"q": words})
         where = f"Step {passage.step} · " if passage.step else ""
         yield Hit(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from django.db.models import BooleanField, Case, Count, Min, Q, QuerySet, Value, When
+from django.db.models import BooleanField, Case, Count, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.functions import TruncDay
 from django.http import HttpRequest
 from django.utils import timezone
@@ -13,8 +13,9 @@ from django.utils import timezone
 from desk.shell.chosen_project import narrow_to_chosen
 from memory.curation.review_statistics import APPROVALS, decisions
 from memory.effects.interval import Share
-from memory.heuristics.models import Heuristic, Review
+from memory.heuristics.models import Heuristic
 from memory.plots import WEEKS
+from memory.review.models import Review
 from memory.runs.models import Trajectory
 
 PERIODS_DAYS = (7, 30, 90)
@@ -132,7 +133,8 @@ def count_decisions(request: HttpRequest, period: Period) -> DecisionDays:
 def count_waiting(request: HttpRequest, period: Period) -> list[int]:
     """Count the lessons that waited for their first decision at the end of each day. Three queries."""
     heuristics = narrow_to_chosen(Heuristic.objects.all(), request)
-    first = heuristics.annotate(decided_at=Min("reviews__created_at", filter=Q(reviews__decision__in=_LEAVES_QUEUE)))
+    left = Review.objects.filter(subject_id=OuterRef("pk"), decision__in=_LEAVES_QUEUE).order_by("created_at")
+    first = heuristics.annotate(decided_at=Subquery(left.values("created_at")[:1]))
     undecided = first.filter(decided_at__isnull=True, status=Heuristic.Status.PROPOSED)
     known = Q(decided_at__isnull=False) | Q(status=Heuristic.Status.PROPOSED)
     waiting = undecided.count()

@@ -16,6 +16,7 @@ from reflection.llm.registry import (
     configured_name,
     find_config,
     get_chat_provider,
+    provider_names,
 )
 
 MIN_INPUT_TOKENS = 3000
@@ -26,7 +27,7 @@ MAX_TIMEOUT_SECONDS = 110
 @register("llm")
 def check_llm(**kwargs: Any) -> list[CheckMessage]:
     """Report invalid settings of the language model."""
-    return [*_check_mode(), *_check_provider(), *_check_uses(), *_check_script(), *_check_limits()]
+    return [*_check_mode(), *_check_provider(), *_check_entries(), *_check_uses(), *_check_script(), *_check_limits()]
 
 
 def _check_mode() -> Iterator[CheckMessage]:
@@ -72,12 +73,31 @@ def _check_provider() -> Iterator[CheckMessage]:
         yield Error(f"The language model cannot be reached at {config.base_url}. {fault}", id="erl.llm.E004")
 
 
+def _check_entries() -> Iterator[CheckMessage]:
+    try:
+        names = [name for name in provider_names() if name in settings.ERL_LLM_PROVIDERS]
+    except ProviderNotConfigured as error:
+        yield Error(str(error), hint="docs/language-models.md says what an entry holds.", id="erl.llm.E014")
+        return
+    for name in names:
+        try:
+            config = find_config(model=f"{name}:any")
+        except ProviderNotConfigured as error:
+            yield Error(str(error), id="erl.llm.E014")
+            continue
+        if config is not None and (fault := find_url_fault(config.base_url)):
+            yield Error(f"The provider {name} cannot be reached at {config.base_url}. {fault}", id="erl.llm.E014")
+
+
 def _check_uses() -> Iterator[CheckMessage]:
     for use, model in settings.ERL_LLM_MODELS.items():
         if use not in USES:
             yield Error(
                 f"ERL_LLM_MODELS names a model for {use!r}.", hint=f"The uses are {', '.join(USES)}.", id="erl.llm.E012"
             )
+            continue
+        if not isinstance(model, str):
+            yield Error(f"The model for {use} in ERL_LLM_MODELS is no name.", id="erl.llm.E012")
             continue
         try:
             find_config(use)

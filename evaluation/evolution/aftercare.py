@@ -8,9 +8,9 @@ import structlog
 from django.db.models import F
 
 from evaluation.experiments.afterwards import compare_with_trial
-from evaluation.experiments.analysis import Verdict
+from evaluation.experiments.analysis import ArmVerdict
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.plan import Guarded, Plan
+from evaluation.experiments.plan import ExperimentPlan, Guarded
 from evaluation.sequential import FIRST_GUARD, Difference, guardrail_e_value
 from memory.errors import MemoryAppError
 from runtime.changes.ladder import roll_back_change
@@ -21,7 +21,7 @@ from runtime.models.changes import Change
 log = structlog.get_logger(__name__)
 
 MARGIN = 0.05  # of success, that a change of the traffic may cost
-_GUARD = next(each for each in Plan().guardrails if each.metric == Guarded.SUCCESS)
+_GUARD = next(each for each in ExperimentPlan().guardrails if each.metric == Guarded.SUCCESS)
 
 
 def take_back_worse() -> int:
@@ -48,7 +48,7 @@ def take_back_worse() -> int:
 def find_harm(change: Change) -> str:
     """Return how much more often a change fails than in its trial, as a sentence; nothing where chance explains it."""
     trial = Experiment.objects.filter(
-        treated_release=change.release, conclusion=Verdict.BETTER, promotes=Experiment.Promotes.POLICY
+        treated_release=change.release, conclusion=ArmVerdict.BETTER, promotes=Experiment.Promotes.POLICY
     ).last()
     look = trial.looks.last() if trial is not None else None
     if trial is None or look is None or look.treated_mean is None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from evaluation.environments.bfcl import Apis, Dialogue, read_dialogues, require_bfcl
 from evaluation.environments.bfcl_tools import read_tools
-from evaluation.environments.scripted.plan import Answer
+from evaluation.environments.scripted.plan import ScriptedAnswer
 from evaluation.evolution.suite import EvolutionTask, Outcome, Variant
 from evaluation.evolution.workers import Script, Worker
 from reflection.llm.chat import ChatMessage, ChatTool
@@ -78,7 +78,7 @@ class _Work:
         self._dialogue, self._subject, self._worker = dialogue, subject, worker
         self._apis, self._right = Apis(dialogue), Apis(dialogue)
         self._qualified = {tool.name.partition("_")[2]: tool.name for tool in offered}
-        self._answers: list[Answer] = []
+        self._answers: list[ScriptedAnswer] = []
         self._segment: list[ObservedCall] = []
 
     def answer(self, tool: str, arguments: dict[str, Any], *, by_tool: bool) -> Any:

@@ -3,23 +3,23 @@ promotes what is better, and rolls back what is worse or brings nothing. `afterc
 """
 
 from evaluation.errors import EvaluationError
-from evaluation.experiments.analysis import Verdict
+from evaluation.experiments.analysis import ArmVerdict
 from evaluation.experiments.lifecycle import start_experiment
 from evaluation.experiments.looks import take_look
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.plan import Plan, Rule, Step
+from evaluation.experiments.plan import DecisionRule, ExperimentPlan, RolloutStep
 from memory.errors import NotDeployable
-from memory.events import Event, EventKind
+from memory.events import EventKind, ProjectEvent
 from memory.projects.actors import Actor
 from runtime.changes.ladder import roll_back_change
 from runtime.changes.policy import POLICY, last_shadow
 from runtime.models.agents import ChangesBy
 from runtime.models.changes import Change
 
-STEPS = (Step(share=100, units=50), Step(share=500, units=100))  # of a trial that no person watches
+STEPS = (RolloutStep(share=100, units=50), RolloutStep(share=500, units=100))  # of a trial that no person watches
 MARGIN = 0.05  # of success, for a change that saved steps in shadow
-UNITS = {Rule.BETTER: 2_400, Rule.NOT_WORSE: 5_000}
-_WITHOUT_BENEFIT = (Verdict.NO_BENEFIT, Verdict.INVALID)
+UNITS = {DecisionRule.BETTER: 2_400, DecisionRule.NOT_WORSE: 5_000}
+_WITHOUT_BENEFIT = (ArmVerdict.NO_BENEFIT, ArmVerdict.INVALID)
 
 
 def start_experiment_of(change: Change, by: Actor) -> None:
@@ -41,12 +41,12 @@ def start_experiment_of(change: Change, by: Actor) -> None:
         raise NotDeployable(f"The trial would have no experiment that watches it. {refusal}") from refusal
 
 
-def plan_trial(change: Change) -> Plan:
+def plan_trial(change: Change) -> ExperimentPlan:
     """Return the plan of a trial: what saved steps in shadow must not be worse, all else has to be better."""
     rows = last_shadow(change)
     saves = sum(row.steps_after for row in rows) < sum(row.steps_before for row in rows)
-    rule = Rule.NOT_WORSE if saves else Rule.BETTER
-    return Plan(
+    rule = DecisionRule.NOT_WORSE if saves else DecisionRule.BETTER
+    return ExperimentPlan(
         rule=rule,
         margin=MARGIN if saves else 0.0,
         max_units=UNITS[rule],
@@ -54,7 +54,7 @@ def plan_trial(change: Change) -> Plan:
     )
 
 
-def follow_experiment(event: Event) -> None:
+def follow_experiment(event: ProjectEvent) -> None:
     """End the trial of a change that brought nothing, where the policy decides. Runs in the experiment's transaction.
 
     What is better or worse the experiment itself promotes or rolls back.

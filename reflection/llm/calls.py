@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from django.db import transaction
 from django.db.models import F
 
+from memory.insert_once import insert_once
 from memory.tracing import span
 from reflection.errors import LostClaim
 from reflection.jobs.models import Job
@@ -112,8 +113,8 @@ class _Remembered:
         self.provider = provider
         self._subject = subject
 
-    def _recall(self, step: str, request: CompletionRequest | ChatRequest) -> ModelCall | None:
-        asked_before = ModelCall.objects.filter(step=step, prompt_sha256=request.sha256, subject=self._subject)
+    def _recall(self, step: str, sha256: str) -> ModelCall | None:
+        asked_before = ModelCall.objects.filter(step=step, prompt_sha256=sha256, subject=self._subject)
         if self._subject:
             return asked_before.filter(project=self.job.project_id).first()
         return asked_before.filter(job=self.job.pk).first()
@@ -143,35 +144,32 @@ class _Remembered:
             rows = Job.objects.filter(pk=self.job.pk)
             if rows.select_for_update(no_key=True).exists():
                 # A worker that lost its claim during the call may find the answer of the other: the first one stays.
-                key = {"project_id": self.job.project_id} if self._subject else {"job_id": self.job.pk}
-                call, is_new = ModelCall.objects.get_or_create(
-                    **key,
+                call = ModelCall(
+                    project_id=self.job.project_id,
+                    job_id=self.job.pk,
                     subject=self._subject,
                     step=step,
                     prompt_sha256=request.sha256,
-                    defaults={
-                        "project_id": self.job.project_id,
-                        "job_id": self.job.pk,
-                        "provider": self.provider,
-                        "model": answer.model,
-                        "response": storable(answer.text),
-                        "tool_calls": stored_calls(answer.tool_calls) if isinstance(answer, ChatAnswer) else [],
-                        "received": answer.received if isinstance(answer, ChatAnswer) and self._subject else None,
-                        "finish_reason": answer.finish_reason,
-                        "input_tokens": answer.input_tokens,
-                        "output_tokens": answer.output_tokens,
-                        "cost_usd": cost,
-                        "latency_ms": answer.latency_ms,
-                        "attempt": self.job.attempts,
-                    },
+                    provider=self.provider,
+                    model=answer.model,
+                    response=storable(answer.text),
+                    tool_calls=stored_calls(answer.tool_calls) if isinstance(answer, ChatAnswer) else [],
+                    received=answer.received if isinstance(answer, ChatAnswer) and self._subject else None,
+                    finish_reason=answer.finish_reason,
+                    input_tokens=answer.input_tokens,
+                    output_tokens=answer.output_tokens,
+                    cost_usd=cost,
+                    latency_ms=answer.latency_ms,
+                    attempt=self.job.attempts,
                 )
-                if is_new:
-                    rows.update(
-                        model=answer.model,
-                        input_tokens=F("input_tokens") + answer.input_tokens,
-                        output_tokens=F("output_tokens") + answer.output_tokens,
-                        cost_usd=F("cost_usd") + cost,
-                    )
+                if not insert_once(call):
+                    return self._recall(step, request.sha256) or call
+                rows.update(
+                    model=answer.model,
+                    input_tokens=F("input_tokens") + answer.input_tokens,
+                    output_tokens=F("output_tokens") + answer.output_tokens,
+                    cost_usd=F("cost_usd") + cost,
+                )
                 return call
         raise LostClaim("The job was erased during the call.")  # the call is paid for anyway
 
@@ -186,7 +184,7 @@ class RememberedAsk(_Remembered):
 
     def __call__(self, step: str, request: CompletionRequest) -> Completion:
         """Return the stored or a new answer; raise what `_begin` and `Asked.store` raise."""
-        call = self._recall(step, request)
+        call = self._recall(step, request.sha256)
         if call is None:
             call = self._begin(step, request, lambda: _ended(lambda: self._ask_model(step, request))).store()
         self.job.model = call.model
@@ -209,16 +207,16 @@ class RememberedChat(_Remembered):
         self, step: str, request: ChatRequest, *, on_text: OnText | None = None
     ) -> tuple[ChatAnswer, ModelCall]:
         """Return the stored or a new answer, and its row in the ledger; raise what `begin` and `Asked.store` raise."""
-        call = self._recall(step, request)
+        call = self._recall(step, request.sha256)
         if call is None:
             chat = partial(self._chat_with.chat, request, on_text=on_text)
             call = self._begin(step, request, lambda: _ended(chat)).store()
         self.job.model = call.model
         return read_chat(call), call
 
-    def recall(self, step: str, request: ChatRequest) -> tuple[ChatAnswer, ModelCall] | None:
-        """Return the stored answer, and its row in the ledger."""
-        call = self._recall(step, request)
+    def recall(self, step: str, sha256: str) -> tuple[ChatAnswer, ModelCall] | None:
+        """Return the stored answer to a question with this hash, and its row in the ledger."""
+        call = self._recall(step, sha256)
         return (read_chat(call), call) if call is not None else None
 
     def begin(self, step: str, request: ChatRequest, *, on_text: OnText | None = None) -> Asked:

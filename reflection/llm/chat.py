@@ -7,13 +7,15 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, Literal, Self
 
 from memory.strict_json import InvalidJson, check_json
-from reflection.llm.base import Completion, estimate_tokens, storable
+from reflection.llm.base import Completion, estimate_tokens, storable, strip_fence
 
 Role = Literal["system", "user", "assistant", "tool"]
 TOKENS_OF_IMAGE = 2_000
+MOST_WRAPPINGS = 2
 TOKENS_AROUND = 8  # of the markers that a provider puts around each message and tool, estimated high
 
 
@@ -37,10 +39,15 @@ class ToolCall:
 
     @classmethod
     def read(cls, *, id: str, name: str, raw_arguments: str) -> Self:
-        """Return a call from the model's own words. No words mean no arguments."""
+        """Return a call from the model's own words. No words mean no arguments; a fence around them is no part.
+
+        Some servers write what is JSON already as the JSON of a text, once or twice.
+        """
         raw = storable(raw_arguments)
         try:
-            parsed = storable_json(json.loads(raw)) if raw.strip() else {}
+            parsed = storable_json(json.loads(strip_fence(raw))) if raw.strip() else {}
+            for _ in range(MOST_WRAPPINGS):
+                parsed = json.loads(strip_fence(parsed)) if isinstance(parsed, str) else parsed
             check_json(parsed)
         except (ValueError, RecursionError, InvalidJson):
             parsed = None
@@ -87,7 +94,7 @@ class ModelOptions:
     cache: bool = True
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class ChatRequest:
     """A conversation to be continued by the model.
 
@@ -103,7 +110,7 @@ class ChatRequest:
     json_schema: dict[str, Any] | None = field(default=None, hash=False)
     options: ModelOptions = ModelOptions()
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """The hash of everything that determines the answer, under which the answer is stored for recovery."""
         messages = [
@@ -131,7 +138,7 @@ class ChatRequest:
         """Everything said so far, as one text."""
         return "\n".join(text for said in self.messages for text in (said.content, *_raw(said.tool_calls)))
 
-    @property
+    @cached_property
     def estimated_input_tokens(self) -> int:
         """A cautious estimate of the tokens of the messages and tools."""
         tools = json.dumps([[tool.name, tool.description, tool.parameters] for tool in self.tools])
@@ -161,6 +168,8 @@ def _count_tokens(attachment: dict[str, str]) -> int:
     """Estimate what an image or a file takes of the window, high; providers count pixels and pages."""
     if attachment["media_type"].startswith("image/"):
         return TOKENS_OF_IMAGE
+    if attachment["media_type"].startswith("text/"):
+        return len(attachment["data"]) // 4  # a token for three bytes
     return max(TOKENS_OF_IMAGE, len(attachment["data"]) // 20)
 
 

@@ -20,6 +20,7 @@ from reflection.llm.base import ProviderError
 MAX_ANSWER_BYTES = 1024 * 1024
 MAX_STREAM_BYTES = 16 * 1024 * 1024  # a token of a stream comes in some 300 bytes of JSON
 CONNECT_SECONDS = 5.0
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 SILENT_SHARE = 1 / 3  # of the time limit, for which an answer that has begun may say nothing
 REFUSALS = frozenset({400, 404, 413, 422})
 # Errors inside an answer with status 200
@@ -74,6 +75,7 @@ class _Transport(httpx2.AsyncBaseTransport):
             most = MAX_STREAM_BYTES if is_stream else MAX_ANSWER_BYTES
             response.stream = _Bounded(response.stream, most=most, silent_seconds=self._silent_seconds)
             if is_stream and response.status_code == 200:
+                response.stream = _Events(response.stream)
                 return response
             try:
                 content = await response.aread()
@@ -84,7 +86,7 @@ class _Transport(httpx2.AsyncBaseTransport):
             if not refused or not self._adaptations.learn(
                 request.url.path, adapted, content.decode("utf-8", "replace")
             ):
-                return _understand(response, content, wants_stream=bool(adapted.get("stream")))
+                return _understand(response, content, url=request.url, wants_stream=bool(adapted.get("stream")))
 
     def _write(self, request: httpx2.Request, body: dict[str, Any]) -> httpx2.Request:
         # No compression, which would bypass the limit on the size of answers
@@ -115,11 +117,14 @@ def _refuse_unreadable(response: httpx2.Response) -> None:
         raise ProviderError(message, transient=False, code="redirect", status=response.status_code)
 
 
-def _understand(response: httpx2.Response, content: bytes, *, wants_stream: bool) -> httpx2.Response:
+def _understand(response: httpx2.Response, content: bytes, *, url: httpx2.URL, wants_stream: bool) -> httpx2.Response:
     """Return an answer that was read, as what it is: some gateways report failures with status 200, and some servers
     answer a request for a stream with a whole chat completion.
     """
     status, kind = response.status_code, response.headers.get("content-type", "application/json")
+    if status == 200 and (kind.startswith("text/html") or content.lstrip()[:1] == b"<"):
+        message = f"{str(url).partition('?')[0]} answered with a web page. Check the address of the provider."
+        raise ProviderError(message, transient=False, code="not_an_api", status=200)
     if status == 200 and (body := _read_object(content)):
         if body.get("error") and not body.get("choices"):
             status = _status_of(body["error"])
@@ -128,7 +133,7 @@ def _understand(response: httpx2.Response, content: bytes, *, wants_stream: bool
             kind, content = ("text/event-stream", _write_chunks(body)) if wants_stream else (kind, _dump(body))
     # What else the headers say is about the bytes as they came.
     kept = {
-        name: value for name, value in response.headers.items() if name in ("retry-after", "date", "x-should-retry")
+        name: value for name, value in response.headers.items() if name in ("retry-after", "retry-after-ms", "date")
     }
     return httpx2.Response(status, headers={**kept, "content-type": kind}, content=content)
 
@@ -149,8 +154,11 @@ def _fill(body: dict[str, Any]) -> None:
         if isinstance(choice, dict) and isinstance(message := choice.get("message"), dict):
             choice["index"] = index
             message["role"] = "assistant"
+            if choice.get("finish_reason") is not None and not isinstance(choice["finish_reason"], str):
+                choice["finish_reason"] = "stop"
             if not isinstance(message.get("tool_calls"), list):
-                message["tool_calls"] = None
+                function = message.pop("function_call", None)  # older than tools
+                message["tool_calls"] = [{"function": function}] if isinstance(function, dict) else None
             for call in message["tool_calls"] or ():
                 if isinstance(call, dict) and isinstance(function := call.get("function"), dict):
                     call |= {"id": str(call.get("id") or ""), "type": "function"}
@@ -209,10 +217,38 @@ class _Bounded(httpx2.AsyncByteStream):
                 raise httpx2.ReadTimeout("The answer stopped in its middle.") from error
             size += len(chunk)
             if size > self._most:
-                message = f"The provider sent more than {self._most} bytes; the rest was not read."
-                raise ProviderError(message, transient=False, code="response_too_large")
+                raise _too_large(self._most)
             yield chunk
             wait_seconds = self._silent_seconds
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _too_large(most: int) -> ProviderError:
+    message = f"The provider sent more than {most} bytes; the rest was not read."
+    return ProviderError(message, transient=False, code="response_too_large")
+
+
+class _Events(httpx2.AsyncByteStream):
+    """The events of a stream without what the SDKs stumble over: a byte-order mark, and lines of data without any."""
+
+    def __init__(self, inner: _Bounded) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        begun, is_first = bytearray(), True
+        async for chunk in self._inner:
+            end = chunk.rfind(b"\n") + 1
+            begun += chunk[:end] if end else chunk
+            if len(begun) > MAX_ANSWER_BYTES:
+                raise _too_large(MAX_ANSWER_BYTES)
+            if end:
+                lines = bytes(begun).removeprefix(BYTE_ORDER_MARK) if is_first else bytes(begun)
+                is_first = False
+                yield b"".join(line for line in lines.splitlines(keepends=True) if line.strip() != b"data:")
+                begun = bytearray(chunk[end:])
+        yield bytes(begun)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -28,6 +28,7 @@ from pydantic_ai.usage import RequestUsage
 
 from reflection.llm.base import CompletionRequest, estimate_tokens, storable
 from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ToolCall, id_of_call, storable_json
+from reflection.llm.tool_schemas import write_tool
 from reflection.llm.turns import arrange
 
 # The providers' own words for endings that pydantic-ai has no word for
@@ -67,11 +68,12 @@ def write_parameters(request: ChatRequest, *, takes_schema: bool) -> ModelReques
         function_tools=[
             ToolDefinition(
                 name=tool.name,
-                description=tool.description,
-                parameters_json_schema=tool.parameters,
-                strict=False,  # sent as the project wrote it; the calls are checked here
+                description=description,
+                parameters_json_schema=parameters,
+                strict=False,  # the calls are checked here
             )
             for tool in request.tools
+            for description, parameters in [write_tool(tool.description, tool.parameters)]
         ],
         instruction_parts=[InstructionPart(content=system)] if system else None,
         output_mode="native" if schema else "text",

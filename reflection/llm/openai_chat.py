@@ -1,11 +1,11 @@
 """Streams of OpenAI's chat completions, as servers send them that follow it loosely."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from openai.types.chat import chat_completion_chunk
+from openai.types.chat import ChatCompletionChunk, chat_completion_chunk
 from pydantic_ai.messages import ModelResponseStreamEvent
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIStreamedResponse
 from pydantic_ai.models.openrouter import OpenRouterModel, OpenRouterStreamedResponse
@@ -20,6 +20,18 @@ class LooseStream(OpenAIStreamedResponse):
     """
 
     _calls: list[dict[str, Any]] = field(default_factory=list, init=False)
+
+    async def _validate_response(self) -> AsyncIterator[ChatCompletionChunk]:
+        async for chunk in super()._validate_response():
+            for choice in chunk.choices or ():
+                if choice.finish_reason is not None and not isinstance(choice.finish_reason, str):
+                    choice.finish_reason = "stop"  # some servers send a number
+                if (
+                    choice.delta is not None and (function := choice.delta.function_call) is not None
+                ):  # older than tools
+                    call = chat_completion_chunk.ChoiceDeltaToolCall.model_construct(index=0, function=function)
+                    choice.delta.tool_calls = [call]
+            yield chunk
 
     def _map_tool_call_delta(self, choice: chat_completion_chunk.Choice) -> Iterable[ModelResponseStreamEvent]:
         for piece in choice.delta.tool_calls or []:

@@ -109,13 +109,18 @@ def find_config(use: Use = "", *, model: str = "") -> ProviderConfig | None:
     kind_name = entry.kind or name
     kind = PROVIDERS.get(kind_name)
     if kind is None:
-        where = "ERL_LLM_PROVIDER" if name == configured_name() else "ERL_LLM_PROVIDERS"
+        where = (
+            "ERL_LLM_PROVIDER" if name not in settings.ERL_LLM_PROVIDERS else f"The kind of {name} in ERL_LLM_PROVIDERS"
+        )
         raise ProviderNotConfigured(f"{where} names an unknown provider; use one of {', '.join(PROVIDERS)}.")
-    is_default = name == configured_name()
+    is_default = name not in settings.ERL_LLM_PROVIDERS
     where = "ERL_LLM_API_KEY" if is_default else f"The api_key of {name} in ERL_LLM_PROVIDERS"
     address = "ERL_LLM_BASE_URL" if is_default else f"The base_url of {name} in ERL_LLM_PROVIDERS"
     if not model and kind.needs_key:
-        raise ProviderNotConfigured("ERL_LLM_MODEL is empty; set it to the name of a model of the provider.")
+        raise ProviderNotConfigured(
+            f"ERL_LLM_MODEL is empty; set it to the name of a model of the provider {name}, or name models in "
+            f"ERL_LLM_MODELS, as in {name}:…"
+        )
     if kind.needs_key and not entry.api_key:
         raise ProviderNotConfigured(f"{where} is empty; the provider {name} requires an API key.")
     base_url = entry.base_url or kind.base_url
@@ -159,6 +164,11 @@ def _split(name: str) -> tuple[str, str]:
 
 def _default_entry() -> _Entry:
     return _Entry(base_url=settings.ERL_LLM_BASE_URL, api_key=settings.ERL_LLM_API_KEY)
+
+
+def provider_names() -> list[str]:
+    """Return the names of the providers in the settings; raise `ProviderNotConfigured` where these have a fault."""
+    return list(_read_entries())
 
 
 def _read_entries() -> dict[str, _Entry]:
@@ -232,7 +242,7 @@ def load_providers() -> None:
     That is 70 MB and takes seconds of a processor, which each process would otherwise spend on its first question.
     """
     with suppress(ProviderNotConfigured):
-        for name in _read_entries():
+        for name in provider_names():
             with suppress(ProviderNotConfigured):
                 find_provider(model=f"{name}:any")
 
@@ -241,10 +251,15 @@ def get_provider(use: Use = "") -> Provider:
     """Return this process's provider for a use; raise `ProviderNotConfigured` if there is none."""
     provider = find_provider(use)
     if provider is None:
-        raise ProviderNotConfigured(
-            "No language model is configured. Set ERL_LLM_PROVIDER, for example to ollama, or to anthropic with "
-            "ERL_LLM_MODEL and ERL_LLM_API_KEY; docs/language-models.md has all providers."
+        names = ", ".join(settings.ERL_LLM_PROVIDERS)
+        todo = (
+            f"The providers in ERL_LLM_PROVIDERS are {names}. Name a model as provider:model in ERL_LLM_MODEL, or for "
+            'one use in ERL_LLM_MODELS, as in {"reflect": "provider:model"}.'
+            if names
+            else "Set ERL_LLM_PROVIDER, for example to ollama, or to anthropic with ERL_LLM_MODEL and ERL_LLM_API_KEY; "
+            "docs/language-models.md has all providers. Until then, ERL reflects by rules."
         )
+        raise ProviderNotConfigured(f"No language model is configured. {todo}")
     return provider
 
 

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 from django.db import connection
 from django.utils import timezone
 
-from memory.events import Event
+from memory.events import ProjectEvent
 from memory.ids import uuid7
 from reflection.jobs.queue import enqueue
 from reflection.webhooks.models import KIND, WebhookDelivery, WebhookEndpoint
@@ -15,7 +15,7 @@ from reflection.webhooks.models import KIND, WebhookDelivery, WebhookEndpoint
 MOST_LESSONS = 200  # in one message
 
 
-def queue_deliveries(event: Event) -> None:
+def queue_deliveries(event: ProjectEvent) -> None:
     """Queue a message about an event to every endpoint of its project that wants it.
 
     Events that are equal apart from their lessons and happen in one transaction are one message, so that an order on a
@@ -59,7 +59,7 @@ def queue_delivery(
     )
 
 
-def _join(endpoint: WebhookEndpoint, event: Event) -> bool:
+def _join(endpoint: WebhookEndpoint, event: ProjectEvent) -> bool:
     """Add an event to the message of its transaction; False where there is none, or it is full."""
     # What this transaction has queued nobody else sees yet, so nothing comes between reading and writing.
     same = WebhookDelivery.objects.filter(

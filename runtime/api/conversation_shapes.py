@@ -38,7 +38,16 @@ class AttachmentInput(Input):
         is_other_riff = self.media_type == "image/webp" and data[8:12] != b"WEBP"  # sound and video begin so, too
         if not data.startswith(_BEGINNINGS[self.media_type]) or is_other_riff:
             raise wrong_member("data", f"The bytes do not begin as {self.media_type} does.")
+        if self.media_type.startswith("text/") and not _is_text(data):
+            raise wrong_member("data", "Send a text in UTF-8, without NUL.")
         return self
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        return "\0" not in data.decode()
+    except UnicodeDecodeError:
+        return False
 
 
 class RewindInput(Input):

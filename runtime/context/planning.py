@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from django.db.models import Max
 
@@ -36,29 +37,26 @@ class Plan:
     tokens_before: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True)
 class Shown:
-    """What the next prompt of a run would show of its conversation."""
+    """What the next prompt of a run shows of its conversation. It is read when it is first asked for."""
 
     run: Run
-    compaction: Compaction | None
-    messages: tuple[Message, ...]
 
-    @classmethod
-    def of(cls, run: Run) -> "Shown":
-        compaction = newest_compaction(run)
-        since = compaction.summarised_through if compaction else 0
-        messages = Message.objects.read_at().filter(conversation_id=run.conversation_id, seq__gt=since).order_by("seq")
-        return cls(run=run, compaction=compaction, messages=tuple(messages))
+    @cached_property
+    def compaction(self) -> Compaction | None:
+        """The compaction that holds."""
+        return Compaction.objects.filter(conversation_id=self.run.conversation_id).order_by("-number").first()
 
-    @property
+    @cached_property
+    def messages(self) -> tuple[Message, ...]:
+        since = self.compaction.summarised_through if self.compaction else 0
+        shown = Message.objects.read_at().filter(conversation_id=self.run.conversation_id, seq__gt=since)
+        return tuple(shown.order_by("seq"))
+
+    @cached_property
     def request(self) -> ChatRequest:
         return write_request(self.run, self.messages, compaction=self.compaction)
-
-
-def newest_compaction(run: Run) -> Compaction | None:
-    """Return the compaction that holds in a run's conversation."""
-    return Compaction.objects.filter(conversation_id=run.conversation_id).order_by("-number").first()
 
 
 def prompt_budget(run: Run) -> int:
@@ -66,9 +64,9 @@ def prompt_budget(run: Run) -> int:
     return window_of(run) - output_of(run)
 
 
-def measure(run: Run) -> Fit:
+def measure(shown: Shown) -> Fit:
     """Say how the next prompt of a run fits."""
-    shown, budget = Shown.of(run), prompt_budget(run)
+    run, budget = shown.run, prompt_budget(shown.run)
     tokens = shown.request.estimated_input_tokens
     is_short = tokens <= budget * Compacting.model_validate(run.revision.compaction).at
     if is_short and plan_wanted(shown) is None:

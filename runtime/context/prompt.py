@@ -3,19 +3,19 @@
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
-from datetime import datetime
+from dataclasses import asdict, replace
 from typing import Any
 
 from reflection.llm.chat import ChatMessage, ChatRequest, ChatTool, ModelOptions, read_calls
 from reflection.llm.turns import arrange
 from runtime.limits import ModelSettings
 from runtime.models.conversations import Compaction, Message
-from runtime.models.runs import Run, Step
+from runtime.models.runs import Run, Step, StopReason
 from runtime.tools.catalogue import core_tools
 
 SCHEMA = "Your final answer is a JSON object, and nothing else, that fits this JSON schema: "
 READ_WITH = "with read_result"  # in what says that a result is not whole
+UNTAKEN = "\n\n(The files of this message are left out, since the model did not take them.)"
 SUMMARY = "Summary of what was said before. The messages themselves can be found with conversation_search.\n\n"
 
 
@@ -33,23 +33,6 @@ def output_of(run: Run) -> int:
     return max(1, min(run.revision.max_output_tokens, window_of(run) // 4))
 
 
-def build_request(
-    run: Run,
-    *,
-    through: int,
-    compaction: Compaction | None,
-    max_output_tokens: int | None = None,
-    at: datetime | None = None,
-    head: str | None = None,
-) -> ChatRequest:
-    """Return what the model is asked when it reads the conversation up to message `through`, now or `at` a time."""
-    since = compaction.summarised_through if compaction else 0
-    messages = Message.objects.read_at(at).filter(conversation_id=run.conversation_id, seq__gt=since, seq__lte=through)
-    return write_request(
-        run, messages.order_by("seq"), compaction=compaction, max_output_tokens=max_output_tokens, head=head
-    )
-
-
 def write_request(
     run: Run,
     messages: Iterable[Message],
@@ -62,7 +45,8 @@ def write_request(
 
     `head` is that of the run unless it is given.
     """
-    said = []
+    said, messages = [], list(messages)
+    untaken = _find_untaken(messages)
     if compaction is not None and compaction.summary:
         said.append(ChatMessage(role="user", content=SUMMARY + compaction.summary))
     names: dict[str, str] = {}
@@ -72,7 +56,11 @@ def write_request(
             continue  # what a tool told the user stands in its call already
         for call in message.tool_calls:
             names[call["id"]] = call["name"]
-        said.append(_write(message, tool=names.get(message.tool_call_id, ""), masked=message.seq <= masked_through))
+        masked = message.seq <= masked_through
+        written = _write(message, tool=names.get(message.tool_call_id, ""), masked=masked)
+        said.append(
+            replace(written, content=written.content + UNTAKEN, attachments=()) if message in untaken else written
+        )
     pinned = read_tools(run.tools)
     settings = ModelSettings.model_validate(run.revision.model_settings)
     return ChatRequest(
@@ -85,6 +73,24 @@ def write_request(
         temperature=run.revision.temperature,
         **asked_with(settings),
     )
+
+
+def _find_untaken(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages whose files the model did not take: their run failed before the model answered.
+
+    Sent again, they would let every later message fail too. A run that was resumed sends its own again.
+    """
+    unanswered: dict[Any, Message] = {}
+    newest = max((message.seq for message in messages if message.role == Message.Role.USER), default=0)
+    for message in messages:
+        if message.attachments and message.run_id and message.seq < newest:
+            unanswered[message.run_id] = message
+        elif message.role == Message.Role.ASSISTANT:
+            unanswered.pop(message.run_id, None)
+    if not unanswered:
+        return []
+    failed = Run.objects.filter(pk__in=unanswered, stop_reason=StopReason.MODEL_FAILED)
+    return [unanswered[id] for id in failed.values_list("pk", flat=True)]
 
 
 def _find_named_tools(said: Sequence[ChatMessage], offered: Sequence[ChatTool]) -> list[ChatTool]:
@@ -118,14 +124,12 @@ def asked_with(settings: ModelSettings) -> dict[str, Any]:
 
 def rebuild_request(step: Step) -> ChatRequest:
     """Return what the model was asked at a step that was taken."""
-    return build_request(
-        step.run,
-        through=step.through,
-        compaction=step.compaction,
-        max_output_tokens=step.max_output_tokens,
-        at=step.started_at,
-        head=step.head,
-    )
+    run, compaction = step.run, step.compaction
+    since = compaction.summarised_through if compaction else 0
+    read = Message.objects.read_at(step.started_at).filter(conversation_id=run.conversation_id)
+    messages = read.filter(seq__gt=since, seq__lte=step.through).order_by("seq")
+    tokens = step.max_output_tokens
+    return write_request(run, messages, compaction=compaction, max_output_tokens=tokens, head=step.head)
 
 
 def write_prompt(request: ChatRequest) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic_monty import MontyError, MontySyntaxError, MontyTypingError
 
+from reflection.llm.tool_schemas import modernize
 from runtime.definitions.values import Example, ToolDefinition
 from runtime.errors import Fault, InvalidArguments, InvalidDefinition
 from runtime.http_tools import read_request
@@ -162,8 +163,10 @@ def _read_diagnostic(line: str, definition: ToolDefinition) -> Fault:
 
 def write_stub(name: str, schema: Mapping[str, Any]) -> str:
     """Return the signature of a host function, for the type checker."""
+    schema = modernize(dict(schema))
     properties, required = schema.get("properties", {}), schema.get("required", [])
-    if not all(each.isidentifier() and not iskeyword(each) for each in properties):
+    is_open = not properties and schema.get("additionalProperties") is not False
+    if is_open or not all(each.isidentifier() and not iskeyword(each) for each in properties):
         return f"def {name}(*values: Any, **named: Any) -> Any: ..."
     ordered = sorted(properties, key=lambda each: each not in required)
     written = [f"{each}: {_write_type(properties[each])}" + ("" if each in required else " = ...") for each in ordered]

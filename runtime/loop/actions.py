@@ -5,7 +5,7 @@ measured only where the model is asked next.
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from runtime.context.planning import Fit
+from runtime.context.planning import Fit, measure
 from runtime.endings import (
     NOTES,
     Ending,
@@ -158,7 +158,7 @@ def _seconds(rows: RunRows) -> float:
 
 
 def _ask(rows: RunRows) -> Action:
-    match rows.fit():
+    match measure(rows.shown):
         case Fit.TOO_LONG:
             return Compact()
         case Fit.HEAD_TOO_LONG:

@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 
 from django.db.models import F
@@ -13,7 +14,7 @@ from memory.failpoints import failpoint
 from memory.projects.actors import Actor
 from memory.releases.models import Release
 from memory.retrieval.answers import prepare_answer, record_answer
-from memory.retrieval.assignment import Arm
+from memory.retrieval.assignment import ServedArm
 from memory.retrieval.question import Question
 from reflection.errors import LostClaim, NotNow, ReflectionError
 from reflection.llm.base import Provider, ProviderError
@@ -21,8 +22,8 @@ from reflection.llm.calls import RememberedChat, read_chat
 from reflection.llm.chat import ChatAnswer, ChatRequest, stored_calls
 from reflection.llm.models import ModelCall
 from runtime.context.head import write_head
-from runtime.context.planning import newest_compaction
-from runtime.context.prompt import build_request, hash_prompt, output_of, rebuild_request, window_of, write_tools
+from runtime.context.planning import Shown
+from runtime.context.prompt import hash_prompt, output_of, rebuild_request, window_of, write_tools
 from runtime.conversations import add_message
 from runtime.endings import Ending, name_ending, room_for_answer
 from runtime.loop.fence import Claimed
@@ -62,7 +63,7 @@ def prepare_run(claimed: Claimed, run: Run) -> None:
         release = None
         if answer.release is not None:
             release = Release.objects.filter(project=run.project_id, number=answer.release).first()
-        if answer.arm == Arm.CANDIDATE:
+        if answer.arm == ServedArm.CANDIDATE:
             run.revision = deployed_revision(run, release)
         now = database_now()
         Run.objects.filter(pk=run.pk).update(
@@ -81,21 +82,18 @@ def prepare_run(claimed: Claimed, run: Run) -> None:
         )
 
 
-def ask_model(claimed: Claimed, run: Run, *, again: bool, more_room: bool, find_provider: _Find) -> None:
+def ask_model(claimed: Claimed, shown: Shown, *, again: bool, more_room: bool, find_provider: _Find) -> None:
     """Take a step: journal the question, ask, and write down the answer with the calls that it wants."""
-    if again:
-        step = _get_step(run)
-        request = rebuild_request(step)
-    else:
-        begun = _begin_step(claimed, more_room=more_room)
-        if begun is None:
-            return
-        step, request = begun
+    run = shown.run
+    step = _get_step(run) if again else _begin_step(claimed, shown, more_room=more_room)
+    if step is None:
+        return
     answer, call = converse(
         claimed,
         run,
         f"step:{step.seq}",
-        request,
+        step.request_sha256,
+        lambda: rebuild_request(step) if again else replace(shown.request, max_output_tokens=step.max_output_tokens),
         provider=find_provider(run.revision.model),
         listener=_Parts(claimed, step),
     )
@@ -107,23 +105,28 @@ def converse(
     claimed: Claimed,
     run: Run,
     name: str,
-    request: ChatRequest,
+    sha256: str,
+    write_request: Callable[[], ChatRequest],
     *,
     provider: Provider,
     listener: "_Parts | _Quiet | None" = None,
 ) -> tuple[ChatAnswer, ModelCall]:
     """Return a model's answer and its row in the ledger: the stored one, or a new one.
 
+    Args:
+        sha256: of the question, which is written only where there is no answer yet.
+
     Raises:
         HandedOver: it takes longer than a task may wait; the answer will be stored.
         ProviderError: there is no answer.
     """
     ask = RememberedChat(claimed.job, claimed.heartbeat, provider=provider, subject=f"run:{run.pk}")
-    stored = ask.recall(name, request)
+    stored = ask.recall(name, sha256)
     if stored is not None:
         return stored
     listener = listener or _Quiet()
-    asked = ask.begin(name, request, on_text=listener.add)
+    claimed.job.project = run.project  # whose budget is asked
+    asked = ask.begin(name, write_request(), on_text=listener.add)
     room.wait(claimed.job, run.pk, asked, listener)
     try:
         call = asked.store()
@@ -133,19 +136,20 @@ def converse(
     return read_chat(call), call
 
 
-def _begin_step(claimed: Claimed, *, more_room: bool) -> tuple[Step, ChatRequest] | None:
+def _begin_step(claimed: Claimed, shown: Shown, *, more_room: bool) -> Step | None:
+    """Journal the question; None where something was written meanwhile, so that the rows have to be looked at again."""
     with claimed.writing() as run:
-        if run.cancel_requested_at is not None:
+        through = run.conversation.messages_written
+        if run.cancel_requested_at is not None or through != shown.run.conversation.messages_written:
             return None
-        through, compaction = run.conversation.messages_written, newest_compaction(run)
         tokens = room_for_answer(output_of(run), window_tokens=window_of(run), more=more_room)
-        request = build_request(run, through=through, compaction=compaction, max_output_tokens=tokens)
+        request = replace(shown.request, max_output_tokens=tokens)
         step = Step.objects.create(
             project_id=run.project_id,
             run=run,
             seq=run.steps_taken + 1,
             through=through,
-            compaction=compaction,
+            compaction=shown.compaction,
             prompt_sha256=hash_prompt(request),
             request_sha256=request.sha256,
             prompt_tokens=request.estimated_input_tokens,
@@ -154,7 +158,7 @@ def _begin_step(claimed: Claimed, *, more_room: bool) -> tuple[Step, ChatRequest
         )
         Run.objects.filter(pk=run.pk).update(steps_taken=F("steps_taken") + 1)
         append_event(run.pk, "step", step=step.seq, status=step.status, prompt_sha256=step.prompt_sha256)
-    return step, request
+    return step
 
 
 def _get_step(run: Run) -> Step:

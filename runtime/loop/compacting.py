@@ -21,7 +21,7 @@ from runtime.streaming.events import append_event
 
 def compact(claimed: Claimed, run: Run, *, find_provider: Callable[[str], Provider]) -> None:
     """Write the compaction that makes the next prompt of a run fit."""
-    shown = Shown.of(run)
+    shown = Shown(run)
     plan = plan_compaction(shown)
     if plan is None:
         return
@@ -74,7 +74,7 @@ def _summarise(
     if wanted == "model" or (wanted == "auto" and provider.name != "scripted"):
         request = ask_summary(messages, before=before, max_tokens=max_tokens)
         try:
-            answer, _ = converse(claimed, run, f"summary:{number}", request, provider=provider)
+            answer, _ = converse(claimed, run, f"summary:{number}", request.sha256, lambda: request, provider=provider)
         except ProviderError as error:
             if error.transient:
                 raise

@@ -76,18 +76,19 @@ def _go_on(job: Job, heartbeat: Heartbeat, *, find: _Find) -> int:
             if _stop(claimed, rows):
                 return actions
             continue
-        _take(action, claimed, rows.run, find=find)
+        _take(action, claimed, rows, find=find)
         actions += 1
         if time.monotonic() > ends_at:
             raise NotNow("Other work has its turn.")
 
 
-def _take(action: Action, claimed: Claimed, run: Run, *, find: _Find) -> None:
+def _take(action: Action, claimed: Claimed, rows: RunRows, *, find: _Find) -> None:
+    run = rows.run
     match action:
         case Prepare():
             prepare_run(claimed, run)
         case AskModel(again=again, more_room=more_room):
-            ask_model(claimed, run, again=again, more_room=more_room, find_provider=find)
+            ask_model(claimed, rows.shown, again=again, more_room=more_room, find_provider=find)
         case ExecuteEffect(effect=effect):
             execute_effect(claimed, run, effect.pk, kind=effect.kind)
         case MarkUnknown(effect=effect):

@@ -3,7 +3,6 @@
 from typing import Any
 
 import structlog
-from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -56,8 +55,7 @@ def _propose_views(run: Run) -> None:
     """Propose what the conversation has made of blocks that take edits in one conversation only."""
     by = Actor(label=f"agent:{run.agent.name}", api_key_id=run.api_key_id)
     try:
-        with transaction.atomic():
-            propose_overlays(run.project_id, conversation=run.conversation_id, by=by)
+        propose_overlays(run.project_id, conversation=run.conversation_id, by=by)
     except MemoryAppError as refusal:  # a run ends all the same
         log.info("views_not_proposed", run=str(run.pk), reason=type(refusal).__name__)
 
@@ -91,5 +89,5 @@ def _answer_unknown(effect: Effect) -> None:
 
 
 def _figures(run: Run) -> dict[str, Any]:
-    fresh = Run.objects.values("steps_taken", "input_tokens", "output_tokens", "cost_usd").get(pk=run.pk)
-    return fresh | {"trajectory": run.trajectory_id}
+    names = ("steps_taken", "input_tokens", "output_tokens", "cost_usd")
+    return {name: getattr(run, name) for name in names} | {"trajectory": run.trajectory_id}

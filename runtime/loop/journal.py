@@ -11,7 +11,7 @@ from typing import Any
 from django.utils import timezone
 
 from memory.database_clock import database_now
-from memory.events import Event, EventKind, announce
+from memory.events import EventKind, ProjectEvent, announce
 from memory.limits import MAX_ARGUMENTS_CHARS, MAX_NAME_CHARS
 from runtime.context.planning import prompt_budget
 from runtime.context.prompt import READ_WITH, window_of, write_request
@@ -128,7 +128,7 @@ def ask_people(effect: Effect, *, about_unknown: bool = False) -> Approval:
         expires_at=expires_at,
     )
     details = {"approval": str(approval.pk), "run": str(run.pk), "tool": effect.tool, "about_unknown": about_unknown}
-    announce(Event(kind=EventKind.APPROVAL_WAITING, project_id=run.project_id, details=details))
+    announce(ProjectEvent(kind=EventKind.APPROVAL_WAITING, project_id=run.project_id, details=details))
     return approval
 
 

@@ -1,9 +1,7 @@
 """What the loop looks at before each action: the rows of one run, and nothing else."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from itertools import takewhile
 from typing import Any
 from uuid import UUID
@@ -11,7 +9,7 @@ from uuid import UUID
 from django.db.models import Case, Q, TextField, Value, When
 from django.db.models.functions import MD5, Coalesce, Now, NullIf
 
-from runtime.context.planning import Fit, measure
+from runtime.context.planning import Shown
 from runtime.endings import LOOKED_AT, MOST_UNREADABLE, TOLD_AT, count_repeats
 from runtime.models.conversations import Message
 from runtime.models.effects import Effect
@@ -28,13 +26,13 @@ class RunRows:
 
     `open_effects` are calls that have not ended, first those of a tool in the sandbox. While there are any, they decide
     what comes next, and the rest is not read: `step` is the last one, `answer` its message, `history` what was called
-    so far. `fit` builds the next prompt and says whether it fits.
+    so far, `shown` what the next prompt shows.
     """
 
     run: Run
     open_effects: tuple[Effect, ...]
     rules: tuple[Any, ...]
-    fit: Callable[[], Fit]
+    shown: Shown
     now: datetime
     step: Step | None = None
     answer: Message | None = None
@@ -50,21 +48,21 @@ def load_rows(run_id: UUID) -> RunRows:
     """Read the rows of a run."""
     related = ("revision", "agent", "project", "conversation")
     run = Run.objects.select_related(*related).annotate(read_at=Now()).get(pk=run_id)
-    open_effects = tuple(
-        sorted(
-            run.effects.filter(status__in=Effect.OPEN),
-            key=lambda effect: (effect.parent_id is None, -effect.pk.int if effect.parent_id else effect.index),
-        )
-    )
     rows = RunRows(
         run=run,
-        open_effects=open_effects,
+        open_effects=(),
         rules=tuple(read_rules(run.revision.rules)),
-        fit=partial(measure, run),
+        shown=Shown(run),
         now=run.read_at,  # type: ignore[attr-defined]  # by the clock that all workers share
     )
-    if open_effects:
+    if not run.steps_taken:
         return rows
+    open_effects = sorted(
+        run.effects.filter(status__in=Effect.OPEN),
+        key=lambda effect: (effect.parent_id is None, -effect.pk.int if effect.parent_id else effect.index),
+    )
+    if open_effects:
+        return replace(rows, open_effects=tuple(open_effects))
     steps = list(run.steps.order_by("-seq")[:LOOKED_AT])
     step = steps[0] if steps else None
     if step is None or step.status != Step.Status.ANSWERED:

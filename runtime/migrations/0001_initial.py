@@ -55,11 +55,11 @@ class Migration(migrations.Migration):
                         ('rules', models.JSONField(blank=True, default=list)),
                         ('limits', models.JSONField(blank=True, default=dict)),
                         ('compaction', models.JSONField(blank=True, default=dict)),
-                        ('sha256', models.CharField(editable=False, max_length=64)),
+                        ('content_sha256', models.CharField(editable=False, max_length=64)),
                         ('created_by', models.TextField(editable=False)),
                         ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
                         ('agent', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='revisions', to='agents.agent')),
-                        ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project')),
+                        ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project')),
                     ],
                     options={
                         'ordering': ['agent', '-number'],
@@ -372,13 +372,11 @@ class Migration(migrations.Migration):
                         ('limits', models.JSONField(blank=True, default=dict)),
                         ('request', models.JSONField(blank=True, default=dict)),
                         ('requires_approval', models.BooleanField(default=False, help_text='Unless a person allowed an agent to call it.')),
-                        ('sha256', models.CharField(editable=False, max_length=64)),
+                        ('content_sha256', models.CharField(editable=False, max_length=64)),
                         ('status', models.TextField(choices=[('proposed', 'Proposed'), ('approved', 'Approved'), ('rejected', 'Rejected'), ('retired', 'Retired')], default='proposed')),
                         ('created_by', models.TextField(editable=False)),
                         ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                        ('decided_by', models.TextField(blank=True, default='', editable=False)),
-                        ('decided_at', models.DateTimeField(editable=False, null=True)),
-                        ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project')),
+                        ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project')),
                         ('tool', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='revisions', to='agents.tool')),
                     ],
                     options={
@@ -405,7 +403,7 @@ class Migration(migrations.Migration):
                 ),
                 migrations.AddConstraint(
                     model_name='agentrevision',
-                    constraint=models.UniqueConstraint(fields=('agent', 'sha256'), name='agents_agentrevision_once'),
+                    constraint=models.UniqueConstraint(fields=('agent', 'content_sha256'), name='agents_agentrevision_once'),
                 ),
                 migrations.AddConstraint(
                     model_name='agentrevision',
@@ -609,19 +607,15 @@ class Migration(migrations.Migration):
                 ),
                 migrations.AddConstraint(
                     model_name='toolrevision',
-                    constraint=models.UniqueConstraint(fields=('tool', 'sha256'), name='agents_toolrevision_once'),
+                    constraint=models.UniqueConstraint(fields=('tool', 'content_sha256'), name='agents_toolrevision_once'),
                 ),
                 migrations.AddConstraint(
                     model_name='toolrevision',
-                    constraint=models.CheckConstraint(condition=models.Q(('sha256__regex', '^[0-9a-f]{64}$')), name='agents_toolrevision_is_hash'),
+                    constraint=models.CheckConstraint(condition=models.Q(('content_sha256__regex', '^[0-9a-f]{64}$')), name='agents_toolrevision_is_hash'),
                 ),
                 migrations.AddConstraint(
                     model_name='toolrevision',
                     constraint=models.CheckConstraint(condition=models.Q(models.Q(('request', {}), ('runtime__in', ['monty', 'python']), models.Q(('source', ''), _negated=True)), models.Q(('runtime', 'http'), ('source', ''), models.Q(('request', {}), _negated=True)), models.Q(('request', {}), ('runtime', 'core'), ('source', '')), _connector='OR'), name='agents_toolrevision_fits_runtime'),
-                ),
-                migrations.AddConstraint(
-                    model_name='toolrevision',
-                    constraint=models.CheckConstraint(condition=models.Q(models.Q(('decided_at__isnull', True), ('decided_by', ''), ('status', 'proposed')), models.Q(models.Q(('status', 'proposed'), _negated=True), ('decided_at__isnull', False), models.Q(('decided_by', ''), _negated=True)), _connector='OR'), name='agents_toolrevision_decision_is_known'),
                 ),
                 migrations.AddConstraint(
                     model_name='tool',

@@ -119,8 +119,12 @@ class Change(models.Model):
     def sha256(self) -> str:
         """The hash of all that it changes; that of its target, if that is all."""
         if not self.lessons and not self.retrieval:
-            return self.target.sha256
-        whole = {"target": self.target.sha256, "lessons": list(map(str, self.lessons)), "retrieval": self.retrieval}
+            return self.target.content_sha256
+        whole = {
+            "target": self.target.content_sha256,
+            "lessons": list(map(str, self.lessons)),
+            "retrieval": self.retrieval,
+        }
         return hashlib.sha256(canonical_json(whole)).hexdigest()
 
     @property

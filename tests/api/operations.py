@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 
 from evaluation.experiments.lifecycle import start_experiment
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.plan import Plan
+from evaluation.experiments.plan import ExperimentPlan
 from evaluation.shadow.models import ShadowAnswer
 from memory.blocks.edits import Edit, NewBlock, append_to_block, create_block
 from memory.blocks.models import Block
@@ -220,7 +220,7 @@ def start_on_trial(operation: Operation, project: Project) -> Experiment:
         return running
     deploy(operation, project)
     release = Deployment.objects.get(project=project).candidate
-    return start_experiment(project, plan=Plan(), by=Actor.policy("test"), release=release)
+    return start_experiment(project, plan=ExperimentPlan(), by=Actor.policy("test"), release=release)
 
 
 def _load() -> list[Operation]:

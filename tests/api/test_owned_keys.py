@@ -85,7 +85,7 @@ def _tool(project: Project) -> tuple[str, str]:
     source = 'def greet() -> str:\n    return "hi"\n'
     definition = ToolDefinition(name="greet", description="Greet.", parameters=NOTHING, source=source)
     revision = save_tool(project, definition, by=BY).revision
-    return str(revision.tool_id), revision.sha256
+    return str(revision.tool_id), revision.content_sha256
 
 
 def approve_tool(project: Project) -> Asked:

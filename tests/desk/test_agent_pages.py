@@ -234,8 +234,8 @@ def test_tool_is_put_in_force_by_the_hash_that_was_read() -> None:
     client.post(path_of(tool), {"sha256": "0" * 64})
     client.post(path_of(tool), {"sha256": "\x00"})
     assert Tool.objects.get().current != first
-    assert log_in(project, role="auditor").post(path_of(tool), {"sha256": first.sha256}).status_code == 403
-    client.post(path_of(tool), {"sha256": first.sha256})
+    assert log_in(project, role="auditor").post(path_of(tool), {"sha256": first.content_sha256}).status_code == 403
+    client.post(path_of(tool), {"sha256": first.content_sha256})
     assert Tool.objects.get().current == first
 
 
@@ -243,14 +243,15 @@ def test_proposed_tool_is_rejected_and_then_not_put_in_force() -> None:
     project = make_project()
     definition = read_definitions(TOOL).tools[0]
     revision = save_tool(project, definition, by=BY).revision
-    client, sent = log_in(project), {"sha256": revision.sha256, "do": "reject"}
+    client, sent = log_in(project), {"sha256": revision.content_sha256, "do": "reject"}
     assert ">Reject</button>" in client.get(path_of(revision.tool)).content.decode()
 
     client.post(path_of(revision.tool), sent)
-    client.post(path_of(revision.tool), {"sha256": revision.sha256})
+    client.post(path_of(revision.tool), {"sha256": revision.content_sha256})
 
     revision.refresh_from_db()
-    assert (revision.status, revision.decided_by) == ("rejected", f"user:reviewer-{project.slug}")
+    assert revision.status == "rejected"
+    assert [review.reviewer for review in revision.reviews] == [f"user:reviewer-{project.slug}"]
     assert Tool.objects.get().current is None
 
 

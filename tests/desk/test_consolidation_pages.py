@@ -12,9 +12,10 @@ from django.utils import timezone
 
 from memory.curation.reviewers import take_over_heuristic
 from memory.effects.uses import count_uses
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from memory.review.models import Review
 from reflection.consolidation.models import ConsolidationRun, Suggestion
 from tests.factories import make_heuristic, make_member, make_project
 
@@ -41,7 +42,7 @@ def make_run(project: Project, **overrides: Any) -> ConsolidationRun:
         "payload": {"cause": "command", "until": now.isoformat()},
         "result": {"method": "rules"},
     }
-    return ConsolidationRun.objects.create(**fields | overrides)
+    return ConsolidationRun.objects.create(**fields | overrides)  # type: ignore[misc]  # of fields in any order
 
 
 def suggest(heuristic: Heuristic, kind: str, *, other: Heuristic | None = None, **overrides: Any) -> Suggestion:

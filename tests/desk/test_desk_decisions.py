@@ -10,8 +10,9 @@ from django.test import Client
 from django.urls import reverse
 
 from memory.curation.proposals import revise_heuristic
-from memory.heuristics.models import HeuristicRevision, Review
+from memory.heuristics.models import HeuristicRevision
 from memory.heuristics.text import HeuristicText
+from memory.review.models import Review
 from tests.desk.desk_pages import ANA, decide
 from tests.factories import make_heuristic, make_project
 

@@ -7,10 +7,11 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from memory.curation.priority import prioritise_heuristics, prioritise_queue
-from memory.heuristics.models import Heuristic, Review, SavedFilter
+from memory.heuristics.models import Heuristic, SavedFilter
 from memory.index.recent_tasks import find_projects_to_remember, remember_tasks
 from memory.retrieval.models import TaskVector
 from memory.retrieval.ranking import FLOORS
+from memory.review.models import Review
 from memory.runs.models import Trajectory
 from reflection.reflectors.models import Proposal, Reflection
 from tests.desk.desk_pages import embed, hold, model

@@ -14,11 +14,12 @@ from django.utils import timezone
 from memory.curation.decisions import reject_heuristic
 from memory.curation.proposals import revise_heuristic
 from memory.errors import NotAllowed, ProjectArchived
-from memory.heuristics.models import Heuristic, Review
+from memory.heuristics.models import Heuristic
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project, ProjectMembership
 from memory.retrieval.models import Retrieval
+from memory.review.models import Review
 from memory.runs.models import Trajectory
 from tests.desk.desk_pages import address, decide, log_in, page, served
 from tests.factories import (

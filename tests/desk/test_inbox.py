@@ -13,11 +13,12 @@ from django.utils import timezone
 
 from desk.shell.word_diff import DiffPart, diff_words
 from memory.curation.proposal_groups import join_group
-from memory.heuristics.models import Heuristic, Review, ReviewClaim
+from memory.heuristics.models import Heuristic, ReviewClaim
 from memory.intake.recording import record_trajectory
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
+from memory.review.models import Review
 from tests.desk.desk_pages import ANA, hold, log_in
 from tests.factories import approve_as_read, make_heuristic, make_member, make_project, make_trajectory, require_two
 
@@ -88,7 +89,7 @@ def test_decision_leads_to_the_next_item_with_the_filters_kept(reviewer: Client)
     response = decide(reviewer, address(first, query=query), first, "approve", next=f"lesson/{last.pk}")
 
     assert response["Location"] == address(last, query="?kind=lesson&family=retail")
-    assert Review.objects.get().heuristic_id == first.pk
+    assert Review.objects.get().subject_id == first.pk
     assert str(other.pk) not in html
 
 

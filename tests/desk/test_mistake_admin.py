@@ -8,12 +8,12 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
-from memory.heuristics.models import Review
 from memory.intake.recording import record_trajectory
 from memory.mistakes.models import MistakeCard
 from memory.mistakes.similarity import merge_similar
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
+from memory.review.models import Review
 from tests.factories import make_project
 
 pytestmark = pytest.mark.django_db

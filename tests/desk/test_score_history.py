@@ -8,7 +8,7 @@ from django.db import connection
 
 from desk.pages.score_charts import draw_scores
 from memory.episodes.summary import summarize_memory
-from memory.intake.recording import Sender, record_trajectory, report_outcome
+from memory.intake.recording import RunSender, record_trajectory, report_outcome
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
@@ -74,7 +74,7 @@ def test_eight_writers_at_once_lose_no_count() -> None:
         for score in part:
             data = {"task": "Cancel", "task_id": "airline", "agent": "bot", "score": score, "mistake_cards": [card]}
             client = f"client-{part[0]}"
-            record_trajectory(project, data=data, by=ANA, sender=Sender(client=client), reflect=False)
+            record_trajectory(project, data=data, by=ANA, sender=RunSender(client=client), reflect=False)
         connection.close()
 
     with ThreadPoolExecutor(8) as pool:

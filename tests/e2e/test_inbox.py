@@ -9,10 +9,11 @@ from playwright.sync_api import Page, Route, expect
 from bench.desk_timing import measure_decisions
 from desk.inbox.views import SHOWN_ROWS
 from memory.curation.proposals import revise_heuristic
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review, ReviewClaim
+from memory.heuristics.models import Heuristic, HeuristicRevision, ReviewClaim
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from memory.review.models import Review
 from tests.desk.desk_pages import embed
 from tests.factories import approve_as_read, make_heuristic, make_project, make_trajectory
 

@@ -93,7 +93,7 @@ def climb_by_admin(service: Service) -> Change:
     page = reverse("admin:agents_change_change", args=[change.pk])
 
     def press(button: str) -> None:
-        client.post(page, {"do": button, "sha256": change.target.sha256, "reason": "Read."})
+        client.post(page, {"do": button, "sha256": change.target.content_sha256, "reason": "Read."})
 
     press("check")
     press("shadow")
@@ -175,7 +175,7 @@ def test_trial_of_a_person_is_watched_and_waits_for_the_person(shop: Service) ->
     agent = make_deployed_shop(shop, make_project())
     change = climb_to_shadow(propose_refund(agent, refund(agent)))
 
-    start_trial(change, sha256=change.target.sha256, by=BY, share=200)
+    start_trial(change, sha256=change.target.content_sha256, by=BY, share=200)
     experiment = Experiment.objects.get()
     Traffic(experiment=experiment, base=0.5, lift=0.4).send(1_500)
     take_look(experiment.pk)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.providers.imitation import THOUGHT, Imitation, Refusal, Turn, refuse_names, signature
+from tests.providers.imitation import THOUGHT, Imitation, Refusal, Turn, refuse_names, refuse_schemas, signature
 from tests.scripted_streams import anthropic_events
 
 REASONS = {"": "end_turn", "cut": "max_tokens", "refused": "refusal", "paused": "pause_turn"}
@@ -25,6 +25,9 @@ class AnthropicMessages(Imitation):
 
     def refuse(self, body: dict[str, Any]) -> Iterator[Refusal]:
         messages = [{**message, "content": _blocks(message)} for message in body["messages"]]
+        yield from refuse_schemas(
+            [tool["input_schema"] for tool in body.get("tools") or ()], "tools.0.custom.input_schema"
+        )
         yield from self._refuse_order(messages)
         yield from self._refuse_thoughts(messages)
         blocks = [block for message in messages for block in message["content"]]

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from tests.providers.imitation import Refusal, Turn
-from tests.providers.openai_chat import ChatCompletions, refuse_prefill
+from tests.providers.openai_chat import ChatCompletions, refuse_prefill, refuse_tools
 from tests.scripted_streams import write_event
 
 
@@ -82,6 +82,7 @@ class LaPlateforme(ChatCompletions):
 
     def refuse(self, body: dict[str, Any]) -> Iterator[Refusal]:
         messages = body["messages"]
+        yield from refuse_tools(body)
         yield from refuse_long_ids(messages, is_second=self.is_second)
         words = "Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant"
         yield from refuse_prefill(messages, words)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.providers.imitation import THOUGHT, Imitation, Refusal, Turn, signature
+from tests.providers.imitation import THOUGHT, Imitation, Refusal, Turn, refuse_schemas, signature
 from tests.providers.openai_chat import ChatCompletions
 from tests.scripted_answers import Exchange
 from tests.scripted_streams import write_event
@@ -52,6 +52,9 @@ class Gemini(Imitation):
         return ":streamGenerateContent" in exchange.request.path
 
     def refuse(self, body: dict[str, Any]) -> Iterator[Refusal]:
+        declared = [each for tool in body.get("tools") or () for each in tool["functionDeclarations"]]
+        schemas = [each["parameters_json_schema"] for each in declared]
+        yield from refuse_schemas(schemas, "Invalid JSON payload received. tools[0].function_declarations[0]")
         contents = body["contents"]
         if contents[0]["role"] != "user":
             yield Refusal(message="Please ensure that the first content has the role user.", kind=STATUS)

@@ -10,11 +10,14 @@ from itertools import count
 from threading import Event
 from typing import Any, ClassVar, Literal
 
+from jsonschema import Draft202012Validator
+
 from tests.providers.judges import Judge
 from tests.scripted_answers import Exchange
 
 Ending = Literal["", "cut", "refused", "paused"]
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+FOREIGN = {"x-mcp-header", "discriminator", "example", "nullable", "additionalItems", "dependencies", "definitions"}
 THOUGHT = "I should look at it first."
 
 
@@ -163,6 +166,30 @@ def refuse_names(names: Iterable[str]) -> Iterator[Refusal]:
     """Refuse calls, earlier in the conversation, whose names no tool could have."""
     if any(not NAME.fullmatch(name) for name in names):
         yield Refusal(message=f"Invalid name: string does not match pattern. Expected '{NAME.pattern}'.")
+
+
+def refuse_schemas(schemas: Iterable[Any], words: str) -> Iterator[Refusal]:
+    """Refuse schemas of arguments that OpenAI, Anthropic or another would refuse."""
+    for schema in schemas:
+        if not Draft202012Validator(Draft202012Validator.META_SCHEMA).is_valid(schema):
+            yield Refusal(message=f"{words}: JSON schema is invalid. It must match JSON Schema draft 2020-12")
+        if "properties" not in schema:
+            yield Refusal(message=f"{words}: In context=(), object schema missing properties.")
+        if named := {"oneOf", "anyOf", "allOf", "enum", "not"} & {*schema}:
+            yield Refusal(message=f"{words}: schema must not have {sorted(named)} at the top level.")
+        for node in _objects_in(schema):
+            if node.get("type") == "array" and "items" not in node:
+                yield Refusal(message=f"{words}: array schema missing items.")
+            if unknown := FOREIGN & {*node}:
+                yield Refusal(message=f"{words}: unknown name {sorted(unknown)}: Cannot find field.")
+
+
+def _objects_in(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+        value = list(value.values())
+    for part in value if isinstance(value, list) else ():
+        yield from _objects_in(part)
 
 
 def signature(text: str) -> str:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from tests.providers.imitation import THOUGHT, Imitation, Refusal, Turn, refuse_names
+from tests.providers.imitation import THOUGHT, Imitation, Refusal, Turn, refuse_names, refuse_schemas
 from tests.scripted_streams import openai_events
 
 REASONS = {"": "stop", "cut": "length", "refused": "content_filter", "paused": "stop"}
@@ -19,6 +19,7 @@ class ChatCompletions(Imitation):
         self.judge.openai_chat(body)
 
     def refuse(self, body: dict[str, Any]) -> Iterator[Refusal]:
+        yield from refuse_tools(body)
         yield from refuse_orphans(body["messages"])
         yield from refuse_empty(body["messages"])
         calls = [call for message in body["messages"] for call in message.get("tool_calls") or ()]
@@ -60,6 +61,11 @@ class ChatCompletions(Imitation):
     def write_events(self, answer: dict[str, Any], body: dict[str, Any]) -> Iterator[str]:
         with_usage = bool((body.get("stream_options") or {}).get("include_usage"))
         return openai_events(answer, with_usage=with_usage)
+
+
+def refuse_tools(body: dict[str, Any]) -> Iterator[Refusal]:
+    functions = [tool["function"] for tool in body.get("tools") or ()]
+    yield from refuse_schemas([function["parameters"] for function in functions], "Invalid schema for function")
 
 
 def text_of(message: dict[str, Any]) -> str:

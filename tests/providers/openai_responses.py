@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tests.providers.imitation import Imitation, Refusal, Turn, refuse_names, signature
+from tests.providers.imitation import Imitation, Refusal, Turn, refuse_names, refuse_schemas, signature
 from tests.scripted_streams import write_named_event
 
 PIECE = 7  # characters
@@ -26,6 +26,9 @@ class OpenAIResponses(Imitation):
 
     def refuse(self, body: dict[str, Any]) -> Iterator[Refusal]:
         items = body["input"] if isinstance(body["input"], list) else []
+        yield from refuse_schemas(
+            [tool["parameters"] for tool in body.get("tools") or ()], "Invalid schema for function"
+        )
         yield from self._refuse_reasoning(items)
         yield from self._refuse_calls(items)
         yield from refuse_names(item["name"] for item in items if item.get("type") == "function_call")

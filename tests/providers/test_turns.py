@@ -6,6 +6,7 @@ import pytest
 
 from tests.providers.imitation import Turn
 from tests.providers.laboratory import DONE, FORBIDDEN, LOOK, Laboratory, end_of, look
+from tests.providers.local_servers import Vllm
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
@@ -48,6 +49,26 @@ def test_resume(lab: Laboratory) -> None:
     resumed = lab.resume(failed, LOOK, DONE)
 
     assert (failed.status, end_of(resumed)) == ("failed", ("end_turn", "It is in Graz."))
+
+
+class SameIds(Vllm):
+    """A server that numbers its calls anew in each answer, and gives all of them one number."""
+
+    def write_id(self) -> str:
+        return "call_0"
+
+
+@pytest.mark.parametrize("imitation", [SameIds], indirect=True)
+def test_ids_that_come_again_in_each_answer(lab: Laboratory) -> None:
+    run = lab.run(lab.make_agent(), Turn(calls=(look(1), look(2))), Turn(calls=(look(3), look(4))), DONE)
+    after = lab.run(run.agent, Turn(calls=(look(5), look(6))), DONE, after=run)
+
+    messages = [message for message in lab.imitation.requests[-1]["messages"] if message["role"] == "tool"]
+    assert (end_of(after), len({message["tool_call_id"] for message in messages})) == (
+        ("end_turn", "It is in Graz."),
+        6,
+    )
+    assert [message["content"][:6] for message in messages] == [f"Page {page}" for page in range(1, 7)]
 
 
 def test_call_of_a_name_that_no_tool_could_have(lab: Laboratory) -> None:

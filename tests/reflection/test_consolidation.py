@@ -7,9 +7,10 @@ from django.core.management import call_command
 
 from memory.effects.models import UsageVerdict
 from memory.effects.uses import refresh_uses
-from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from memory.review.models import Review
 from memory.runs.models import Trajectory
 from reflection.consolidation.execution import run_consolidation
 from reflection.consolidation.models import ConsolidationRun, Suggestion

@@ -194,8 +194,52 @@ def test_model_that_cannot_call_tools_is_told_apart(server: ScriptedProvider) ->
     assert "Agents with tools will not work with this model. openai answered 400" in run()
 
 
+@pytest.mark.parametrize(("options", "model"), [((), "only:one"), (("--model", "lab:other"), "other")])
+def test_model_that_only_one_use_names_is_tried(options: tuple[str, ...], model: str, server: ScriptedProvider) -> None:
+    server.script(answer("ready"), answer(LESSON))
+
+    with override_settings(
+        ERL_LLM_PROVIDER="",
+        ERL_LLM_BASE_URL="",
+        ERL_LLM_MODEL="",
+        ERL_LLM_PROVIDERS={"lab": {"kind": "vllm", "base_url": server.openai_url}},
+        ERL_LLM_MODELS={"rank": "lab:only:one"},
+    ):
+        said = run(*options)
+
+    assert f"Provider lab at {server.openai_url}, model {model}." in said
+    assert {request.body["model"] for request in server.requests} == {model}
+
+
+def test_providers_without_a_model_say_how_to_name_one() -> None:
+    with (
+        override_settings(ERL_LLM_PROVIDER="", ERL_LLM_PROVIDERS={"anthropic": {"api_key": "k"}}),
+        pytest.raises(CommandError, match="provider:model in ERL_LLM_MODEL, or for one use in ERL_LLM_MODELS"),
+    ):
+        run()
+
+
 @pytest.mark.parametrize(
-    ("models", "id"), [({"dream": "m"}, "erl.llm.E012"), ({"rank": "anthropic:m"}, "erl.llm.E013")]
+    ("entries", "words"),
+    [
+        ({"lab": {}}, "The kind of lab in ERL_LLM_PROVIDERS names an unknown provider"),
+        ({"anthropic": {}}, "The api_key of anthropic in ERL_LLM_PROVIDERS is empty"),
+        ({"azure": {"api_key": "k"}}, "The base_url of azure in ERL_LLM_PROVIDERS is empty"),
+        ({"lab": {"kind": "vllm", "url": "x"}}, "ERL_LLM_PROVIDERS has a fault at lab.url"),
+        ({"lab": 3}, "ERL_LLM_PROVIDERS has a fault at lab"),
+        ({"lab": {"kind": "vllm", "base_url": "http://169.254.169.254"}}, "lab cannot be reached at"),
+    ],
+)
+def test_faulty_entry_is_found_while_no_model_is_chosen(entries: dict[str, Any], words: str) -> None:
+    with override_settings(ERL_LLM_PROVIDER="", ERL_LLM_PROVIDERS=entries):
+        (message,) = check_llm()
+
+    assert (message.id, words in message.msg) == ("erl.llm.E014", True)
+
+
+@pytest.mark.parametrize(
+    ("models", "id"),
+    [({"dream": "m"}, "erl.llm.E012"), ({"rank": {}}, "erl.llm.E012"), ({"rank": "anthropic:m"}, "erl.llm.E013")],
 )
 def test_models_by_use_are_checked(models: dict[str, str], id: str) -> None:
     with override_settings(ERL_LLM_MODELS=models):

@@ -200,7 +200,7 @@ def make_change(project: Project, *, step: str) -> Change:
     if step in ("promote", "rollback"):
         if get_deployment(project).candidate_id is not None:
             roll_back(project, by=POLICY)
-        start_trial(change, sha256=change.target.sha256, by=POLICY)
+        start_trial(change, sha256=change.target.content_sha256, by=POLICY)
     return change
 
 

@@ -7,9 +7,11 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from reflection.llm.base import ProviderError
 from runtime.models.conversations import Message
 from runtime.models.runs import Run
-from tests.runtime.running import Script, go_on
+from runtime.runs import resume_run
+from tests.runtime.running import BY, Script, go_on
 from tests.runtime.test_api import Api
 
 pytestmark = pytest.mark.django_db
@@ -20,6 +22,7 @@ IMAGE = {"media_type": "image/png", "data": PNG}
 
 def send(api: Api, *attachments: dict[str, Any], **more: Any) -> Any:
     agent = api.post("agents", {"name": "support"}).json()
+    agent = agent if "id" in agent else api.get("agents").json()["results"][0]
     return api.post(f"agents/{agent['id']}/runs", {"input": "What is this?", "attachments": [*attachments]} | more)
 
 
@@ -62,6 +65,10 @@ def test_fork_keeps_attachments() -> None:
         (IMAGE | {"data": PNG[:-3]}, "data", "in base64"),
         (IMAGE | {"media_type": "application/pdf"}, "data", "do not begin as application/pdf"),
         ({"media_type": "image/png"}, "data", ""),
+        (IMAGE | {"data": ""}, "data", ""),
+        (IMAGE | {"media_type": "Image/PNG"}, "media_type", "Send one of image/png"),
+        ({"media_type": "text/plain", "data": "Y2Fm6Q=="}, "data", "in UTF-8"),
+        ({"media_type": "text/plain", "data": "YQBi"}, "data", "without NUL"),
     ],
 )
 def test_what_is_no_attachment_is_refused(attachment: dict[str, Any], place: str, said: str) -> None:
@@ -71,3 +78,41 @@ def test_what_is_no_attachment_is_refused(attachment: dict[str, Any], place: str
     assert place in answer.content.decode()
     assert said in answer.content.decode()
     assert not Run.objects.exists()
+
+
+def test_request_that_is_too_large_is_refused() -> None:
+    answer = send(Api(), {"media_type": "text/plain", "data": "YWFh" * 300_000})
+
+    assert (answer.status_code, Run.objects.count()) == (413, 0)
+
+
+def test_text_that_does_not_fit_into_the_window_fails_before_the_model_is_asked() -> None:
+    script = Script()
+    started = send(Api(), {"media_type": "text/plain", "data": "YWFh" * 50_000}).json()
+    run = Run.objects.get(pk=started["id"])
+    go_on(run, script)
+
+    assert (run.stop_reason, script.asked) == ("context_overflow", [])
+
+
+def test_file_that_the_model_refused_is_not_sent_again() -> None:
+    api, script = Api(), Script("What file?")
+    started = send(api, IMAGE).json()
+    refused = Run.objects.get(pk=started["id"])
+    go_on(refused, Script(ProviderError("No image could be read.", transient=False, status=400)))
+    after = send(api, conversation=started["conversation"], input="Go on without it.").json()
+    go_on(Run.objects.get(pk=after["id"]), script)
+
+    (asked,) = script.asked[0].messages[1:]
+    assert asked.attachments == ()
+    assert "the model did not take them" in asked.content
+
+
+def test_run_that_is_resumed_sends_its_files_again() -> None:
+    started = send(Api(), IMAGE).json()
+    run = Run.objects.get(pk=started["id"])
+    go_on(run, Script(ProviderError("The key is wrong.", transient=False, status=401)))
+    script = Script("A dot.")
+    go_on(resume_run(run, by=BY), script)
+
+    assert script.asked[0].messages[-1].attachments == (IMAGE,)

@@ -57,7 +57,7 @@ def test_change_climbs_to_stable_and_comes_down(shop: Service) -> None:
 
     with pytest.raises(ChangedMeanwhile, match="another content"):
         start_trial(change, sha256="0" * 64, by=BY)
-    start_trial(change, sha256=change.target.sha256, by=BY, share=1000)
+    start_trial(change, sha256=change.target.content_sha256, by=BY, share=1000)
     run = make_run(agent, "Refund order A1")
     go_on(run, Script([("refund_order", {"order": "A1"})], "Paid."))
     change.refresh_from_db()
@@ -245,7 +245,7 @@ def test_trial_needs_a_shadow(shop: Service) -> None:
     change = propose_refund(agent, refund(agent))
 
     with pytest.raises(NotOnRung):
-        start_trial(change, sha256=change.target.sha256, by=BY)
+        start_trial(change, sha256=change.target.content_sha256, by=BY)
 
 
 def test_change_of_an_agent_that_was_changed_since_is_not_tried(shop: Service) -> None:
@@ -257,14 +257,14 @@ def test_change_of_an_agent_that_was_changed_since_is_not_tried(shop: Service) -
     revise_agent(agent, spec=AgentSpec(system="Be brief.", tools=spec.tools), by=BY)
 
     with pytest.raises(ChangedMeanwhile):
-        start_trial(change, sha256=change.target.sha256, by=BY)
+        start_trial(change, sha256=change.target.content_sha256, by=BY)
 
 
 def test_rungs_follow_the_deployment(shop: Service) -> None:
     agent = make_shop_agent(shop)
     serve_releases(agent.project)
     change = climb_to_shadow(propose_refund(agent, refund(agent)))
-    start_trial(change, sha256=change.target.sha256, by=BY)
+    start_trial(change, sha256=change.target.content_sha256, by=BY)
 
     promote(agent.project, by=POLICY)
     after_promotion = Change.objects.get().rung
@@ -278,7 +278,7 @@ def test_release_cut_later_keeps_the_change(shop: Service) -> None:
     agent = make_shop_agent(shop)
     serve_releases(agent.project)
     change = climb_to_shadow(propose_refund(agent, refund(agent)))
-    start_trial(change, sha256=change.target.sha256, by=BY)
+    start_trial(change, sha256=change.target.content_sha256, by=BY)
     promote_change(Change.objects.get(), by=BY)
     assert agent.current is not None
     revise_agent(agent, spec=AgentSpec(system="Be brief.", limits=Limits(max_steps=9)), by=BY)
@@ -313,7 +313,7 @@ def test_change_climbs_from_the_inbox_and_is_rejected_with_a_reason(shop: Servic
     client = log_in(agent.project, permissions=["view_change", "decide_change"])
     change = propose_refund(agent, refund(agent))
     at = reverse("admin:inbox_item", args=["change", change.pk])
-    sent = {"sha256": change.target.sha256}
+    sent = {"sha256": change.target.content_sha256}
     assert change.reason in client.get(at).content.decode()
 
     client.post(at, {**sent, "decision": "check"})

@@ -21,6 +21,7 @@ from runtime.conversations import (
 )
 from runtime.errors import ConversationBusy, ConversationErased, RunNotResumable
 from runtime.models.conversations import Compaction, Conversation, Message
+from runtime.models.effects import Approval
 from runtime.models.runs import Run
 from runtime.runs import cancel_run, resume_run
 from tests.runtime.running import BY, Script, check_deferred, go_on, make_agent, make_run
@@ -217,6 +218,42 @@ def test_conversation_is_managed_over_http_after_a_cancelled_run(act: str) -> No
     }
 
     assert calls[act]().status_code in (200, 201, 204)
+
+
+@pytest.mark.parametrize("act", ["rewind", "fork", "compact", "delete"])
+def test_run_that_waits_for_approval_stands_against_it_over_http(act: str) -> None:
+    rules = ({"type": "requires_approval", "tool": "send_message"},)
+    api = Api()
+    run = make_run(make_agent(project=api.key.api_key.project, tools=["send_message"], rules=rules))
+    go_on(run, Script([("send_message", {"message": "Hello."})]))
+    approval = Approval.objects.get(run=run)
+    path = f"conversations/{run.conversation_id}"
+    calls: dict[str, Any] = {
+        "rewind": lambda: api.post(f"{path}/rewind", {"message": 1}),
+        "fork": lambda: api.post(f"{path}/fork"),
+        "compact": lambda: api.post(f"{path}/compact"),
+        "delete": lambda: api.client.delete(f"/api/v1/{path}", headers=api.headers),
+    }
+
+    answer = calls[act]()
+
+    assert answer.status_code == 409
+    assert f"/api/v1/effects/{approval.effect_id}/decide" in answer.json()["error"]["message"]
+    assert Conversation.objects.get().rewound_at is None
+
+
+def test_fork_outlives_the_conversation_it_was_made_from() -> None:
+    api = Api()
+    run = talk("one", "two", agent=make_agent(project=api.key.api_key.project))
+    fork = api.post(f"conversations/{run.conversation_id}/fork").json()
+    deleted = api.client.delete(f"/api/v1/conversations/{run.conversation_id}", headers=api.headers)
+
+    copies = api.get(f"conversations/{fork['id']}/messages").json()["results"]
+    after = make_run(run.agent, "three", conversation=Conversation.objects.get(pk=fork["id"]))
+
+    assert (deleted.status_code, copies) == (204, [])
+    assert api.get(f"conversations/{fork['id']}").json()["forked_from"] is None
+    assert read_prompt(after) == ["three"]
 
 
 def test_fork_under_a_key_is_made_once() -> None:

@@ -10,21 +10,16 @@ from django.core.management.base import BaseCommand, CommandError
 
 from memory.runs.episode import Action, Episode, Step
 from reflection.errors import ReflectionError
-from reflection.llm.base import Completion, CompletionRequest, Provider, ProviderError, ProviderNotConfigured
+from reflection.llm.base import Completion, CompletionRequest, Provider, ProviderError
 from reflection.llm.budget import cost_usd
 from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ChatTool
-from reflection.llm.registry import PROVIDERS, configured_name, find_config, get_provider
+from reflection.llm.registry import USES, Use, find_config, find_provider, get_provider
 from reflection.reflectors.base import ProposedLesson
 from reflection.reflectors.checks import verify
 from reflection.reflectors.llm import LlmReflector
 from reflection.reflectors.llm_answer import UnusableAnswer
 
-NOT_CONFIGURED = (
-    "No language model is configured, so there is nothing to try; reflection works offline, with rules. To use a "
-    "model, set ERL_LLM_PROVIDER, for example in the file .env; unless the server is your own, also ERL_LLM_MODEL and "
-    f"ERL_LLM_API_KEY. Providers: {', '.join(PROVIDERS)}."
-)
-USES = {
+RETRIEVAL = {
     True: "which asks this model at every answer (ERL_RETRIEVE_MODE)",
     False: "which does not ask this model; ERL_RETRIEVE_MODE=erl would, at every answer",
 }
@@ -95,14 +90,17 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--model",
+            default="",
+            help="provider:model; by default the one that reflects, or else of the first other use.",
+        )
         parser.add_argument("--json", action="store_true", help="Print one JSON object instead of sentences.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         trial = Trial()
         try:
-            self._try(trial)
-        except ProviderNotConfigured as error:
-            trial.error = str(error) if configured_name() else NOT_CONFIGURED
+            self._try(trial, options["model"])
         except UnusableAnswer as error:
             trial.valid_json = False
             trial.error = f"The model answered, but not in the form it was asked for. {error.reason}"
@@ -115,8 +113,10 @@ class Command(BaseCommand):
         if not trial.ok:
             raise SystemExit(1) if options["json"] else CommandError(trial.error)
 
-    def _try(self, trial: Trial) -> None:
-        provider, config = get_provider(), find_config()
+    def _try(self, trial: Trial, model: str) -> None:
+        use: Use = next((use for use in USES if find_config(use)), "")
+        config = find_config(use, model=model)
+        provider = find_provider(use, model=model) or get_provider()
         assert config is not None  # there is a provider
         trial.provider, trial.url, trial.model = provider.name, config.base_url, provider.model
         trial.retrieval_mode = settings.ERL_RETRIEVE_MODE
@@ -187,7 +187,7 @@ class Command(BaseCommand):
     def _tell(self, trial: Trial) -> None:
         if trial.provider:
             self.stdout.write(f"Provider {trial.provider} at {trial.url}, model {trial.model or 'not known yet'}.")
-            self.stdout.write(f"Retrieval: mode {trial.retrieval_mode}, {USES[trial.retrieval_mode == 'erl']}.")
+            self.stdout.write(f"Retrieval: mode {trial.retrieval_mode}, {RETRIEVAL[trial.retrieval_mode == 'erl']}.")
         for call in trial.calls:
             self.stdout.write(
                 f"  {call['step']}: {call['model']} answered after {call['latency_ms'] / 1000:.2f} s, "

@@ -150,7 +150,7 @@ def test_endless_answer_is_cut_at_one_mebibyte(name: str, server: ScriptedProvid
 @pytest.mark.parametrize(
     "body",
     [
-        b"<html>Bad gateway</html>",
+        b"Bad gateway",
         b"",
         b"[]",
         b"null",
