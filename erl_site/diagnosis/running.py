@@ -178,7 +178,7 @@ def check_webhooks() -> Iterator[CheckResult]:
 def check_canaries() -> Iterator[CheckResult]:
     unwatched = find_unwatched_canaries()
     for experiment in unwatched:
-        todo = f"Run manage.py release --project {experiment.project.slug} promote, or rollback."
+        todo = "Promote the candidate or roll it back, on the page of the deployment."
         yield warning("canaries", f"{experiment.project}: {describe_unwatched(experiment)}", todo)
     if not unwatched:
         yield ok("canaries", "No canary runs on after its experiment has ended.")
