@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand
 from reflection.jobs.execution import Outcome
 from reflection.jobs.workers import owner_name
 from runtime.changes.jobs import run_shadow
-from runtime.evolution.sleep import run_sleep
+from runtime.changes.sleep import run_sleep
 from runtime.loop.execution import run_agent
 
 
