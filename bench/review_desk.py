@@ -27,12 +27,12 @@ from typing import Any
 HOME = Path(tempfile.mkdtemp(prefix="erl-bench-")).resolve()
 os.environ |= {
     "ERL_HOME": str(HOME),
-    "ERL_EMBEDDED_DURABLE": "0",
+    "TEST_EMBEDDED_DURABLE": "0",
     "ERL_ENV_FILE": os.devnull,
     "ERL_REFLECTOR": "rules",
     "ERL_LESSONS_PER_TRAJECTORY": "3",
     "ERL_LOG_LEVEL": "ERROR",
-    "DJANGO_SETTINGS_MODULE": "erl_site.settings",
+    "DJANGO_SETTINGS_MODULE": "tests.settings",
 }
 
 import django  # noqa: E402

@@ -6,7 +6,7 @@ from django.views.generic import RedirectView
 
 from desk.urls import desk_page
 from desk.urls import urlpatterns as desk_pages
-from erl_site.doctor.page import health_page
+from erl_site.diagnosis.page import health_page
 from erl_site.sign_in.views import second_factor
 from erl_site.web import views
 from memory.api import documentation

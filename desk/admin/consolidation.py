@@ -21,7 +21,7 @@ from desk.shell.read_only import ReadOnlyAdmin
 from memory.errors import MemoryAppError
 from memory.projects.access import has_role, may_review
 from memory.projects.actors import Actor
-from memory.projects.models import ProjectMembership
+from memory.projects.models import Project, ProjectMembership
 from memory.redaction.visible_text import show_text
 from reflection.consolidation.models import ConsolidationRun, Suggestion
 from reflection.consolidation.requests import request_consolidation
@@ -33,6 +33,18 @@ def _show(rows: Iterable[Suggestion], *, user: Any) -> list[dict[str, Any]]:
     rows = list(rows)
     holders = find_holders(rows, user=user)
     return [show_suggestion(row, held_by=holders.get(row.pk, "")) for row in rows]
+
+
+def queue_consolidations(request: HttpRequest, projects: Iterable[Project], *, again: bool) -> None:
+    """Queue a consolidation of what is new in each project, or of everything, and tell the person."""
+    assert request.user.is_authenticated
+    for project in projects:
+        if not has_role(request.user, project.pk, ProjectMembership.Role.OPERATOR):
+            messages.error(request, f"You are not an operator of the project {project}. Nothing was queued.")
+            continue
+        cause = ConsolidationRun.Cause.PERSON
+        request_consolidation(project, cause=cause, by=Actor.person(request.user), again=again)
+        messages.success(request, f"A consolidation of {project} is queued. A worker will start it in a moment.")
 
 
 @admin.register(ConsolidationRun)
@@ -70,14 +82,7 @@ class ConsolidationRunAdmin(ReadOnlyAdmin[ConsolidationRun]):
 
     @admin.action(description="Consolidate these projects again", permissions=["consolidate"])
     def consolidate_again(self, request: HttpRequest, queryset: QuerySet[ConsolidationRun]) -> None:
-        assert request.user.is_authenticated
-        for project in {run.project for run in queryset.select_related("project")}:
-            if not has_role(request.user, project.pk, ProjectMembership.Role.OPERATOR):
-                messages.error(request, f"You are not an operator of the project {project}. Nothing was queued.")
-                continue
-            cause = ConsolidationRun.Cause.PERSON
-            request_consolidation(project, cause=cause, by=Actor.person(request.user), again=True)
-            messages.success(request, f"A consolidation of {project} is queued. A worker will start it in a moment.")
+        queue_consolidations(request, {run.project for run in queryset.select_related("project")}, again=True)
 
     def has_consolidate_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("reflection.consolidate_project")

@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 
+from desk.admin.consolidation import queue_consolidations
 from desk.admin.project_form import SIZE, MembershipForm, ProjectForm
 from desk.admin.rule_change import REQUESTED
 from desk.shell.columns import column, who
@@ -56,6 +57,7 @@ class ProjectAdmin(admin.ModelAdmin[Project]):
     search_fields = ["name", "slug"]
     readonly_fields = ["id", "created_at"]
     prepopulated_fields = {"slug": ["name"]}
+    actions = ["consolidate"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Project]:
         return visible_projects(request.user)
@@ -63,6 +65,13 @@ class ProjectAdmin(admin.ModelAdmin[Project]):
     def has_change_permission(self, request: HttpRequest, obj: Project | None = None) -> bool:
         allowed = super().has_change_permission(request, obj)
         return allowed and (obj is None or has_role(request.user, obj.pk, ProjectMembership.Role.OPERATOR))
+
+    @admin.action(description="Consolidate what is new in these projects", permissions=["consolidate"])
+    def consolidate(self, request: HttpRequest, queryset: QuerySet[Project]) -> None:
+        queue_consolidations(request, queryset, again=False)
+
+    def has_consolidate_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("reflection.consolidate_project")
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False  # a project's records go by erasure, not by one click

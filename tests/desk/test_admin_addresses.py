@@ -58,6 +58,17 @@ def test_auditor_with_an_operators_permissions_elsewhere_queues_no_consolidation
     assert list(ConsolidationRun.objects.all()) == [run]
 
 
+def test_operator_consolidates_a_project_from_the_list() -> None:
+    project, client = make_project(), Client()
+    permissions = ["view_project", "consolidate_project"]
+    client.force_login(make_member(project=project, role="operator", permissions=permissions))
+
+    sent = {"action": "consolidate", "_selected_action": [project.pk]}
+    client.post(reverse("admin:memory_project_changelist"), sent)
+
+    assert ConsolidationRun.objects.get().project == project
+
+
 def test_answer_under_no_id_is_not_found(admin_client: Client) -> None:
     response = admin_client.get(reverse("admin:memory_retrieval_change", args=["abc"]))
     assert (response.status_code, response.headers["Location"]) == (302, reverse("admin:index"))

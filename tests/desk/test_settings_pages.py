@@ -175,7 +175,7 @@ def test_size_of_the_record_out_of_range_is_refused() -> None:
 
 
 # ── Health ────────────────────────────────────────────────────────────────────────────────────────────────────────
-def test_health_says_what_the_doctor_says(admin_client: Client) -> None:
+def test_health_says_what_check_says(admin_client: Client) -> None:
     answer = admin_client.get(reverse("admin:health"))
 
     names = {result.name for result in answer.context["results"]}

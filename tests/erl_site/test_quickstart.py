@@ -46,7 +46,7 @@ class Quickstart:
 
     @property
     def environment(self) -> dict[str, str]:
-        return os.environ | {"ERL_HOME": str(self.home), "ERL_EMBEDDED_DURABLE": "0"}
+        return os.environ | {"ERL_HOME": str(self.home), "TEST_EMBEDDED_DURABLE": "0"}
 
     def run(self, *options: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

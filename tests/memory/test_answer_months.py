@@ -244,7 +244,7 @@ def test_month_that_was_detached_before_a_stop_is_finished(project: Project, mon
 
 
 def test_month_in_use_is_left_to_the_next_call(settings: Any) -> None:
-    settings.ERL_ANSWER_RETENTION_DAYS = -100  # the next months, which have no answers
+    settings.ERL_RETENTION_DAYS = -100  # the next months, which have no answers
     before = months()
 
     with psycopg.connect(**connection.get_connection_params()) as reader:

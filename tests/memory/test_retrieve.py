@@ -63,10 +63,7 @@ def failing_ranker() -> Iterator[None]:
 
 @pytest.mark.usefixtures("fresh_embedders", "failing_ranker")
 def test_embedder_that_hangs_is_asked_once_where_the_model_fails_too(settings: Any, service: EmbeddingService) -> None:
-    settings.ERL_EMBEDDER = "http"
-    settings.ERL_EMBEDDER_BASE_URL = service.base_url
-    settings.ERL_EMBEDDER_MODEL = "new"
-    settings.ERL_EMBEDDER_DIMENSIONS = 2
+    settings.ERL_EMBEDDER = f"{service.base_url}?model=new&dimensions=2"
     project = make_project()
     serve(project)
     service.requests.clear()

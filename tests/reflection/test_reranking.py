@@ -62,7 +62,7 @@ def likes_seats(text: str) -> float:
 def test_the_cross_encoder_decides_the_order(
     shape: str, reranker: ScriptedProvider, project: Project, settings: Any
 ) -> None:
-    settings.ERL_RERANK_FORMAT = shape
+    settings.ERL_RERANK_URL += f"?format={shape}"
     reranker.script(scores(likes_seats, shape=shape))
     given = ask(project)
     assert (given.mode, given.degraded) == ("hybrid", "")

@@ -1,4 +1,4 @@
-"""Database checks for `manage.py doctor`: durability, indexes, connections, roles and archiving."""
+"""Database checks for `manage.py check --running`: durability, indexes, connections, roles and archiving."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

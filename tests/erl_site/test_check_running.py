@@ -1,4 +1,4 @@
-"""The doctor finds problems and says how to fix them."""
+"""`manage.py check --running` finds problems and says how to fix them."""
 
 import json
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
-from erl_site.doctor.database import Status
-from erl_site.doctor.diagnosis import check_sandbox, diagnose
+from erl_site.diagnosis.database import Status
+from erl_site.diagnosis.running import check_sandbox, diagnose
 from erl_site.web import health
 from memory.projects.models import ApiKey
 from reflection.jobs.models import WorkerHeartbeat
@@ -143,7 +143,7 @@ def test_tenant_role_must_exist(settings: Any, role: str, status: Status) -> Non
         ("openai", Status.FAILURE, "ERL_LLM_MODEL is empty"),
     ],
 )
-def test_doctor_says_which_model_is_configured(settings: Any, provider: str, status: Status, said: str) -> None:
+def test_model_that_is_configured_is_named(settings: Any, provider: str, status: Status, said: str) -> None:
     settings.ERL_LLM_PROVIDER = provider
 
     assert said in found("language model")[status]
@@ -160,7 +160,7 @@ def test_command_prints_json_and_exits_1() -> None:
     break_index()
 
     with pytest.raises(CommandError) as raised:
-        call_command("doctor", "--json", stdout=output)
+        call_command("check", "--running", "--json", stdout=output)
 
     findings = json.loads(output.getvalue())["findings"]
     assert raised.value.returncode == 1

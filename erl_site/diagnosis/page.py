@@ -1,12 +1,12 @@
-"""The page Health: what `manage.py doctor` says, for superusers."""
+"""The page Health: what `manage.py check --running` says, for superusers."""
 
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from desk.shell.pages import page_context
-from erl_site.doctor.database import Status
-from erl_site.doctor.diagnosis import diagnose
+from erl_site.diagnosis.database import Status
+from erl_site.diagnosis.running import diagnose
 
 _ORDER = (Status.FAILURE, Status.WARNING, Status.OK)
 

@@ -1,4 +1,4 @@
-"""Check a deployment and say how to fix it (`manage.py doctor`)."""
+"""Check a deployment and say how to fix it (`manage.py check --running`)."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from django.template.defaultfilters import pluralize
 from django.utils import timezone
 
 from erl_site.definitions import find_drift
-from erl_site.doctor.database import (
+from erl_site.diagnosis.database import (
     CheckResult,
     check_application_role,
     check_archive,
@@ -105,7 +105,7 @@ def check_queue() -> Iterator[CheckResult]:
     age = Reflection.objects.oldest_due_age_seconds()
     if age > WAITING_SECONDS:
         make = failure if age > STUCK_SECONDS else warning
-        todo = "Check that workers run and can reach the broker. manage.py run_reflections needs neither."
+        todo = "Check that workers run and can reach the broker. manage.py run_jobs needs neither."
         yield make("queue", f"A reflection has been due for {age:.0f} seconds.", todo)
     else:
         yield ok("queue", "No reflection has been waiting long.")
@@ -178,7 +178,7 @@ def check_webhooks() -> Iterator[CheckResult]:
 def check_canaries() -> Iterator[CheckResult]:
     unwatched = find_unwatched_canaries()
     for experiment in unwatched:
-        todo = f"Run manage.py release --project {experiment.project.slug} promote, or rollback."
+        todo = "Promote the candidate or roll it back, on the page of the deployment."
         yield warning("canaries", f"{experiment.project}: {describe_unwatched(experiment)}", todo)
     if not unwatched:
         yield ok("canaries", "No canary runs on after its experiment has ended.")
