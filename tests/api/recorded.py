@@ -94,7 +94,7 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
 
     proposed = client.get(f"{ROOT}/heuristics/{reflection['proposals'][0]['heuristic_id']}").json()
     path = f"/heuristics/{proposed['id']}"
-    decision = {"content_sha256": proposed["content_sha256"], "reason": "True of every run that bought too dear."}
+    decision = {"content_sha256": proposed["content_sha256"], "reason": "True of every run that clicked what the page does not show."}
     call("approveHeuristic", "post", f"{path}/approve", decision)
     embed_heuristics([proposed["id"]])
     question = {"task": TASK, "task_id": "webshop", "agent": "react-shopper", "top_k": 5}
@@ -109,7 +109,7 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
     call("listHeuristics", "get", "/heuristics?task_id=webshop&limit=1")
     call("reviseHeuristic", "patch", path, {"not_when": "The task names no price."})
     call("rejectHeuristic", "post", f"{path}/reject", {"reason": "The limits say so already."})
-    call("retireHeuristic", "post", f"{path}/retire", {"reason": "The shop filters by price itself now."})
+    call("retireHeuristic", "post", f"{path}/retire", {"reason": "The shop corrects such clicks itself now."})
     call("proposeHeuristic", "post", "/heuristics", LESSON)
     other = client.post(f"{ROOT}/heuristics", LESSON).json()
     again = client.post(f"{ROOT}/heuristics", LESSON | {"guideline": "Search with fewer words."}).json()
@@ -314,7 +314,7 @@ def _finish_an_evaluation() -> None:
 
 
 def _a_run() -> dict[str, Any]:
-    run = next(run for run in load_runs(WEBSHOP) if run["id"] == "webshop-144")
+    run = next(run for run in load_runs(WEBSHOP) if run["id"] == "webshop-254")
     return {
         "task": run["task"],
         "task_id": "webshop",
@@ -328,5 +328,5 @@ def _a_run() -> dict[str, Any]:
         "external_id": run["id"],
         "mistakes": ["Bought the first result although it cost more than the task allows."],
         "mistake_cards": [MISTAKE],
-        "metadata": {"benchmark": "WebShop", "index": 144},
+        "metadata": {"benchmark": "WebShop", "index": 254},
     }
