@@ -9,13 +9,14 @@ from typing import Any
 
 from django.conf import settings
 
-from reflection.llm.base import Completion, CompletionRequest, Provider, ProviderError, estimate_tokens
+from reflection.llm.base import Provider, ProviderError
+from reflection.llm.chat import ChatAnswer, ChatRequest
 
 CAP_REACHED = "cap_reached"
 
 
 class Ledger:
-    """Wraps a provider's `complete`. Safe to share between threads.
+    """Wraps a provider's `chat`, for questions without tools. Safe to share between threads.
 
     The journal has one line per call: time, hash of the question, answer, tokens, cost and latency. A resumed run
     asks the same questions again and finds the answers there. The limits count logged calls, and calls in progress at
@@ -25,7 +26,7 @@ class Ledger:
     def __init__(
         self, provider: Provider, *, journal: Path | None, max_calls: int | None, max_cost_usd: float | None
     ) -> None:
-        self._ask = provider.complete
+        self._ask = provider.chat
         self._journal = journal
         self._max_calls, self._max_cost_usd = max_calls, max_cost_usd
         self._lock = Lock()
@@ -37,7 +38,7 @@ class Ledger:
             for line in journal.read_text(encoding="utf-8").splitlines():
                 self._remember(line)
 
-    def __call__(self, request: CompletionRequest) -> Completion:
+    def __call__(self, request: ChatRequest) -> ChatAnswer:
         """Answer from the journal, or ask the provider.
 
         Raises:
@@ -46,7 +47,7 @@ class Ledger:
         with self._lock:
             if self._known[request.sha256]:
                 return self._read(self._known[request.sha256].popleft())
-            most_usd = _price(estimate_tokens(request.system + request.user), request.max_output_tokens)
+            most_usd = _price(request.estimated_input_tokens, request.max_output_tokens)
             self._check(most_usd)
             self._reserved_calls += 1
             self._reserved_usd += most_usd
@@ -75,7 +76,7 @@ class Ledger:
                 f"The limit of ${self._max_cost_usd:g} has been reached.", transient=False, code=CAP_REACHED
             )
 
-    def _write(self, request: CompletionRequest, completion: Completion) -> dict[str, Any]:
+    def _write(self, request: ChatRequest, completion: ChatAnswer) -> dict[str, Any]:
         entry = {
             "at": round(time.time(), 3),
             "question_sha256": request.sha256,
@@ -106,9 +107,9 @@ class Ledger:
         self.paid_calls += 1
         self.paid_usd += entry["cost_usd"]
 
-    def _read(self, entry: dict[str, Any]) -> Completion:
+    def _read(self, entry: dict[str, Any]) -> ChatAnswer:
         self.calls.append({name: entry[name] for name in ("input_tokens", "output_tokens", "cost_usd", "latency_ms")})
-        return Completion(
+        return ChatAnswer(
             text=entry["text"],
             finish_reason=entry["finish_reason"],
             input_tokens=entry["input_tokens"],
@@ -120,15 +121,15 @@ class Ledger:
 
 def attach_ledger(provider: Provider, **limits: Any) -> Ledger:
     """Put a ledger in front of this process's provider, or return the one already attached."""
-    known: object = provider.complete
+    known: object = provider.chat
     if isinstance(known, Ledger):
         return known
     ledger = Ledger(provider, **limits)
-    setattr(provider, "complete", ledger)  # noqa: B010 - replaced on this instance only
+    setattr(provider, "chat", ledger)  # noqa: B010 - replaced on this instance only
     return ledger
 
 
-def price_of(completion: Completion) -> float:
+def price_of(completion: ChatAnswer) -> float:
     """Return the cost of a call in US dollars, at the prices in the settings."""
     return _price(completion.input_tokens, completion.output_tokens)
 

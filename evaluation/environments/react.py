@@ -7,7 +7,8 @@ from typing import Any
 from evaluation.environments.base import Split, Task, TryResult
 from evaluation.environments.office import TOOLS, describe_tools, make_tasks, open_office, read_json
 from evaluation.ledger import CAP_REACHED, price_of
-from reflection.llm.base import Completion, CompletionRequest, ProviderError
+from reflection.llm.base import ProviderError
+from reflection.llm.chat import ChatAnswer, ChatRequest
 
 MAX_TURNS = 8
 MAX_OUTPUT_TOKENS = 200
@@ -35,7 +36,7 @@ SCHEMA: dict[str, Any] = {
     "required": ["thought", "tool", "arguments"],
     "additionalProperties": False,
 }
-Complete = Callable[[CompletionRequest], Completion]
+Complete = Callable[[ChatRequest], ChatAnswer]
 
 
 class OfficeWithModel:
@@ -52,7 +53,7 @@ class OfficeWithModel:
     def run(self, task: Task, *, lessons: str, trial: int) -> TryResult:
         office = open_office(task.id)
         steps: list[dict[str, Any]] = []
-        answers: list[Completion] = []
+        answers: list[ChatAnswer] = []
         error = ""
         system = SYSTEM.format(tools=describe_tools(), lessons=lessons)
         while len(answers) < MAX_TURNS and not office.is_over:
@@ -76,14 +77,14 @@ class OfficeWithModel:
         )
 
 
-def _ask(system: str, task: Task, steps: list[dict[str, Any]], trial: int) -> CompletionRequest:
+def _ask(system: str, task: Task, steps: list[dict[str, Any]], trial: int) -> ChatRequest:
     lines = [f"Task: {task.text}"]
     for step in steps:
         action = step.get("action")
         said = f"{action['name']}({json.dumps(action['arguments'])})" if action else step["thought"]
         lines.append(f"You: {said}\nAnswer: {step['observation']}")
     user = "\n".join([*lines, f"What is your next step? (try {trial + 1})"])
-    return CompletionRequest(system=system, user=user, max_output_tokens=MAX_OUTPUT_TOKENS, json_schema=SCHEMA)
+    return ChatRequest.single(system=system, user=user, max_output_tokens=MAX_OUTPUT_TOKENS, json_schema=SCHEMA)
 
 
 def _act(call: Callable[[str, dict[str, str]], str], text: str) -> dict[str, Any]:

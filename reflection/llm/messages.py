@@ -26,7 +26,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
-from reflection.llm.base import CompletionRequest, estimate_tokens, storable
+from reflection.llm.base import estimate_tokens, storable
 from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ToolCall, id_of_call, storable_json
 from reflection.llm.tool_schemas import write_tool
 from reflection.llm.turns import arrange
@@ -47,22 +47,8 @@ MOST_TOKENS = 1_000_000_000  # that a question can take: what is more is a mista
 MAX_NAME_CHARACTERS = 64  # of a tool, at OpenAI and others
 
 
-def as_chat(request: CompletionRequest) -> ChatRequest:
-    """Return a single question as a chat."""
-    return ChatRequest(
-        messages=(
-            ChatMessage(role="system", content=request.system),
-            ChatMessage(role="user", content=request.user),
-        ),
-        max_output_tokens=request.max_output_tokens,
-        temperature=request.temperature,
-        json_schema=request.json_schema,
-    )
-
-
 def write_parameters(request: ChatRequest, *, takes_schema: bool) -> ModelRequestParameters:
     """Return the tools, the instructions and the form of the answer, where the model takes one."""
-    system = "\n\n".join(each.content for each in request.messages if each.role == "system" and each.content)
     schema = request.json_schema if takes_schema else None
     return ModelRequestParameters(
         function_tools=[
@@ -75,7 +61,7 @@ def write_parameters(request: ChatRequest, *, takes_schema: bool) -> ModelReques
             for tool in request.tools
             for description, parameters in [write_tool(tool.description, tool.parameters)]
         ],
-        instruction_parts=[InstructionPart(content=system)] if system else None,
+        instruction_parts=[InstructionPart(content=request.system)] if request.system else None,
         output_mode="native" if schema else "text",
         output_object=OutputObjectDefinition(name="answer", json_schema=schema) if schema else None,
     )

@@ -25,8 +25,6 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from reflection.llm.base import (
     BlockingProvider,
-    Completion,
-    CompletionRequest,
     OnText,
     ProviderConfig,
     ProviderError,
@@ -62,9 +60,8 @@ class _Rule(BaseModel, extra="forbid"):
 
     def match(self, request: ChatRequest) -> dict[str, str] | None:
         """Return what the expressions name, or None where the rule does not fit."""
-        system = "\n".join(said.content for said in request.messages if said.role == "system")
-        user = next((said.content for said in reversed(request.messages) if said.role == "user"), "")
-        found = [pattern.search(text) for pattern, text in ((self.system, system), (self.user, user)) if pattern]
+        sides = ((self.system, request.system), (self.user, request.user))
+        found = [pattern.search(text) for pattern, text in sides if pattern]
         results = _last_results(request.messages)
         if self.tool or self.result:
             fitting = [content for tool, content in results if self.tool in ("", tool)]
@@ -90,12 +87,6 @@ class ScriptedModel(BlockingProvider):
             self._rules = _Script.model_validate_json(Path(config.base_url).read_bytes()).rules
         except (OSError, ValidationError) as error:
             raise ProviderNotConfigured(f"ERL_LLM_SCRIPT cannot be used: {error}") from error
-
-    def complete(self, request: CompletionRequest) -> Completion:
-        """Answer by the first rule that fits; raise `ProviderError` where there is none."""
-        system = ChatMessage(role="system", content=request.system)
-        user = ChatMessage(role="user", content=request.user)
-        return self.chat(ChatRequest(messages=(system, user), max_output_tokens=request.max_output_tokens))
 
     def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatAnswer:
         """Answer by the first rule that fits, a word at a time; raise `ProviderError` where there is none."""

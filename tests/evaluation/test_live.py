@@ -17,7 +17,8 @@ from evaluation.ledger import CAP_REACHED, Ledger
 from evaluation.models import EvaluationRun
 from evaluation.runner import create_run, execute_run
 from evaluation.suites.base import Options
-from reflection.llm.base import CompletionRequest, ProviderError
+from reflection.llm.base import ProviderError
+from reflection.llm.chat import ChatRequest
 from reflection.llm.registry import close_provider, get_provider
 from tests.scripted_answers import Exchange, answer
 from tests.scripted_provider import ScriptedProvider
@@ -47,8 +48,8 @@ def provider(settings: Settings) -> Iterator[ScriptedProvider]:
         close_provider()
 
 
-def ask(text: str) -> CompletionRequest:
-    return CompletionRequest(system="You work in an office.", user=text, max_output_tokens=100)
+def ask(text: str) -> ChatRequest:
+    return ChatRequest.single(system="You work in an office.", user=text, max_output_tokens=100)
 
 
 def make_ledger(journal: Path | None = None, **limits: Any) -> Ledger:
