@@ -42,7 +42,6 @@ ENDINGS = {
 # Gemini's own word for a call that another model made, where it expects its signature
 UNSIGNED = {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
 _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
-NORMALISED = {"tool_call": "stop"}
 MOST_TOKENS = 1_000_000_000  # that a question can take: what is more is a mistake of the server
 MAX_NAME_CHARACTERS = 64  # of a tool, at OpenAI and others
 
@@ -198,9 +197,7 @@ def _with_own_ids(request: ChatRequest, response: ModelResponse) -> ModelRespons
 
 
 def _raw_arguments(part: ToolCallPart) -> str:
-    if part.args is None:
-        return ""
-    return part.args if isinstance(part.args, str) else json.dumps(part.args, ensure_ascii=False)
+    return part.args if isinstance(part.args, str) else json.dumps(part.args or {}, ensure_ascii=False)
 
 
 def _read_ending(response: ModelResponse) -> str:
@@ -213,8 +210,8 @@ def _read_ending(response: ModelResponse) -> str:
         return ENDINGS[own]
     if response.state == "suspended":
         return "pause"
-    reason = response.finish_reason or (own if isinstance(own, str) else "") or "stop"
-    return NORMALISED.get(reason, reason)
+    reason = response.finish_reason or (own if isinstance(own, str) else "")
+    return "stop" if reason in ("", "tool_call") else reason
 
 
 def _store(response: ModelResponse) -> dict[str, Any]:

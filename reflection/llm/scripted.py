@@ -1,18 +1,7 @@
 """A model that plays a script: a policy in a JSON file, for demonstrations and tests without a network or a key.
 
-    {"rules": [
-      {"user": "refund order (?P<order>\\w+)", "say": "Let me look.",
-       "calls": [{"tool": "get_order", "arguments": {"order": "{order}"}}]},
-      {"tool": "get_order", "result": "total: (?P<total>[0-9.]+)", "user": "order (?P<order>\\w+)",
-       "calls": [{"tool": "refund", "arguments": {"order": "{order}", "amount": "{total:json}"}}]},
-      {"tool": "refund", "say": "Done."},
-      {"say": "I can only refund orders."}
-    ]}
-
-The first rule that fits answers. `user` is searched in the last message of the user, and `system` in what the system
-says, lessons included. A rule with `tool` or `result` fits where tools have just answered, one of them so; any other
-rule where the user spoke last. All are regular expressions but `tool`, a name. What they name fills the same names in
-braces, as text or, with `:json`, as the value it is the JSON of. The same conversation always has the same answer.
+The form of the file, with an example, is in docs/language-models.md. The first rule that fits answers; the same
+conversation always has the same answer.
 """
 
 import json

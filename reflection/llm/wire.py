@@ -52,9 +52,6 @@ class ModelProvider:
         # Built here, since the SDKs take a second to load: that is none of the time the model has to answer
         self._models: dict[str, Model] = {config.model: build_model(config, config.model, self.connections)}
 
-    def __repr__(self) -> str:
-        return f"<ModelProvider {self.name} {self.model}>"
-
     def for_model(self, config: ProviderConfig) -> Self:
         """Return another model of the same provider."""
         other = copy(self)
