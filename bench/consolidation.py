@@ -25,7 +25,7 @@ from typing import Any
 
 import tests.servers
 
-os.environ["DJANGO_SETTINGS_MODULE"] = "erl_site.settings"
+os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
 os.environ["ERL_REFLECTOR"] = "rules"
 os.environ["ERL_LOG_LEVEL"] = "CRITICAL"
 import django  # isort: skip
@@ -42,7 +42,7 @@ from memory.curation.proposal_groups import find_members  # noqa: E402
 from memory.heuristics.extensions import find_tallies  # noqa: E402
 from memory.heuristics.models import Evidence, Heuristic  # noqa: E402
 from memory.intake.files import read_entries  # noqa: E402
-from memory.intake.recording import Sender, record_trajectory  # noqa: E402
+from memory.intake.recording import RunSender, record_trajectory  # noqa: E402
 from memory.projects.actors import Actor  # noqa: E402
 from memory.projects.models import Project  # noqa: E402
 from memory.runs.models import Trajectory  # noqa: E402
@@ -57,7 +57,7 @@ from tests.stack import database_url  # noqa: E402
 BY = Actor(label="benchmark")
 SILENT: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 START_SECONDS = 5.0  # of a process, before it takes up the work
-CLI = [sys.executable, "manage.py", "consolidate", "--json", "--project"]
+CLI = [sys.executable, "manage.py", "run_jobs", "--json", "--kind", "consolidation"]
 
 
 def read_episodes(data: Path) -> Iterator[dict[str, Any]]:
@@ -92,7 +92,7 @@ def load(project: Project, episodes: list[dict[str, Any]]) -> None:
     for data in tqdm(episodes, desc=project.slug, leave=False, disable=not sys.stderr.isatty()):
         readable = bool(data.get("steps") or data.get("mistakes") or data.get("successes"))
         record_trajectory(
-            project, data=data, by=BY, reflect=readable, sender=Sender(client=data.get("agent", "") or "benchmark")
+            project, data=data, by=BY, reflect=readable, sender=RunSender(client=data.get("agent", "") or "benchmark")
         )
     while run_reflection(owner="benchmark").outcome != Outcome.NOTHING:
         pass
@@ -110,14 +110,15 @@ def consolidate_under_kills(project: Project, *, kills: int, seconds: float) -> 
     """Let processes consolidate and kill them at random times, then let one finish; return how many were killed."""
     environment = os.environ | {
         "DATABASE_URL": database_url(connection.settings_dict),
-        "ERL_REFLECTION_LEASE_SECONDS": "1",
+        "TEST_REFLECTION_LEASE_SECONDS": "1",
     }
-    environment["ERL_REFLECTION_MAX_ATTEMPTS"] = "100"
+    environment["TEST_REFLECTION_MAX_ATTEMPTS"] = "100"
     killed = tries = 0
     while killed < kills and tries < 4 * kills:
         tries += 1
         # Everything again: one that was finished between two kills leaves the next as much to do.
-        process = subprocess.Popen([*CLI, project.slug, "--again"], env=environment, **SILENT)
+        request_consolidation(project, cause="command", by=BY, again=True)
+        process = subprocess.Popen(CLI, env=environment, **SILENT)
         try:
             process.wait(timeout=1 + random.random() * (seconds + START_SECONDS))
         except subprocess.TimeoutExpired:
@@ -126,7 +127,7 @@ def consolidate_under_kills(project: Project, *, kills: int, seconds: float) -> 
             killed += 1
         time.sleep(1.2)  # until the lease of the dead is over
     for _ in range(20):
-        subprocess.run([*CLI, project.slug], env=environment, check=False, **SILENT)
+        subprocess.run(CLI, env=environment, check=False, **SILENT)
         if not ConsolidationRun.objects.for_project(project).live().exists():
             break
         time.sleep(1.2)

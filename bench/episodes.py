@@ -24,9 +24,9 @@ from typing import Any
 HOME = Path(tempfile.mkdtemp(prefix="erl-bench-")).resolve()
 os.environ |= {
     "ERL_HOME": str(HOME),
-    "ERL_EMBEDDED_DURABLE": "0",
+    "TEST_EMBEDDED_DURABLE": "0",
     "ERL_ENV_FILE": os.devnull,
-    "DJANGO_SETTINGS_MODULE": "erl_site.settings",
+    "DJANGO_SETTINGS_MODULE": "tests.settings",
 }
 
 import django  # noqa: E402

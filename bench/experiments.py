@@ -33,7 +33,7 @@ import httpx
 
 import tests.servers  # servers of its own
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "erl_site.settings")
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
 
 import django
 

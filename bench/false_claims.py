@@ -28,21 +28,21 @@ from evaluation.experiments.analysis import (  # noqa: E402
     FAMILIES_ALARM,
     MISSING_ALARM,
     MISSING_TAU,
+    ArmVerdict,
     Findings,
-    Verdict,
     analyse,
 )
 from evaluation.experiments.exposures import Exposed, collect  # noqa: E402
 from evaluation.experiments.models import Experiment  # noqa: E402
-from evaluation.experiments.plan import Guarded, Guardrail, Plan  # noqa: E402
+from evaluation.experiments.plan import ExperimentPlan, Guarded, Guardrail  # noqa: E402
 from evaluation.sequential import FIRST_LOOK  # noqa: E402
-from memory.retrieval.assignment import Arm  # noqa: E402
+from memory.retrieval.assignment import ServedArm  # noqa: E402
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 PACE = timedelta(seconds=15)  # from one unit to the next; 120 units are half an hour
 EVERY = 20  # units from look to look
 NEVER = 10**9
-PLAN = Plan()
+PLAN = ExperimentPlan()
 GUARDED = {guardrail.metric: guardrail for guardrail in PLAN.guardrails}
 SLACK = 0.1  # of the logarithm of an e-value: what is that close to a claim is looked at by the product
 Numbers = npt.NDArray[np.float64]
@@ -213,7 +213,7 @@ def trace(kind: Kind, traffic: Traffic) -> Trace:
         is_worse &= is_sure & (estimate < 0)
         is_harm &= log_harm(-estimate, variance, GUARDED[Guarded.SUCCESS]) >= -SLACK
     # A canary that does harm is found worse long before it is rolled back; that claim is right, and not counted.
-    is_close = is_better | is_harm | (is_worse & (kind.truth != Verdict.ROLL_BACK))
+    is_close = is_better | is_harm | (is_worse & (kind.truth != ArmVerdict.ROLL_BACK))
     is_close &= outcomes.is_enough & (missing_e_value < MISSING_ALARM * np.exp(SLACK))
     is_close |= trace_costs(kind, traffic, count, is_known, exposed)
     return Trace(is_close=is_close, missing_e_value=missing_e_value)
@@ -255,7 +255,7 @@ def is_alarmed(kind: Kind, traffic: Traffic) -> bool:
 
 def list_rows(kind: Kind, traffic: Traffic, look: int) -> Iterator[Exposed]:
     """Yield the rows as the database would have them after some units."""
-    arms = (Arm.HOLDOUT, Arm.STABLE) if kind.holdout else (Arm.STABLE, Arm.CANDIDATE)
+    arms = (ServedArm.HOLDOUT, ServedArm.STABLE) if kind.holdout else (ServedArm.STABLE, ServedArm.CANDIDATE)
     for i in range(look):
         at = START + i * PACE
         is_known = bool(traffic.reported[i] <= look)
@@ -296,11 +296,11 @@ def run(kind: Kind, seed: int) -> tuple[str, int, float, bool, bool]:
     for look in find_worth_looking(kind, traffic):
         findings = look_at(kind, traffic, look)
         opposed |= findings.families["e_value"] >= FAMILIES_ALARM
-        is_harm = findings.verdict == Verdict.WORSE and kind.truth == Verdict.ROLL_BACK  # right, and it goes on
-        if findings.verdict not in (Verdict.CONTINUE, Verdict.NO_BENEFIT) and not is_harm:
+        is_harm = findings.verdict == ArmVerdict.WORSE and kind.truth == ArmVerdict.ROLL_BACK  # right, and it goes on
+        if findings.verdict not in (ArmVerdict.CONTINUE, ArmVerdict.NO_BENEFIT) and not is_harm:
             estimate = findings.difference.estimate if findings.difference else float("nan")
             return findings.verdict, look, estimate, is_alarmed(kind, traffic), opposed
-        if findings.verdict == Verdict.NO_BENEFIT:
+        if findings.verdict == ArmVerdict.NO_BENEFIT:
             break
     return "", kind.units, float("nan"), is_alarmed(kind, traffic), opposed
 
@@ -323,12 +323,12 @@ NOTHING = [
     Kind(name="everything reported as success", is_constant=True, looks_anyway=1600),
 ]
 SOMETHING = [
-    Kind(name="+12, hold-out of 20%", lift=0.12, holdout=200, truth=Verdict.BETTER),
-    Kind(name="+15", lift=0.15, truth=Verdict.BETTER),
-    Kind(name="+15, both arms up to 200 units late", lift=0.15, late=200, truth=Verdict.BETTER),
-    Kind(name="+15, half never reported", lift=0.15, lost_anyway=0.5, truth=Verdict.BETTER),
-    Kind(name="−15 from .6", base=0.6, lift=-0.15, truth=Verdict.ROLL_BACK),
-    Kind(name="−15 from .6, canary of 20%", base=0.6, lift=-0.15, share=200, truth=Verdict.ROLL_BACK),
+    Kind(name="+12, hold-out of 20%", lift=0.12, holdout=200, truth=ArmVerdict.BETTER),
+    Kind(name="+15", lift=0.15, truth=ArmVerdict.BETTER),
+    Kind(name="+15, both arms up to 200 units late", lift=0.15, late=200, truth=ArmVerdict.BETTER),
+    Kind(name="+15, half never reported", lift=0.15, lost_anyway=0.5, truth=ArmVerdict.BETTER),
+    Kind(name="−15 from .6", base=0.6, lift=-0.15, truth=ArmVerdict.ROLL_BACK),
+    Kind(name="−15 from .6, canary of 20%", base=0.6, lift=-0.15, share=200, truth=ArmVerdict.ROLL_BACK),
     Kind(name="+15 and −15 in halves", opposite=0.3, units=900, looks_anyway=300),
 ]
 

@@ -1,34 +1,54 @@
-"""How large the project is: lines by room, modules, settings, migrations, SQL functions, tests.
+"""How large the project is and how it is written: lines by room, tables, settings, commands, style, tests.
 
     uv run python -m bench.house_figures [--json FILE] [--against FILE]
+    uv run python -m bench.house_figures --tree CHECKOUT --packages memory agents …    # of files alone, no database
 
 Source is every .py of manage.py and of the apps without migrations; migrations and .sql files are counted apart; a line
 is a line, blank ones and comments included. Rooms are the packages of two levels. Empty modules do not count as
-modules. A setting is a name that erl_site/settings.py reads from the environment. SQL functions and triggers are those
-of a migrated database, without those of extensions; tests are those pytest collects.
+modules. A setting is a name that erl_site/settings.py reads from the environment. Tables, SQL functions and triggers
+are those of a migrated database, without those of extensions; tests are those pytest collects.
+
+Own-line comments and conditional expressions are counted per 1,000 lines. A class name has several meanings if classes
+of that name are defined in several modules; those nested in others, such as Meta, are not counted.
 """
 
 import argparse
+import ast
 import json
 import re
 import statistics
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from bench.request_paths import throw_away_installation  # isort: skip  # sets Django up
+from django.contrib import admin
 from django.db import connection
+from django.urls import URLPattern
 
 from tests.stack import PACKAGES, ROOT
 
 SETTING = re.compile(r"env\.\w+\(\s*\"([A-Z][A-Z0-9_]+)\"")
 IN_FORCE = """
-SELECT (SELECT count(*) FROM pg_proc p WHERE pronamespace = 'public'::regnamespace
+SELECT (SELECT count(*) FROM pg_class c WHERE relkind IN ('r', 'p') AND NOT relispartition
+            AND relnamespace = 'public'::regnamespace AND relname ~ '^(memory|reflection|agents|evaluation|erl)_'),
+       (SELECT count(*) FROM pg_proc p WHERE pronamespace = 'public'::regnamespace
             AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')),
        (SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal)
 """
+_STOCK_PAGES = {
+    "index",
+    "login",
+    "logout",
+    "password_change",
+    "password_change_done",
+    "autocomplete",
+    "jsi18n",
+    "view_on_site",
+}
 COLLECTED = re.compile(r"(\d+)(?:/\d+)? tests? collected")
 
 
@@ -36,9 +56,9 @@ def count_lines(path: Path) -> int:
     return len(path.read_text().splitlines())
 
 
-def find_room(path: Path) -> str:
+def find_room(path: Path, root: Path) -> str:
     """Return the package of at most two levels that a module lies in."""
-    parts = path.relative_to(ROOT).parts[:-1]
+    parts = path.relative_to(root).parts[:-1]
     return ".".join(parts[:2]) or "manage.py"
 
 
@@ -51,41 +71,88 @@ def count_tests() -> int:
     return int(found[1])
 
 
-def count_sql() -> tuple[int, int]:
-    """Return the functions and triggers of a database that was just migrated."""
+def count_database() -> dict[str, int]:
+    """Return the tables, functions and triggers of a database that was just migrated, and the pages of the admin."""
     with throw_away_installation(), connection.cursor() as cursor:
         cursor.execute(IN_FORCE)
-        functions, triggers = cursor.fetchone()
-    return functions, triggers
+        tables, functions, triggers = cursor.fetchone()
+    pages = {str(pattern.name) for pattern in admin.site.get_urls() if isinstance(pattern, URLPattern) and pattern.name}
+    return {
+        "tables": tables,
+        "SQL functions": functions,
+        "SQL triggers": triggers,
+        "models in the admin": len(admin.site._registry),
+        "other pages of the admin": len(pages - _STOCK_PAGES),
+    }
 
 
-def measure() -> dict[str, Any]:
-    python = [ROOT / "manage.py", *(path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py")))]
+def measure_style(sources: list[Path]) -> dict[str, Any]:
+    """Return how the modules are written, from their syntax trees."""
+    lengths: list[int] = []
+    homes: dict[str, set[Path]] = {}
+    counts = Counter[str]()
+    for path in sources:
+        text = path.read_text()
+        counts["lines"] += text.count("\n")
+        counts["characters"] += len(text)
+        counts["comments"] += sum(line.lstrip().startswith("#") for line in text.splitlines())
+        tree = ast.parse(text)
+        for statement in tree.body:
+            if isinstance(statement, ast.ClassDef):
+                homes.setdefault(statement.name, set()).add(path)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lengths.append((node.end_lineno or node.lineno) - node.lineno + 1)
+                counts["private"] += node.name.startswith("_") and not node.name.startswith("__")
+            elif isinstance(node, ast.IfExp):
+                counts["conditional"] += 1
+            elif isinstance(node, ast.ClassDef):
+                counts["dataclasses"] += any("dataclass" in ast.unparse(each) for each in node.decorator_list)
+    return {
+        "functions": len(lengths),
+        "mean function, lines": round(statistics.mean(lengths), 1),
+        "functions over 40 lines, %": round(100 * sum(length > 40 for length in lengths) / len(lengths), 1),
+        "private functions, %": round(100 * counts["private"] / len(lengths)),
+        "own-line comments per 1,000 lines": round(1000 * counts["comments"] / counts["lines"], 1),
+        "conditional expressions per 1,000 lines": round(1000 * counts["conditional"] / counts["lines"], 1),
+        "dataclasses": counts["dataclasses"],
+        "characters a line": round(counts["characters"] / counts["lines"], 1),
+        "class names with several meanings": sum(len(places) > 1 for places in homes.values()),
+    }
+
+
+def measure_files(root: Path, packages: Iterable[str]) -> dict[str, Any]:
+    """Return what the files of a checkout say."""
+    python = [root / "manage.py", *(path for name in packages for path in sorted((root / name).rglob("*.py")))]
     migrations = [path for path in python if "migrations" in path.parts]
-    sql = [path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.sql"))]
+    sql = [path for name in packages for path in sorted((root / name).rglob("*.sql"))]
     sizes = {path: count_lines(path) for path in python if path not in migrations}
     sources, rooms = {path: size for path, size in sizes.items() if size}, Counter[str]()
     for path, size in sources.items():
-        rooms[find_room(path)] += size
+        rooms[find_room(path, root)] += size
     largest = max(sources, key=lambda path: sources[path])
-    functions, triggers = count_sql()
+    operations = re.findall(r"^\s+operationId:", (root / "docs" / "openapi.yaml").read_text(), re.MULTILINE)
     return {
         "source lines": sum(sources.values()),
         "modules": len(sources),
         "median module, lines": statistics.median(sources.values()),
         "largest module, lines": sources[largest],
-        "largest module": str(largest.relative_to(ROOT)),
+        "largest module": str(largest.relative_to(root)),
         "modules under 30 lines": sum(size < 30 for size in sources.values()),
         "migrations": sum(path.name != "__init__.py" for path in migrations),
         "lines of migrations": sum(map(count_lines, migrations)),
         "lines of .sql": sum(map(count_lines, sql)),
-        "SQL functions": functions,
-        "SQL triggers": triggers,
-        "settings": len(set(SETTING.findall((ROOT / "erl_site" / "settings.py").read_text()))),
-        "lines of tests": sum(count_lines(path) for path in (ROOT / "tests").rglob("*.py")),
-        "tests": count_tests(),
+        "operations": len(operations),
+        "commands": sum(path.parent.name == "commands" and path.stem != "__init__" for path in sources),
+        "settings": len(set(SETTING.findall((root / "erl_site" / "settings.py").read_text()))),
+        **measure_style([*sources]),
+        "lines of tests": sum(count_lines(path) for path in (root / "tests").rglob("*.py")),
         "rooms": dict(sorted(rooms.items())),
     }
+
+
+def measure() -> dict[str, Any]:
+    return measure_files(ROOT, [*PACKAGES, "clients"]) | count_database() | {"tests": count_tests()}
 
 
 def print_figures(figures: dict[str, Any], before: dict[str, Any] | None) -> None:
@@ -104,8 +171,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", type=Path, help="Write the figures to this file.")
     parser.add_argument("--against", type=Path, help="Compare with an earlier file of --json.")
+    parser.add_argument("--tree", type=Path, help="Measure the files of this checkout instead, and no database.")
+    parser.add_argument("--packages", nargs="+", default=[*PACKAGES, "clients"], help="The packages of that checkout.")
     options = parser.parse_args()
-    figures = measure()
+    figures = measure_files(options.tree.resolve(), options.packages) if options.tree else measure()
     print_figures(figures, json.loads(options.against.read_text()) if options.against else None)
     if options.json:
         options.json.write_text(json.dumps(figures, indent=2) + "\n")

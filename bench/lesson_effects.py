@@ -20,7 +20,7 @@ import numpy.typing as npt
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "erl_site.settings")
 django.setup()
 
-from memory.effects.comparison import Compared, LessonEffect, attribute, find_inseparable  # noqa: E402
+from memory.effects.comparison import ComparedRuns, LessonEffect, attribute, find_inseparable  # noqa: E402
 from memory.effects.interval import Share  # noqa: E402
 from memory.effects.stratified import ALPHA, FEWEST_RUNS, TAU, Strata  # noqa: E402
 
@@ -65,7 +65,7 @@ class Project:
     strata: int
     counts: Numbers  # guided, known, succeeded; held out, known, succeeded: 1 where a unit counts
 
-    def compare(self, settled: Iterable[UUID], *, units: int) -> dict[UUID, Compared]:
+    def compare(self, settled: Iterable[UUID], *, units: int) -> dict[UUID, ComparedRuns]:
         """Compare the lessons in blocks without some of them."""
         apart = [LESSONS.index(lesson) for lesson in settled]
         chosen = ~self.lessons[:units, apart].any(axis=1)
@@ -73,7 +73,7 @@ class Project:
         strata = self.stratum[:units][chosen, None] == np.arange(self.strata)
         table = np.einsum("ul,us,uc->lsc", lessons, strata, counts, optimize=True).astype(int).tolist()
         return {
-            lesson: Compared(
+            lesson: ComparedRuns(
                 by_client={"agent": sum((Strata.of(n, a, m, b) for _, n, a, _, m, b in rows), Strata())},
                 reporting=sum((Strata.of(n, a, m, b) for n, a, _, m, b, _ in rows), Strata()),
             )
@@ -88,7 +88,7 @@ class Project:
             (read_block(code), count) for code, count in zip(codes.tolist(), guided.tolist(), strict=True)
         )
 
-        def compare(settled: Iterable[UUID]) -> dict[UUID, Compared]:
+        def compare(settled: Iterable[UUID]) -> dict[UUID, ComparedRuns]:
             return self.compare(settled, units=units)
 
         compared = attribute(compare, together) if self.is_drawn else compare([])

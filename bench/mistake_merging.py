@@ -63,7 +63,7 @@ def compare() -> list[Pair]:
     """Return the likeness of every labelled pair."""
     from memory.embeddings.base import embed_composites
     from memory.embeddings.registry import get_embedder
-    from memory.meaning.comparison import Verdict
+    from memory.meaning.comparison import MeaningVerdict
     from memory.mistakes.reports import compare_mistakes
     from memory.mistakes.similarity import MERGE_SIMILARITY
 
@@ -78,7 +78,7 @@ def compare() -> list[Pair]:
     for first, second, same in pairs:
         similarity = float(vectors[first] @ vectors[second])
         said = compare_mistakes(read[first], read[second], similarity=similarity)
-        merged = similarity >= MERGE_SIMILARITY and said.verdict is Verdict.SAME
+        merged = similarity >= MERGE_SIMILARITY and said.verdict is MeaningVerdict.SAME
         compared.append(Pair(suite=texts[first]["suite"], similarity=similarity, same=same, merged=merged))
     return compared
 

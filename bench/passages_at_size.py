@@ -22,7 +22,7 @@ from uuid import UUID, uuid4
 
 import tests.servers  # noqa: F401 - names the servers
 
-os.environ["DJANGO_SETTINGS_MODULE"] = "erl_site.settings"
+os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
 import django  # isort: skip
 
 django.setup()

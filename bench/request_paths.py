@@ -35,8 +35,8 @@ HOME = Path(tempfile.mkdtemp(prefix="erl-paths-")).resolve()
 for name in [*os.environ]:
     if name.startswith(("ERL_", "CELERY_", "DATABASE_")):
         del os.environ[name]
-os.environ |= {"ERL_HOME": str(HOME), "ERL_ENV_FILE": os.devnull, "DJANGO_SETTINGS_MODULE": "erl_site.settings"}
-os.environ |= {"ERL_EMBEDDED_DURABLE": "0", "ERL_REFLECTOR": "rules"}
+os.environ |= {"ERL_HOME": str(HOME), "ERL_ENV_FILE": os.devnull, "DJANGO_SETTINGS_MODULE": "tests.settings"}
+os.environ |= {"TEST_EMBEDDED_DURABLE": "0", "ERL_REFLECTOR": "rules"}
 os.environ["ERL_RATE_LIMITS"] = "retrieve=100000000/60,trajectories:write=100000000/60"  # counted, never reached
 
 import django  # noqa: E402

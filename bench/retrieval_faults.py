@@ -133,12 +133,7 @@ SERVICES: list[EmbeddingService] = []
 def other_model() -> Iterator[None]:
     service = EmbeddingService()
     SERVICES.append(service)
-    with override_settings(
-        ERL_EMBEDDER="http",
-        ERL_EMBEDDER_BASE_URL=service.base_url,
-        ERL_EMBEDDER_MODEL="other",
-        ERL_EMBEDDER_DIMENSIONS=2,
-    ):
+    with override_settings(ERL_EMBEDDER=f"{service.base_url}?model=other&dimensions=2"):
         forget_embedders()
         yield
     forget_embedders()

@@ -33,7 +33,7 @@ from typing import Any
 
 import tests.servers
 
-os.environ["DJANGO_SETTINGS_MODULE"] = "erl_site.settings"
+os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
 import django  # isort: skip
 
 django.setup()

@@ -27,12 +27,12 @@ from typing import Any
 HOME = Path(tempfile.mkdtemp(prefix="erl-bench-")).resolve()
 os.environ |= {
     "ERL_HOME": str(HOME),
-    "ERL_EMBEDDED_DURABLE": "0",
+    "TEST_EMBEDDED_DURABLE": "0",
     "ERL_ENV_FILE": os.devnull,
     "ERL_REFLECTOR": "rules",
     "ERL_LESSONS_PER_TRAJECTORY": "3",
     "ERL_LOG_LEVEL": "ERROR",
-    "DJANGO_SETTINGS_MODULE": "erl_site.settings",
+    "DJANGO_SETTINGS_MODULE": "tests.settings",
 }
 
 import django  # noqa: E402
@@ -52,13 +52,14 @@ from bench.serving.processes import children, read_cpu_seconds  # noqa: E402
 from erl_site.embedded import postgres  # noqa: E402
 from memory.curation.evidence import add_evidence  # noqa: E402
 from memory.curation.proposals import propose_heuristic  # noqa: E402
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review  # noqa: E402
+from memory.heuristics.models import Heuristic, HeuristicRevision  # noqa: E402
 from memory.heuristics.text import Citation, HeuristicText  # noqa: E402
 from memory.intake.files import read_entries  # noqa: E402
 from memory.intake.recording import record_trajectory  # noqa: E402
 from memory.projects.actors import Actor  # noqa: E402
 from memory.projects.models import Project  # noqa: E402
 from memory.retrieval.models import Retrieval  # noqa: E402
+from memory.review.models import Review  # noqa: E402
 from memory.runs.models import Trajectory  # noqa: E402
 from reflection.jobs.execution import Outcome  # noqa: E402
 from reflection.reflectors.reflections import run_reflection  # noqa: E402
@@ -139,8 +140,9 @@ def _record_answers_and_reviews(project: Project, answers: int) -> None:
         (
             Review(
                 project=project,
-                heuristic_id=revision.heuristic_id,
-                revision=revision,
+                kind=Review.Kind.LESSON,
+                subject_id=revision.heuristic_id,
+                revision_id=revision.pk,
                 decision=Review.Decision.APPROVE,
                 content_sha256=revision.content_sha256,
                 reviewer=f"user:{number % 5}",

@@ -11,7 +11,7 @@ import time
 
 import tests.servers  # noqa: F401  servers of its own
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "erl_site.settings")
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
 
 import django
 

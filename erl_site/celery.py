@@ -35,7 +35,7 @@ def ensure_embedded_broker(**_: Any) -> None:
 @task_prerun.connect
 @task_postrun.connect
 def check_connections(**_: Any) -> None:
-    """Keep the database connection between tasks as between requests, for up to ERL_DATABASE_CONN_MAX_AGE."""
+    """Keep the database connection between tasks as between requests, for up to CONN_MAX_AGE."""
     close_old_connections()
 
 

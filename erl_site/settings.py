@@ -21,9 +21,17 @@ django_stubs_ext.monkeypatch()
 
 
 class Environment(environ.Env):  # type: ignore[misc]
-    """The environment. A value that cannot be read ends the process with a sentence; an empty one is not set."""
+    """The environment. A value that cannot be read ends the process with a sentence; an empty one is not set.
+
+    `names` are those it was asked for: `manage.py check` warns of others that begin with ERL_.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
 
     def get_value(self, var: str, cast: Any = None, default: Any = environ.Env.NOTSET, **options: Any) -> Any:
+        self.names.add(var)
         if cast in (int, float, json.loads) and not str(self.ENVIRON.get(var, "")).strip():
             return default
         try:
@@ -55,8 +63,8 @@ try:
         check_secret_key(former_key, name="ERL_SECRET_KEY_FALLBACKS")
 except EmbeddedServerError as error:
     raise SystemExit(str(error)) from None  # whichever process reads the settings ends with this sentence
-ERL_API_HOST = env.str("ERL_API_HOST", "127.0.0.1")
-ERL_API_PORT = env.int("ERL_API_PORT", 8000)
+ERL_LISTEN = env.str("ERL_LISTEN", "127.0.0.1:8000")
+ERL_API_HOST = ERL_LISTEN.rpartition(":")[0]
 ALLOWED_HOSTS = env.list("ERL_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]", ERL_API_HOST])
 CSRF_FAILURE_VIEW = "erl_site.web.views.csrf_failure"
 ERL_HTTPS = env.bool("ERL_HTTPS", False)
@@ -133,6 +141,7 @@ INSTALLED_APPS = [
     "reflection",
     "runtime",
     "evaluation",
+    "desk",
 ]
 MIDDLEWARE = [
     "erl_site.web.middleware.RequestIdMiddleware",
@@ -182,11 +191,11 @@ WHITENOISE_USE_FINDERS = True  # no collectstatic needed
 WHITENOISE_IMMUTABLE_FILE_TEST = "^/static/"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LOGGING = logging_config(level=env.str("ERL_LOG_LEVEL", "INFO"))
-ERL_FAILPOINTS = env.list("ERL_FAILPOINTS", default=[])  # for tests only (memory/failpoints.py)
+ERL_FAILPOINTS: list[str] = []  # of tests (memory/failpoints.py)
 
 # ── Database: DATABASE_URL, or the embedded PostgreSQL under ERL_HOME ─────────────────────────────────────────────
 DATABASE_URL = env.str("DATABASE_URL", "")
-ERL_EMBEDDED_DURABLE = env.bool("ERL_EMBEDDED_DURABLE", True)  # off only for disposable test servers
+ERL_EMBEDDED_DURABLE = True  # not the servers of tests, which they throw away
 DATABASE_OWNER_URL = env.str("DATABASE_OWNER_URL", "")  # who owns the tables; needed only where they are changed
 if DATABASE_URL:
     DATABASES = {"default": env.db_url_config(DATABASE_URL)}
@@ -196,10 +205,8 @@ if DATABASE_URL:
 else:
     DATABASES = {"default": {"ENGINE": "erl_site.embedded.database", "NAME": "erl", "USER": roles.APPLICATION}}
     ERL_DATABASE_OWNER = {"USER": roles.OWNER}
-DATABASES["default"] |= {
-    "CONN_MAX_AGE": env.int("ERL_DATABASE_CONN_MAX_AGE", 600),
-    "CONN_HEALTH_CHECKS": True,
-}
+DATABASES["default"].setdefault("CONN_MAX_AGE", 600)  # seconds; `?conn_max_age=0` in DATABASE_URL changes it
+DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 DATABASES["default"].setdefault("OPTIONS", {}).setdefault("connect_timeout", 2)
 # Behind a pooler in transaction mode there is no session state, and timeouts are set on the role
 ERL_DATABASE_POOLER = env.bool("ERL_DATABASE_POOLER", False)
@@ -280,32 +287,25 @@ CELERY_TASK_ROUTES = {entry["task"]: {"queue": ERL_PERIODIC_QUEUE} for entry in 
 # ── API ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_API_MAX_REQUEST_BYTES = env.int("ERL_API_MAX_REQUEST_BYTES", MAX_REQUEST_BYTES)
 DATA_UPLOAD_MAX_MEMORY_SIZE = ERL_API_MAX_REQUEST_BYTES
-ERL_IDEMPOTENCY_HOURS = env.int("ERL_IDEMPOTENCY_HOURS", 72)
+ERL_IDEMPOTENCY_HOURS = 72
 ERL_IDEMPOTENCY_REQUIRED = env.bool("ERL_IDEMPOTENCY_REQUIRED", False)
-ERL_API_MAX_WAIT_SECONDS = env.float(
-    "ERL_API_MAX_WAIT_SECONDS", 0.25
-)  # requests that waited longer for a thread are refused
+ERL_API_MAX_WAIT_SECONDS = 0.25  # requests that waited longer for a thread are refused; 0: no limit
 ERL_API_MAX_IN_FLIGHT = env.int("ERL_API_MAX_IN_FLIGHT", 32)  # of one key, in each web process; 0: no limit
 # Per key and scope: "reflect=600/60" allows 600 requests in 60 seconds; "failed=…" counts refused keys by address
 ERL_RATE_LIMITS = env.list(
     "ERL_RATE_LIMITS",
     default=["retrieve=6000/60", "trajectories:write=3000/60", "reflect=600/60", "evaluate=60/60", "failed=1000/60"],
 )
-ERL_ANSWER_RETENTION_DAYS = env.int("ERL_ANSWER_RETENTION_DAYS", 180)  # without a run, by whole months; 0: for ever
-ERL_EVENT_RETENTION_DAYS = env.int("ERL_EVENT_RETENTION_DAYS", 180)  # of agents' runs, by whole months; 0: for ever
+# Of answers without a run and of the events of agents' runs, by whole months; 0: for ever
+ERL_RETENTION_DAYS = env.int("ERL_RETENTION_DAYS", 180)
 
 # ── Retrieval ─────────────────────────────────────────────────────────────────────────────────────────────────────
-ERL_EMBEDDER = env.str("ERL_EMBEDDER", "minilm")  # minilm, minilm-floats, http or none
-ERL_EMBEDDER_BASE_URL = env.str("ERL_EMBEDDER_BASE_URL", "")
+ERL_EMBEDDER = env.str("ERL_EMBEDDER", "minilm")  # minilm, minilm-floats, none or the URL of a service
 ERL_EMBEDDER_API_KEY = env.str("ERL_EMBEDDER_API_KEY", "")
-ERL_EMBEDDER_MODEL = env.str("ERL_EMBEDDER_MODEL", "")
-ERL_EMBEDDER_DIMENSIONS = env.int("ERL_EMBEDDER_DIMENSIONS", 384)
 ERL_RETRIEVE_MODE = env.str("ERL_RETRIEVE_MODE", "hybrid")  # erl asks the language model at every answer
 ERL_RETRIEVE_MAX_PER_SOURCE = env.int("ERL_RETRIEVE_MAX_PER_SOURCE", 0)  # 0: no limit
 ERL_RERANK_URL = env.str("ERL_RERANK_URL", "")
 ERL_RERANK_API_KEY = env.str("ERL_RERANK_API_KEY", "")
-ERL_RERANK_MODEL = env.str("ERL_RERANK_MODEL", "")
-ERL_RERANK_FORMAT = env.str("ERL_RERANK_FORMAT", "cohere")  # cohere (Cohere, Jina, vLLM) or tei
 ERL_RETRIEVE_MEMORY_MB = env.int("ERL_RETRIEVE_MEMORY_MB", 64)  # cache of approved lessons in each web process
 ERL_TENANT_ROLE = env.str("ERL_TENANT_ROLE", "")  # erl_tenant: requests see only rows of their project
 ERL_SERVING_ROLE = env.str("ERL_SERVING_ROLE", "auto")  # role of searches; auto: erl_serving if it exists
@@ -335,11 +335,13 @@ ERL_TOOL_SECRETS = env.object("ERL_TOOL_SECRETS")
 ERL_LLM_INPUT_USD_PER_MTOK = env.float("ERL_LLM_INPUT_USD_PER_MTOK", 0.0)
 ERL_LLM_OUTPUT_USD_PER_MTOK = env.float("ERL_LLM_OUTPUT_USD_PER_MTOK", 0.0)
 ERL_LESSONS_PER_TRAJECTORY = env.int("ERL_LESSONS_PER_TRAJECTORY", 1)
-ERL_REFLECTION_LEASE_SECONDS = env.float("ERL_REFLECTION_LEASE_SECONDS", 30.0)
-ERL_REFLECTION_MAX_ATTEMPTS = env.int("ERL_REFLECTION_MAX_ATTEMPTS", 5)
+ERL_REFLECTION_LEASE_SECONDS = 30.0  # without a sign of life, before another worker may take a job over
+ERL_REFLECTION_MAX_ATTEMPTS = 5  # of a job, before it is shown as dead
 
 # ── Memory across episodes ────────────────────────────────────────────────────────────────────────────────────────
 ERL_CONSOLIDATE_EVERY = env.int("ERL_CONSOLIDATE_EVERY", 20)
+
+ERL_NAMES = env.names  # of all settings
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["memory.api.authentication.ApiKeyAuthentication"],
@@ -384,14 +386,14 @@ SPECTACULAR_SETTINGS = {
         "DeploymentEventKind": "memory.releases.models.DeploymentEventKind",
         "ReleaseHow": "memory.releases.models.ReleaseHow",
         "ExperimentStatus": "evaluation.experiments.models.ExperimentStatus",
-        "Compared": "evaluation.experiments.models.Compared",
+        "Compared": "evaluation.experiments.models.ComparedArms",
         "Promotes": "evaluation.experiments.models.Promotes",
         "ExperimentMetric": "evaluation.experiments.plan.Metric",
         "ExperimentMethod": "evaluation.experiments.plan.Method",
-        "ExperimentRule": "evaluation.experiments.plan.Rule",
+        "ExperimentRule": "evaluation.experiments.plan.DecisionRule",
         "UnitRule": "evaluation.experiments.plan.UnitRule",
         "Guarded": "evaluation.experiments.plan.Guarded",
-        "ExperimentVerdict": "evaluation.experiments.analysis.Verdict",
+        "ExperimentVerdict": "evaluation.experiments.analysis.ArmVerdict",
         "ProposalEffect": "reflection.reflectors.models.ProposalEffect",
         "ToolKind": "runtime.models.tools.ToolKind",
         "ToolRuntime": "runtime.models.tools.ToolRuntime",

@@ -4,10 +4,11 @@ from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.generic import RedirectView
 
-from erl_site.doctor import page as health_page  # noqa: F401 - adds itself to the admin's pages
+from desk.urls import desk_page
+from desk.urls import urlpatterns as desk_pages
+from erl_site.diagnosis.page import health_page
 from erl_site.sign_in.views import second_factor
 from erl_site.web import views
-from memory.admin.pages import mount_pages
 from memory.api import documentation
 from memory.intake.trace_views import TraceView
 from memory.mcp.views import McpView
@@ -15,12 +16,14 @@ from memory.mcp.views import McpView
 admin.site.site_title = admin.site.site_header = "ERL"
 admin.site.empty_value_display = "–"
 admin.site.site_url = None  # no "View site" link
-admin.site.enable_nav_sidebar = False  # memory/admin/navigation.py has the navigation
+admin.site.enable_nav_sidebar = False  # desk/shell/navigation.py has the navigation
+
+_HEALTH = desk_page("health/", health_page, "health")
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", RedirectView.as_view(pattern_name="admin:index"), name="home"),
     path("admin/second-factor/", second_factor, name="second-factor"),
-    path("admin/", ([*mount_pages(), *admin.site.get_urls()], "admin", admin.site.name)),
+    path("admin/", ([*desk_pages, _HEALTH, *admin.site.get_urls()], "admin", admin.site.name)),
     path("health", views.health, name="health"),
     path("ready", views.ready, name="ready"),
     path("waiting", views.waiting, name="waiting"),

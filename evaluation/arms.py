@@ -26,7 +26,7 @@ _PARTS = {"failures": ("mixed", "avoid"), "successes": ("works",)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Arm:
+class SuiteArm:
     """How an arm asks the product. `store` names the contents of the store it asks."""
 
     name: str
@@ -52,33 +52,39 @@ class Arm:
 
 
 _CONTROLS = (
-    Arm(name="none", mode="none", about="no lessons: every uplift is measured against this"),
-    Arm(name="all", mode="random", draw="all", about="all lessons in one fixed order, cut to the token budget"),
-    Arm(name="oracle", mode="hybrid", cheats=True, about="only lessons that name the right answer: an upper bound"),
-    Arm(
+    SuiteArm(name="none", mode="none", about="no lessons: every uplift is measured against this"),
+    SuiteArm(name="all", mode="random", draw="all", about="all lessons in one fixed order, cut to the token budget"),
+    SuiteArm(
+        name="oracle", mode="hybrid", cheats=True, about="only lessons that name the right answer: an upper bound"
+    ),
+    SuiteArm(
         name="poison-unapproved",
         mode="hybrid",
         store="poison-unapproved",
         about="wrong lessons proposed but not approved: must equal the same mode without them",
     ),
-    Arm(
+    SuiteArm(
         name="poison-approved",
         mode="hybrid",
         store="poison-approved",
         about="wrong lessons approved, right ones retired: must do worse, which shows that the suite detects harm",
     ),
-    Arm(name="noreward", mode="hybrid", store="noreward", about="learnt from a judge that is wrong in 30% of cases"),
-    Arm(
+    SuiteArm(
+        name="noreward", mode="hybrid", store="noreward", about="learnt from a judge that is wrong in 30% of cases"
+    ),
+    SuiteArm(
         name="iterative", mode="hybrid", store="iterative", about="learnt from runs that were themselves given lessons"
     ),
-    Arm(
+    SuiteArm(
         name="flipped",
         mode="hybrid",
         store="flipped",
         about="learnt with accepted and rejected swapped, or the advice turned round: must not help",
     ),
-    Arm(name="shuffled", mode="hybrid", store="shuffled", about="conditions swapped between lessons: must not help"),
-    Arm(
+    SuiteArm(
+        name="shuffled", mode="hybrid", store="shuffled", about="conditions swapped between lessons: must not help"
+    ),
+    SuiteArm(
         name="candidate",
         mode="hybrid",
         store="candidate",
@@ -99,7 +105,7 @@ _WITH = {
 }
 
 
-def find_arm(name: str, *, k: int) -> Arm:
+def find_arm(name: str, *, k: int) -> SuiteArm:
     """Return the arm named, for example, `hybrid:5:failures`; without a number it retrieves `k` lessons.
 
     Raises:
@@ -107,10 +113,7 @@ def find_arm(name: str, *, k: int) -> Arm:
     """
     for control in _CONTROLS:
         if control.name == name:
-            takes_k = control.mode == "hybrid"
-            return (
-                Arm(**{slot: getattr(control, slot) for slot in Arm.__slots__} | {"top_k": k}) if takes_k else control
-            )
+            return replace(control, top_k=k) if control.mode == "hybrid" else control
     match = _ARM.match(name)
     if match is None:
         known = ", ".join([*(f"{kind}:N" for kind in _ABOUT), *(each.name for each in _CONTROLS)])
@@ -122,7 +125,7 @@ def find_arm(name: str, *, k: int) -> Arm:
         raise EvaluationError(f"The arm {name!r} is out of range: an arm retrieves 1 to {MAX_LESSONS} lessons.")
     kind, part = match["kind"], match["part"] or ""
     only = f", only lessons from {part}" if part in _PARTS else _WITH.get(part, "")
-    return Arm(
+    return SuiteArm(
         name=name,
         mode="hybrid" if kind == "fewshot" else kind,
         top_k=int(match["k"] or k),
@@ -133,7 +136,7 @@ def find_arm(name: str, *, k: int) -> Arm:
     )
 
 
-def find_arms(names: Iterable[str], *, k: int) -> list[Arm]:
+def find_arms(names: Iterable[str], *, k: int) -> list[SuiteArm]:
     """Return `none`, which every uplift is measured against, and the named arms, each once.
 
     Raises:
@@ -166,7 +169,7 @@ class ArmQuestion:
     answer_tag: str = ""
 
 
-def ask(arm: Arm, project: Project, question: ArmQuestion) -> RetrievalAnswer:
+def ask(arm: SuiteArm, project: Project, question: ArmQuestion) -> RetrievalAnswer:
     """Ask the product for lessons, as an agent of this arm would."""
     answer = retrieve(
         Question(
@@ -189,7 +192,7 @@ def ask(arm: Arm, project: Project, question: ArmQuestion) -> RetrievalAnswer:
     return _shape(answer, arm, project, budget_tokens=question.budget_tokens)
 
 
-def _shape(answer: RetrievalAnswer, arm: Arm, project: Project, *, budget_tokens: int) -> RetrievalAnswer:
+def _shape(answer: RetrievalAnswer, arm: SuiteArm, project: Project, *, budget_tokens: int) -> RetrievalAnswer:
     """Return the answer with its block in the arm's shape."""
     injected = [item for item in answer.items if item["injected"]]
     if arm.shape == "guidelines":

@@ -10,13 +10,13 @@ from typing import Any
 from django.conf import settings
 
 from reflection.llm.base import Provider, ProviderError
-from reflection.llm.chat import ChatAnswer, ChatRequest
+from reflection.llm.chat import ChatAnswer, ChatRequest, read_calls, stored_calls
 
 CAP_REACHED = "cap_reached"
 
 
 class Ledger:
-    """Wraps a provider's `chat`, for questions without tools. Safe to share between threads.
+    """Wraps a provider's `chat`. Safe to share between threads.
 
     The journal has one line per call: time, hash of the question, answer, tokens, cost and latency. A resumed run
     asks the same questions again and finds the answers there. The limits count logged calls, and calls in progress at
@@ -81,6 +81,7 @@ class Ledger:
             "at": round(time.time(), 3),
             "question_sha256": request.sha256,
             "text": completion.text,
+            "tool_calls": stored_calls(completion.tool_calls),
             "finish_reason": completion.finish_reason,
             "model": completion.model,
             "input_tokens": completion.input_tokens,
@@ -111,6 +112,7 @@ class Ledger:
         self.calls.append({name: entry[name] for name in ("input_tokens", "output_tokens", "cost_usd", "latency_ms")})
         return ChatAnswer(
             text=entry["text"],
+            tool_calls=read_calls(entry.get("tool_calls", ())),
             finish_reason=entry["finish_reason"],
             input_tokens=entry["input_tokens"],
             output_tokens=entry["output_tokens"],

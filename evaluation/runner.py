@@ -16,7 +16,7 @@ from evaluation.models import EvaluationRun
 from evaluation.reports.versions import find_versions
 from evaluation.suites.base import Options
 from evaluation.suites.registry import STAGING, get_suite
-from memory.events import Event, EventKind, announce
+from memory.events import EventKind, ProjectEvent, announce
 from memory.projects.models import Project
 from reflection.jobs.models import Job
 
@@ -121,7 +121,7 @@ def end_run(run: EvaluationRun, status: str, *, failure: str = "") -> None:
     run.save(update_fields=["status", "failure", "finished_at", "results"])
     if run.project_id is not None:
         details = {"evaluation": str(run.pk), "status": str(status), "suites": list(run.suites)}
-        announce(Event(kind=EventKind.EVALUATION_FINISHED, project_id=run.project_id, details=details))
+        announce(ProjectEvent(kind=EventKind.EVALUATION_FINISHED, project_id=run.project_id, details=details))
 
 
 def count_units(run: EvaluationRun) -> tuple[int, int]:

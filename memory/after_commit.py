@@ -12,7 +12,7 @@ Parameters = ParamSpec("Parameters")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class DeferredCall:
     """A function and what to call it with. Calls of one function with equal arguments are equal."""
 
     function: Callable[..., object]
@@ -38,6 +38,6 @@ def after_commit(function: Callable[Parameters, object], *args: Parameters.args,
 
     What is called has to be work that can fail: the commit stands, and the periodic work makes up for it.
     """
-    call = Call(function, args, kwargs)
+    call = DeferredCall(function, args, kwargs)
     if not any(waiting == call for _, waiting, *_ in connection.run_on_commit):
         transaction.on_commit(call)

@@ -9,7 +9,7 @@ D8). A service that does not answer is not asked for a while, so that tasks do n
 import ipaddress
 import time
 from typing import TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from django.conf import settings
 
@@ -34,6 +34,14 @@ def find_url_fault(url: str) -> str:
     if parts.scheme == "http" and not is_local and host not in settings.ERL_HTTP_HOSTS:
         return "The URL must start with https://. For a host in your own network, add the host to ERL_HTTP_HOSTS."
     return ""
+
+
+def split_options(url: str, *names: str) -> tuple[str, dict[str, str]]:
+    """Return a URL of a setting without the options in its query, and these: https://host/v1?model=name."""
+    parts = urlsplit(url)
+    given = parse_qsl(parts.query, keep_blank_values=True)
+    rest = urlencode([(name, value) for name, value in given if name not in names])
+    return urlunsplit(parts._replace(query=rest)), {name: value for name, value in given if name in names}
 
 
 def find_project_url_fault(url: str) -> str:

@@ -25,7 +25,7 @@ class EventKind(models.TextChoices):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Event:
+class ProjectEvent:
     """Something that happened in a project. `details` are codes, ids and numbers, never text."""
 
     kind: str
@@ -34,16 +34,16 @@ class Event:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-_listeners: list[Callable[[Event], None]] = []
+_listeners: list[Callable[[ProjectEvent], None]] = []
 
 
-def add_listener(listen: Callable[[Event], None]) -> None:
+def add_listener(listen: Callable[[ProjectEvent], None]) -> None:
     """Call a function with every event, inside the transaction that makes it happen."""
     if listen not in _listeners:
         _listeners.append(listen)
 
 
-def announce(event: Event) -> None:
+def announce(event: ProjectEvent) -> None:
     """Tell the listeners of an event. What they write is committed or rolled back with it."""
     for listen in _listeners:
         listen(event)

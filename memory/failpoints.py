@@ -1,8 +1,8 @@
 """Places in the code at which a test makes a process die, wait or fail. In production none of them does anything.
 
-`ERL_FAILPOINTS` names points and what happens there: `idempotency.before_commit=crash`, `reflection.asked=sleep:2`,
-`erasure.before_commit=error`, several separated by commas. `crash@3` is the third time a process gets there,
-`crash~0.1` one time in ten. Without the variable a point costs a look into an empty dictionary.
+`TEST_FAILPOINTS` (tests/settings.py) names points and what happens there: `idempotency.before_commit=crash`,
+`reflection.asked=sleep:2`, `erasure.before_commit=error`, several separated by commas. `crash@3` is the third time a
+process gets there, `crash~0.1` one time in ten. Without the variable a point costs a look into an empty dictionary.
 """
 
 import os
@@ -113,7 +113,7 @@ def _read(spelling: str) -> tuple[str, Failpoint]:
     found = _SPELLING.fullmatch(spelling)
     if found is None or found["name"] not in NAMES:
         raise ImproperlyConfigured(
-            f"ERL_FAILPOINTS has {spelling!r}. Write name=crash, name=error or name=sleep:seconds, with @3 for the "
+            f"TEST_FAILPOINTS has {spelling!r}. Write name=crash, name=error or name=sleep:seconds, with @3 for the "
             f"third time or ~0.1 for one time in ten; the names are {', '.join(sorted(NAMES))}."
         )
     return found["name"], Failpoint(

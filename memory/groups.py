@@ -9,7 +9,6 @@ _VIEWED_BY_ALL = [
     f"view_{model}"
     for model in (
         "block",
-        "blockreview",
         "blockrevision",
         "heuristic",
         "heuristicrevision",

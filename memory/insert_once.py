@@ -13,8 +13,7 @@ NOTHING: dict[str, str] = {}
 def insert_once(row: Model, *, made: dict[str, str] = NOTHING) -> bool:
     """Insert a row and return whether it is new; it is not where a unique key is taken.
 
-    It waits for a transaction that is taking the key, and the caller's transaction stays usable either way. Of a row
-    that extends another one, only its own table is written.
+    It waits for a transaction that is taking the key, and the caller's transaction stays usable either way.
 
     Args:
         made: SQL of what the database makes, by field: {"created_at": "now()"}. It is set on a new row.
@@ -39,7 +38,7 @@ def insert_once(row: Model, *, made: dict[str, str] = NOTHING) -> bool:
 @cache
 def _find_defaults(model: type[Model]) -> list[str]:
     """Return the fields that the database may fill in."""
-    return [field.name for field in model._meta.local_concrete_fields if field.db_default is not NOT_PROVIDED]
+    return [field.name for field in model._meta.concrete_fields if field.db_default is not NOT_PROVIDED]
 
 
 @cache
@@ -48,11 +47,11 @@ def _write_insert(model: type[Model], made: tuple[tuple[str, str], ...]) -> tupl
     meta, expressions = model._meta, dict(made)
     fields = [
         field
-        for field in meta.local_concrete_fields
+        for field in meta.concrete_fields
         if not (field.generated or field.name in expressions or isinstance(field, AutoField))
     ]
     columns = [f'"{field.column}"' for field in fields]
-    by_name = {field.name: field.column for field in meta.local_concrete_fields}
+    by_name = {field.name: field.column for field in meta.concrete_fields}
     made_columns = [f'"{by_name[name]}"' for name in expressions]
     statement = (
         f'INSERT INTO "{meta.db_table}" ({", ".join([*columns, *made_columns])})'  # noqa: S608 - names of a model

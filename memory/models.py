@@ -3,18 +3,11 @@
 # ruff: noqa: F401
 
 from memory.api.models import IdempotencyRecord
-from memory.blocks.models import Block, BlockReview, BlockRevision
+from memory.blocks.models import Block, BlockRevision
 from memory.discussion.models import Comment, ItemState
 from memory.effects.models import HeuristicFeedback, UsageVerdict
 from memory.episodes.models import MemoryImport
-from memory.heuristics.models import (
-    Evidence,
-    Heuristic,
-    HeuristicRevision,
-    Review,
-    ReviewClaim,
-    SavedFilter,
-)
+from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, ReviewClaim, SavedFilter
 from memory.heuristics.provenance import WordOrigin
 from memory.mistakes.models import MistakeCard
 from memory.passages.models import Passage, PassageEmbedding
@@ -31,5 +24,6 @@ from memory.retrieval.models import (
     TermChange,
     TermCount,
 )
+from memory.review.models import Review
 from memory.runs.models import Trajectory
 from memory.trust.models import AuditEntry, Erasure, QuarantineLift, QuarantineOrder

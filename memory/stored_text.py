@@ -23,7 +23,7 @@ _Set = TypeVar("_Set")
 _Get = TypeVar("_Get")
 
 
-class Stored:
+class TextLifetime:
     """Text that is erased with the run that it comes from, unless `kept` says why it stays."""
 
     column_type: str  # as migrations name it
@@ -37,23 +37,23 @@ class Stored:
         return name, self.column_type, args, kwargs
 
 
-class StoredText(Stored, models.TextField[_Set, _Get]):
+class StoredText(TextLifetime, models.TextField[_Set, _Get]):
     column_type = "django.db.models.TextField"
 
 
-class StoredChars(Stored, models.CharField[_Set, _Get]):
+class StoredChars(TextLifetime, models.CharField[_Set, _Get]):
     column_type = "django.db.models.CharField"
 
 
-class StoredJson(Stored, models.JSONField[_Set, _Get]):
+class StoredJson(TextLifetime, models.JSONField[_Set, _Get]):
     column_type = "django.db.models.JSONField"
 
 
-class StoredBytes(Stored, models.BinaryField[_Set, _Get]):
+class StoredBytes(TextLifetime, models.BinaryField[_Set, _Get]):
     column_type = "django.db.models.BinaryField"
 
 
-class StoredArray(Stored, ArrayField[_Set, _Get]):
+class StoredArray(TextLifetime, ArrayField[_Set, _Get]):
     column_type = "django.contrib.postgres.fields.ArrayField"
 
 
@@ -69,6 +69,6 @@ def find_stored_text() -> Iterator[tuple[str, str, str]]:
     """Yield each column with text of people and agents: its table, its name, and why an erasure leaves it, or ""."""
     for model in apps.get_models(include_auto_created=True):
         for field in model._meta.local_fields:
-            if isinstance(field, (Stored, SearchVectorField)):
+            if isinstance(field, (TextLifetime, SearchVectorField)):
                 yield model._meta.db_table, field.column, getattr(field, "kept", "")
     yield from ((*place, kept) for place, kept in OTHERS.items())

@@ -8,7 +8,7 @@ class ReflectionConfig(AppConfig):
         from celery.signals import worker_init
 
         from memory.events import add_listener
-        from memory.heuristics.extensions import add_erasure
+        from memory.heuristics.extensions import add_erasure, add_flags, add_reflection_request, add_tallies
         from memory.intake.recording import trajectory_recorded
         from memory.releases.manifest import add_prompt_versions
         from memory.retrieval.cross_encoder import register_reranker
@@ -21,7 +21,8 @@ class ReflectionConfig(AppConfig):
         from reflection.prompts import find_versions
         from reflection.rankers.cross_encoder import find_http_reranker
         from reflection.rankers.language_model import find_provider_ranker
-        from reflection.reflectors.requests import queue_reflection
+        from reflection.reflectors.requests import queue_reflection, reflect_on_run_again
+        from reflection.reflectors.tallies import find_flags, find_tallies
         from reflection.tasks import KINDS
         from reflection.webhooks.outbox import queue_deliveries
 
@@ -30,6 +31,9 @@ class ReflectionConfig(AppConfig):
         add_prompt_versions(find_versions)
         add_invariants(INVARIANTS)
         add_erasure(forget_run)
+        add_flags(find_flags)
+        add_tallies(find_tallies)
+        add_reflection_request(reflect_on_run_again)
         register_ranker(find_provider_ranker)
         register_reranker(find_http_reranker)
         for kind in KINDS:

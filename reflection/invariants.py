@@ -2,8 +2,8 @@
 
 from memory.trust.invariants import Invariant, same_project
 
-_REFLECTION = "reflection_reflection r JOIN reflection_job j ON j.id = r.job_ptr_id"
 _PAIRS = (
+    ("reflection_job", "trajectory_id", "memory_trajectory"),
     ("reflection_proposal", "heuristic_id", "memory_heuristic"),
     ("reflection_proposal", "reflection_id", "reflection_job"),
     ("reflection_modelcall", "job_id", "reflection_job"),
@@ -13,9 +13,10 @@ INVARIANTS = [
     Invariant(
         name="effect_and_end_are_one",
         says="Only a reflection that is done has effects, and it has as many as it says.",
-        broken_by=f"SELECT j.id FROM {_REFLECTION} LEFT JOIN reflection_proposal p ON p.reflection_id = j.id "  # noqa: S608 - our own names
-        "GROUP BY j.id, r.job_ptr_id HAVING (j.status <> 'done' AND count(p.id) > 0) OR "
-        "(j.status = 'done' AND r.heuristics_proposed < count(p.id) FILTER (WHERE p.effect <> 'support'))",
+        broken_by="SELECT j.id FROM reflection_job j LEFT JOIN reflection_proposal p ON p.reflection_id = j.id "
+        "WHERE j.kind = 'reflection' GROUP BY j.id HAVING (j.status <> 'done' AND count(p.id) > 0) OR (j.status = "
+        "'done' AND coalesce((j.result->>'heuristics_proposed')::int, 0) < "
+        "count(p.id) FILTER (WHERE p.effect <> 'support'))",
     ),
     Invariant(
         name="running_has_a_lease",
@@ -38,12 +39,6 @@ INVARIANTS = [
         says="A lesson that a reflector proposed names the run it comes from.",
         broken_by="SELECT h.id FROM memory_heuristic h JOIN reflection_proposal p ON p.heuristic_id = h.id "
         "WHERE h.status <> 'superseded' AND NOT EXISTS (SELECT FROM memory_evidence e WHERE e.heuristic_id = h.id)",
-    ),
-    Invariant(
-        name="reflection_reflection.trajectory_id_same_project",
-        says="A reflection and the run it reads belong to one project.",
-        broken_by=f"SELECT j.id FROM {_REFLECTION} JOIN memory_trajectory t ON t.id = r.trajectory_id "  # noqa: S608 - our own names
-        "WHERE t.project_id <> j.project_id",
     ),
     *(same_project(*pair) for pair in _PAIRS),
 ]

@@ -8,11 +8,11 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from memory.curation.reviewers import refuse_archived
 from memory.database_clock import database_now
 from memory.errors import InvalidInput
 from memory.projects.access import check_right
 from memory.projects.actors import Actor, name_actor
+from memory.review.decisions import refuse_archived
 from runtime.errors import ArgumentsChanged, NothingPending
 from runtime.loop.fence import lock_run
 from runtime.loop.journal import end_effect, plan_effect

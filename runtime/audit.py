@@ -23,9 +23,9 @@ WHERE a.kind LIKE 'call_%'
 """
 _TOOLS = """
 SELECT r.project_id, r.id::text, a.number, 'the revision of a tool was changed after the decision about it'
-FROM agents_toolrevision r JOIN memory_auditentry a ON a.project_id = r.project_id AND a.subject_id = r.id
-WHERE a.kind IN ('tool_approved', 'tool_rejected', 'tool_retired')
-    AND a.content::jsonb #>> '{said,row_sha256}' <> agents_revision_digest(r)
+FROM agents_toolrevision r JOIN memory_review v ON v.revision_id = r.id
+JOIN memory_auditentry a ON a.project_id = r.project_id AND a.kind = 'review' AND a.subject_id = v.id
+WHERE a.content::jsonb #>> '{said,revision_row_sha256}' <> memory_revision_digest(r)
 UNION ALL
 SELECT t.project_id, t.id::text, last.number, 'another revision of the tool is in force than the chain says'
 FROM agents_tool t LEFT JOIN (
@@ -38,7 +38,7 @@ SELECT g.project_id, g.id::text, last.number, 'the agent differs from its last e
 FROM agents_agent g LEFT JOIN agents_agentrevision r ON r.id = g.current_id LEFT JOIN (
     SELECT DISTINCT ON (subject_id) subject_id, number, content::jsonb -> 'said' AS said FROM memory_auditentry
     WHERE kind LIKE 'agent_%' ORDER BY subject_id, number DESC) last ON last.subject_id = g.id
-WHERE (g.current_id::text, g.archived_at IS NULL, CASE WHEN r.id IS NOT NULL THEN agents_revision_digest(r) END)
+WHERE (g.current_id::text, g.archived_at IS NULL, CASE WHEN r.id IS NOT NULL THEN memory_revision_digest(r) END)
     IS DISTINCT FROM
     (last.said ->> 'revision', last.said ->> 'archived_at' IS NULL, last.said ->> 'row_sha256')
 """

@@ -15,6 +15,8 @@ from memory.projects.access import Right, check_right
 from memory.projects.actors import Actor, name_actor
 from memory.projects.models import ApiKey, Project, ProjectMembership
 from memory.releases.models import Release
+from memory.review.decisions import add_revision, record_review
+from memory.review.models import ReviewDecision
 from runtime.errors import NameTaken
 from runtime.limits import Compacting, Limits, ModelSettings, usual_output_tokens, written
 from runtime.models.agents import Agent, AgentRevision
@@ -136,7 +138,7 @@ def allow_tool(agent: Agent, name: str, *, by: Actor, sha256: str = "") -> Agent
     if named is None:
         raise InvalidInput({"/tool": [f"The agent has no tool {name}."]})
     read = (
-        ToolRevision.objects.filter(pk=named["revision"]).values_list("sha256", flat=True)
+        ToolRevision.objects.filter(pk=named["revision"]).values_list("content_sha256", flat=True)
         if "revision" in named
         else [""]
     )
@@ -170,7 +172,6 @@ def _ask_about(rules: Iterable[dict[str, Any]], name: str) -> list[dict[str, Any
     return [each for each in rules if (each["type"], each["tool"]) != (ALWAYS_ALLOW, name)]
 
 
-@transaction.atomic
 def _find_setting_faults(spec: AgentSpec) -> dict[str, list[str]]:
     settings, names = spec.model_settings, [each["name"] for each in spec.tools]
     faults = {}
@@ -181,6 +182,7 @@ def _find_setting_faults(spec: AgentSpec) -> dict[str, list[str]]:
     return faults
 
 
+@transaction.atomic
 def archive_agent(agent: Agent, *, by: Actor) -> Agent:
     """Let an agent start no more runs. What it did and remembers stays."""
     name_actor(by)
@@ -206,24 +208,25 @@ def spec_of(revision: AgentRevision) -> AgentSpec:
 
 
 def _revise(agent: Agent, spec: AgentSpec, *, by: Actor) -> Agent:
-    name_actor(by)
-    point_at(agent, store_revision(agent, spec, by=by))
+    point_at(agent, store_revision(agent, spec, by=by), by=by)
     return agent
 
 
 def store_revision(agent: Agent, spec: AgentSpec, *, by: Actor) -> AgentRevision:
     """Return the revision of an agent that says this, which is made if there is none. The agent stays what it is."""
-    revision = AgentRevision.objects.filter(agent=agent, sha256=spec.sha256).first()
+    revision: AgentRevision | None = agent.revisions.filter(content_sha256=spec.sha256).first()
     if revision is not None:
         return revision
-    number = 1 + (agent.revisions.order_by("-number").values_list("number", flat=True).first() or 0)
-    return AgentRevision.objects.create(
-        project=agent.project, agent=agent, number=number, sha256=spec.sha256, created_by=by.label, **spec.columns()
-    )
+    made: AgentRevision = add_revision(agent, by=by, content_sha256=spec.sha256, **spec.columns())
+    return made
 
 
-def point_at(agent: Agent, revision: AgentRevision) -> None:
-    """Let an agent be a revision of it from its next run on."""
+def point_at(agent: Agent, revision: AgentRevision, *, by: Actor) -> None:
+    """Let a locked agent be a revision of it from its next run on."""
+    name_actor(by)
+    if agent.current_id == revision.pk:
+        return
+    record_review(agent, revision, ReviewDecision.APPROVE, by=by)
     Agent.objects.filter(pk=agent.pk).update(current=revision)
     agent.current = revision
 

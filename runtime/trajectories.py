@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from memory.intake.recording import Sender, record_trajectory
+from memory.intake.recording import RunSender, record_trajectory
 from memory.limits import MAX_NAME_CHARS, MAX_STEPS, MAX_TASK_CHARS, MAX_TEXT_CHARS
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
@@ -57,7 +57,7 @@ def record_run(run: Run, *, by: Actor) -> Trajectory:
         by=by,
         id=run.pk,
         reflect=False if run.status == RunStatus.CANCELLED else None,
-        sender=Sender(client=run.client, api_key=run.api_key, request_id=run.request_id),
+        sender=RunSender(client=run.client, api_key=run.api_key, request_id=run.request_id),
     ).trajectory
 
 

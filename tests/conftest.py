@@ -9,13 +9,15 @@ from django.conf import settings
 from django.core.signals import setting_changed
 from django.db import OperationalError, connection, transaction
 from django.dispatch import receiver
-from django.test import TransactionTestCase
+from django.test import Client, TransactionTestCase
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from pytest_django.plugin import DjangoDbBlocker
 
 from erl_site.embedded import postgres, roles, valkey
 from evaluation.isolation.sandbox import create_sandbox
+from memory.projects.models import Project
+from tests.factories import make_member, make_project
 from tests.servers import HOME
 from tests.stack import Stack, database_url, kill_workers
 
@@ -173,3 +175,14 @@ def _queue_to_itself(request: pytest.FixtureRequest) -> None:
     commits = "transactional_db" in request.fixturenames or (marker and marker.kwargs.get("transaction"))
     if commits and "stack" not in request.fixturenames:
         kill_workers()
+
+
+@pytest.fixture
+def project() -> Project:
+    return make_project()
+
+
+@pytest.fixture
+def reviewer(client: Client) -> Client:
+    client.force_login(make_member("ana"))
+    return client

@@ -24,7 +24,7 @@ from memory.projects.api_keys import NewApiKey, create_api_key
 from memory.projects.models import ApiKey, Project, ProjectMembership
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
-from reflection.reflectors.models import KIND, Reflection
+from reflection.reflectors.models import Reflection
 
 _numbers = itertools.count(1)
 
@@ -181,10 +181,12 @@ def make_reflection(*, trajectory: Trajectory | None = None, **overrides: Any) -
     trajectory = trajectory or make_trajectory()
     if overrides.get("status") in (Reflection.Status.DONE, Reflection.Status.DEAD):
         overrides.setdefault("finished_at", timezone.now())
-    fields = {"kind": KIND, "project": trajectory.project, "subject": str(trajectory.pk), "trajectory": trajectory}
+    fields: dict[str, Any] = {"project": trajectory.project, "subject": str(trajectory.pk), "trajectory": trajectory}
+    members = ("reflector", "reflector_version", "prompt_version", "heuristics_proposed", "skip_reason")
+    fields["result"] = {name: overrides.pop(name) for name in members if name in overrides}
     if overrides.get("status") == Reflection.Status.RUNNING:
         overrides.setdefault("lease_until", timezone.now() + timedelta(seconds=30))
-    return Reflection.objects.create(**fields | overrides)
+    return Reflection.objects.create(**fields | overrides)  # type: ignore[misc]  # of fields in any order
 
 
 def make_retrieval(*, project: Project | None = None, **overrides: Any) -> Retrieval:

@@ -20,17 +20,18 @@ _ALIVE = (HOME / "alive.lock").open("w")
 fcntl.flock(_ALIVE, fcntl.LOCK_EX)
 
 for name in [*os.environ]:
-    if name.startswith(("ERL_", "CELERY_", "DATABASE_")):
+    if name.startswith(("ERL_", "TEST_", "CELERY_", "DATABASE_")):
         del os.environ[name]
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # every process a test starts would compile everything anew
     os.environ["PYTHONPYCACHEPREFIX"] = str(HOME / "bytecode")
+os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
 os.environ["ERL_ENV_FILE"] = os.devnull  # a developer's keys are not for tests
 os.environ["ERL_HOME"] = str(HOME)
-os.environ["ERL_EMBEDDED_DURABLE"] = os.environ.get("CHAOS_DURABLE", "0")  # the fault runner waits for the disk
+os.environ["TEST_EMBEDDED_DURABLE"] = os.environ.get("CHAOS_DURABLE", "0")  # the fault runner waits for the disk
 os.environ["ERL_RETRIEVE_MEMORY_MB"] = "0"  # a thread that reads would be in the way of emptying the tables
 os.environ["ERL_RATE_LIMITS"] = "reflect=600/60,evaluate=60/60,failed=1000/60"  # no broker for what records and asks
-os.environ["ERL_API_MAX_WAIT_SECONDS"] = "0"  # on a loaded machine nobody is turned away
-os.environ["ERL_DATABASE_CONN_MAX_AGE"] = "0"  # a live server's threads must not hold the test database open
+os.environ["TEST_API_MAX_WAIT_SECONDS"] = "0"  # on a loaded machine nobody is turned away
+os.environ["TEST_DATABASE_CONN_MAX_AGE"] = "0"  # a live server's threads must not hold the test database open
 if prepared := os.environ.get("CHAOS_PREPARED", ""):  # the fault runner makes the tables once for all its processes
     (HOME / "postgres").mkdir()
     subprocess.run(["cp", "-a", prepared, HOME / "postgres" / "data"], check=True)  # noqa: S607

@@ -50,7 +50,7 @@ WHERE retrieval_id IS NOT NULL AND NOT EXISTS (SELECT FROM memory_retrieval r WH
 DROP_ALL = """
 from django.conf import settings
 from memory.trust.retention import _DETACHED, _MONTHS, _PAST, _read, delete_old_answers
-settings.ERL_ANSWER_RETENTION_DAYS = -100
+settings.ERL_RETENTION_DAYS = -100
 owner, settings.ERL_DATABASE_OWNER = settings.ERL_DATABASE_OWNER, {}
 before = _read(_PAST, [_MONTHS, "2100-01-01"])
 delete_old_answers()  # as a role that may not

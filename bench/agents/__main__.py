@@ -17,7 +17,7 @@ import time
 
 import tests.servers  # noqa: F401 - names the servers
 
-os.environ["DJANGO_SETTINGS_MODULE"] = "erl_site.settings"
+os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
 import django  # isort: skip
 
 django.setup()

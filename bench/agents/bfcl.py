@@ -20,7 +20,7 @@ from bench.agents.loopback import Call, Loopback, Said
 from bench.agents.product import Product, http_tool
 from evaluation.environments.bfcl import Apis, Dialogue
 from evaluation.environments.bfcl_tools import read_tools
-from evaluation.environments.scripted.plan import Answer, PlannedCall
+from evaluation.environments.scripted.plan import PlannedCall, ScriptedAnswer
 from runtime.models.conversations import Compaction
 
 WIDE = 1_000_000  # a window in which everything stays as it is
@@ -212,7 +212,7 @@ def _tool_of(dialogue: Dialogue, call: PlannedCall) -> str:
     return next(name for name in _tools_of(dialogue) if name.partition("_")[2] == call.name)
 
 
-def _readable(answer: Answer) -> Any:
+def _readable(answer: ScriptedAnswer) -> Any:
     try:
         return json.loads(answer.text)
     except ValueError:

@@ -8,17 +8,35 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 
-from memory.egress import find_url_fault
-from memory.embeddings.registry import CHOICES
+from memory.egress import find_url_fault, split_options
+from memory.embeddings.registry import CHOICES, is_service
+from memory.retrieval.cross_encoder import FORMATS
 
 DATABASE_SCHEMES = frozenset({"postgres", "postgresql", "pgsql", "psql"})
+MAX_DIMENSIONS = 4_000  # the most a halfvec index supports
 BROKER_SCHEMES = frozenset({"redis", "rediss", "unix", "redis+socket", "sentinel"})
 
 
 @register("services")
 def check_services(**kwargs: Any) -> list[CheckMessage]:
     """Report unusable addresses and embedded servers that are not installed."""
-    return [*_check_database(), *_check_broker(), *_check_reranker(), *_check_embedder(), *_check_tool_secrets()]
+    return [
+        *_check_listen(),
+        *_check_database(),
+        *_check_broker(),
+        *_check_reranker(),
+        *_check_embedder(),
+        *_check_tool_secrets(),
+    ]
+
+
+def _check_listen() -> Iterator[CheckMessage]:
+    if not settings.ERL_LISTEN.rpartition(":")[0]:
+        yield Error(
+            f"ERL_LISTEN is {settings.ERL_LISTEN!r}.",
+            hint="Write host:port, such as 127.0.0.1:8000, 0.0.0.0:8000 or [::1]:8000.",
+            id="erl.services.E010",
+        )
 
 
 def _check_database() -> Iterator[CheckMessage]:
@@ -56,7 +74,13 @@ def _check_broker() -> Iterator[CheckMessage]:
 
 
 def _check_reranker() -> Iterator[CheckMessage]:
-    if settings.ERL_RERANK_URL and (fault := find_url_fault(settings.ERL_RERANK_URL)):
+    if not settings.ERL_RERANK_URL:
+        return
+    url, options = split_options(settings.ERL_RERANK_URL, "model", "format")
+    fault = find_url_fault(url)
+    if not fault and options.get("format", FORMATS[0]) not in FORMATS:
+        fault = f"Its format is {options['format']!r}; there are {' and '.join(FORMATS)}."
+    if fault:
         yield Error(
             f"ERL_RERANK_URL cannot be used. {fault}",
             hint="Set it to the endpoint's URL, or leave it empty to rank without a cross-encoder.",
@@ -65,24 +89,29 @@ def _check_reranker() -> Iterator[CheckMessage]:
 
 
 def _check_embedder() -> Iterator[CheckMessage]:
-    if settings.ERL_EMBEDDER not in CHOICES:
+    embedder = settings.ERL_EMBEDDER
+    if embedder in CHOICES:
+        return
+    example = "https://host/v1?model=name&dimensions=1024"
+    if not is_service(embedder):
         yield Error(
-            f"ERL_EMBEDDER is {settings.ERL_EMBEDDER!r}.",
-            hint=f"Set it to one of {', '.join(CHOICES)}.",
+            f"ERL_EMBEDDER is {embedder!r}.",
+            hint=f"Set it to one of {', '.join(CHOICES)}, or to the URL of a service: {example}.",
             id="erl.services.E005",
         )
-    if settings.ERL_EMBEDDER != "http":
         return
-    if fault := find_url_fault(settings.ERL_EMBEDDER_BASE_URL):
+    base_url, options = split_options(embedder, "model", "dimensions")
+    if fault := find_url_fault(base_url):
         yield Error(
-            f"ERL_EMBEDDER is http, but ERL_EMBEDDER_BASE_URL cannot be used. {fault}",
+            f"The URL in ERL_EMBEDDER cannot be used. {fault}",
             hint="Set it to the service's base URL up to and including /v1.",
             id="erl.services.E006",
         )
-    if not settings.ERL_EMBEDDER_MODEL:
+    dimensions = options.get("dimensions", "")
+    if not options.get("model") or not dimensions.isdecimal() or not 1 <= int(dimensions) <= MAX_DIMENSIONS:
         yield Error(
-            "ERL_EMBEDDER is http, but ERL_EMBEDDER_MODEL is empty.",
-            hint="Set it to the model's name at the service.",
+            "The URL in ERL_EMBEDDER does not name the model and its dimensions.",
+            hint=f"Write them like {example}; dimensions are from 1 to {MAX_DIMENSIONS:,}.",
             id="erl.services.E007",
         )
 
@@ -121,22 +150,6 @@ def check_deployment(**kwargs: Any) -> list[CheckMessage]:
                 "The embedded Valkey is used, which other machines cannot reach.",
                 hint="Set CELERY_BROKER_URL to a Redis or Valkey server.",
                 id="erl.deploy.W002",
-            )
-        )
-    if not settings.ERL_EMBEDDED_DURABLE:
-        found.append(
-            Warning(
-                "ERL_EMBEDDED_DURABLE is off: a machine crash loses acknowledged data.",
-                hint="Remove it; it is only for disposable test servers.",
-                id="erl.deploy.W003",
-            )
-        )
-    if settings.ERL_FAILPOINTS:
-        found.append(
-            Warning(
-                "ERL_FAILPOINTS is set: processes crash, wait or fail at the points it names.",
-                hint="Remove it; it is only for tests.",
-                id="erl.deploy.W006",
             )
         )
     if not settings.ERL_ADMIN_OTP:

@@ -38,7 +38,7 @@ from erl_site.embedded.roles import ADMINISTRATOR, APPLICATION, OWNER, STATEMENT
 PORT = 5432  # part of the socket's name; there is no TCP listener
 START_ATTEMPTS = 3
 # Neither statements nor rows in the server's log: they hold the texts of runs, and an erasure does not reach the log
-# (`check_server_log` of the doctor names the same for other servers).
+# (`check_server_log` in erl_site/diagnosis names the same for other servers).
 DISCREET = (
     *("log_min_error_statement=panic", "log_error_verbosity=terse", "log_statement=none"),
     *("log_min_duration_statement=-1", "log_min_duration_sample=-1", "log_transaction_sample_rate=0"),
@@ -259,7 +259,7 @@ def _make_roles(dsn: str) -> None:
     """Make the roles of roles.sql, and its extensions where databases are copied from.
 
     Data of earlier releases has the application as its superuser, which no role can stop being. There the roles are
-    made beside it, and `manage.py doctor` says what to do.
+    made beside it, and `manage.py check --running` says what to do.
     """
     try:
         server = psycopg.connect(dsn, user=ADMINISTRATOR, dbname="template1", autocommit=True)

@@ -15,9 +15,10 @@ from erl_site.quickstart.access import Access
 from erl_site.quickstart.agent_demo import run_agent_demo
 from erl_site.quickstart.terminal import Terminal
 from memory.curation.decisions import approve_heuristic
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from memory.review.models import Review
 from reflection.reflectors.models import Reflection
 
 SAMPLE = settings.BASE_DIR / "memory" / "sample_data" / "trajectories.jsonl"
@@ -101,7 +102,7 @@ class Loop:
                 self.poll()
                 time.sleep(0.1)
             dead = mine.filter(status=Reflection.Status.DEAD).count()
-            names = sorted(set(mine.exclude(reflector="").values_list("reflector", flat=True)))
+            names = sorted({reflection.reflector for reflection in mine} - {""})
             words.append(f"{total - dead} done by the {' and '.join(names) or 'configured'} reflector")
             words.extend([f"({dead} failed)"] if dead else [])
         if total and dead == total:

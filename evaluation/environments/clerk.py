@@ -8,7 +8,7 @@ from evaluation.environments.base import Split, Task, TryResult
 from evaluation.environments.office import PAGE, TOOLS, Office, make_tasks, open_office
 from evaluation.environments.scripted.advice import read_advice
 from evaluation.environments.scripted.agent import ScriptedAgent
-from evaluation.environments.scripted.plan import Answer, PlannedCall, SlipKind, Work
+from evaluation.environments.scripted.plan import PlannedCall, ScriptedAnswer, SlipKind, Work
 from evaluation.environments.scripted.slips import choose_slips, find_slips
 
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
@@ -36,9 +36,9 @@ class OpenedOffice:
     def __init__(self, task_id: str) -> None:
         self.office = open_office(task_id)
 
-    def call(self, name: str, arguments: dict[str, Any]) -> Answer:
+    def call(self, name: str, arguments: dict[str, Any]) -> ScriptedAnswer:
         text = self.office.call(name, arguments)
-        return Answer(text=text, is_error=text.startswith("Error"))
+        return ScriptedAnswer(text=text, is_error=text.startswith("Error"))
 
 
 class Clerk:

@@ -38,7 +38,7 @@ _stopping = threading.Event()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Command:
+class AgentCommand:
     """How to start the agent: the words of the command, the folder it runs in, and how long one try may take."""
 
     words: tuple[str, ...]
@@ -61,7 +61,7 @@ class CommandAgent:
 
     name = "command"
 
-    def __init__(self, command: Command, *, tasks: Path) -> None:
+    def __init__(self, command: AgentCommand, *, tasks: Path) -> None:
         self._command = command
         self._lines = read_tasks(tasks)
         self._data = {line.id: line.data for line in self._lines}
@@ -120,7 +120,7 @@ def read_tasks(path: Path) -> list[TaskLine]:
     return lines
 
 
-def read_command(text: str, *, folder: Path, timeout_seconds: float) -> Command:
+def read_command(text: str, *, folder: Path, timeout_seconds: float) -> AgentCommand:
     """Return the command of the agent.
 
     Raises:
@@ -134,7 +134,7 @@ def read_command(text: str, *, folder: Path, timeout_seconds: float) -> Command:
     found = shutil.which(str(folder / program) if os.sep in program else program)
     if not found:
         raise EvaluationError(f"--agent {text!r}: there is no program {program!r}. Name one that can be started.")
-    return Command(words=words, folder=folder, timeout_seconds=timeout_seconds)
+    return AgentCommand(words=words, folder=folder, timeout_seconds=timeout_seconds)
 
 
 def stop_commands() -> None:
@@ -144,7 +144,7 @@ def stop_commands() -> None:
         _kill(process)
 
 
-def _run(command: Command, asked: bytes) -> bytes:
+def _run(command: AgentCommand, asked: bytes) -> bytes:
     """Return what the command wrote. Files, not pipes: a process it left behind cannot hold them open."""
     with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         stdin.write(asked)

@@ -13,12 +13,13 @@ from typing import Any
 
 from evaluation.environments.bfcl import Apis, Dialogue, read_dialogues, require_bfcl
 from evaluation.environments.bfcl_tools import read_tools
-from evaluation.environments.scripted.plan import Answer
-from evaluation.evolution.suite import EvolutionTask, Outcome, Variant
+from evaluation.environments.scripted.plan import ScriptedAnswer
+from evaluation.evolution.suite import EvolutionTask, Outcome
 from evaluation.evolution.workers import Script, Worker
 from reflection.llm.chat import ChatMessage, ChatTool
+from runtime.changes.proposals import Proposal
+from runtime.changes.sequences import ObservedCall, ObservedRun
 from runtime.changes.trials import Subject, Trial, hold_trial
-from runtime.evolution.sequences import ObservedCall, ObservedRun
 
 FAMILIES = ("GorillaFileSystem", "TradingBot", "TravelAPI", "VehicleControlAPI")
 READS = (
@@ -54,10 +55,10 @@ class BfclSuite:
     def kinds(self) -> dict[str, str]:
         return {name: "pure" if name.partition("_")[2].startswith(READS) else "unsafe" for name in read_tools()}
 
-    def work(self, task: EvolutionTask, variant: Variant, *, seed: str) -> Outcome:
+    def work(self, task: EvolutionTask, proposal: Proposal, *, seed: str) -> Outcome:
         dialogue = read_dialogues()[task.id]
         offered = self._offer(dialogue)
-        subject = self._worker.subject(offered, variant, self.schemas())
+        subject = self._worker.subject(offered, proposal, self.schemas())
         return _Work(dialogue, subject, offered, self._worker).do(seed=seed)
 
     def _offer(self, dialogue: Dialogue) -> list[ChatTool]:
@@ -78,7 +79,7 @@ class _Work:
         self._dialogue, self._subject, self._worker = dialogue, subject, worker
         self._apis, self._right = Apis(dialogue), Apis(dialogue)
         self._qualified = {tool.name.partition("_")[2]: tool.name for tool in offered}
-        self._answers: list[Answer] = []
+        self._answers: list[ScriptedAnswer] = []
         self._segment: list[ObservedCall] = []
 
     def answer(self, tool: str, arguments: dict[str, Any], *, by_tool: bool) -> Any:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from evaluation.experiments.analysis import Verdict
+from evaluation.experiments.analysis import ArmVerdict
 from evaluation.experiments.exposures import TRUSTED
 from evaluation.experiments.models import Experiment, Look
 from evaluation.sequential import (
@@ -14,7 +14,7 @@ from evaluation.sequential import (
     find_difference,
     sample_shares,
 )
-from memory.retrieval.assignment import Arm
+from memory.retrieval.assignment import ServedArm
 from memory.runs.models import Trajectory
 
 MOST_RUNS = 1_000
@@ -41,7 +41,7 @@ class Since:
 def find_promoted(experiment: Experiment) -> bool:
     """Tell whether what an experiment found better is what all agents get now."""
     return (
-        experiment.conclusion == Verdict.BETTER
+        experiment.conclusion == ArmVerdict.BETTER
         and experiment.compared == Experiment.Compared.CANARY
         and experiment.deployment.stable_id == experiment.treated_release_id
     )
@@ -59,7 +59,7 @@ def compare_with_trial(experiment: Experiment, look: Look, *, newest: bool) -> S
     runs = Trajectory.objects.filter(
         project=experiment.project_id,
         retrieval__release=experiment.treated_release_id,
-        retrieval__arm=Arm.STABLE,
+        retrieval__arm=ServedArm.STABLE,
         retrieval__created_at__gt=experiment.ended_at,
         outcome__in=[Trajectory.Outcome.SUCCESS, Trajectory.Outcome.FAILURE],
         outcome_source__in=TRUSTED,

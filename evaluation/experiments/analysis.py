@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db.models import TextChoices
 
-from evaluation.experiments.plan import RATIOS, Guarded, Guardrail, Method, Plan, Rule
+from evaluation.experiments.plan import RATIOS, DecisionRule, ExperimentPlan, Guarded, Guardrail, Method
 from evaluation.sequential import (
     FIRST_GUARD,
     FIRST_LOOK,
@@ -55,7 +55,7 @@ class State(TextChoices):
     LEFT_OUT = "left_out", "Known, but the releases are not known to answer it differently"
 
 
-class Verdict(TextChoices):
+class ArmVerdict(TextChoices):
     CONTINUE = "continue", "Goes on"
     BETTER = "better", "The treated arm is better, or not worse where that is the rule"
     NO_BENEFIT = "no_benefit", "No benefit found within the planned number of units"
@@ -116,12 +116,12 @@ class Findings:
     outcomes: dict[str, dict[str, int]]
     families: dict[str, Any]
     varies: bool
-    verdict: str = Verdict.CONTINUE
+    verdict: str = ArmVerdict.CONTINUE
     reason: str = ""
 
 
 def analyse(
-    plan: Plan,
+    plan: ExperimentPlan,
     units: Sequence[Unit],
     *,
     ratios: Iterable[tuple[Sequence[int], Sequence[float]]],
@@ -171,32 +171,32 @@ def show_e_value(value: float) -> str:
     return "over a million" if value > 1e6 else f"{value:,.0f}" if value >= 10 else f"{value:.2f}"
 
 
-def _decide(plan: Plan, findings: Findings, *, steps_done: bool, is_over: bool) -> tuple[str, str]:
+def _decide(plan: ExperimentPlan, findings: Findings, *, steps_done: bool, is_over: bool) -> tuple[str, str]:
     if findings.ratio_e_value >= RATIO_ALARM:
-        return Verdict.INVALID, (
+        return ArmVerdict.INVALID, (
             f"The arms do not have the planned shares (e = {show_e_value(findings.ratio_e_value)}). Find out why units "
             "are lost or assigned differently, then start a new experiment."
         )
     if findings.missing_e_value >= MISSING_ALARM:
-        return Verdict.CONTINUE, DIFFERENTLY_MISSING
+        return ArmVerdict.CONTINUE, DIFFERENTLY_MISSING
     if fired := [name for name, each in findings.guardrails.items() if each["fired"]]:
-        return Verdict.ROLL_BACK, f"Worse than the control: {', '.join(fired)}."
+        return ArmVerdict.ROLL_BACK, f"Worse than the control: {', '.join(fired)}."
     if not findings.varies:
-        return Verdict.NO_BENEFIT if is_over else Verdict.CONTINUE, ALL_THE_SAME
+        return ArmVerdict.NO_BENEFIT if is_over else ArmVerdict.CONTINUE, ALL_THE_SAME
     is_better, is_worse = _read(plan, findings)
     if is_worse and not is_over:
-        return Verdict.WORSE, "The treated arm is worse, by more than chance explains."
+        return ArmVerdict.WORSE, "The treated arm is worse, by more than chance explains."
     if is_better and steps_done:
-        return Verdict.BETTER, "The decision rule of the plan is met."
+        return ArmVerdict.BETTER, "The decision rule of the plan is met."
     if is_better:
-        return Verdict.CONTINUE, "The decision rule is met, but not every step of the canary has enough units yet."
+        return ArmVerdict.CONTINUE, "The decision rule is met, but not every step of the canary has enough units yet."
     if is_over:
         known = sum(findings.units.values())
-        return Verdict.NO_BENEFIT, f"No benefit was found in {known:,} units, the most that were planned."
-    return Verdict.CONTINUE, ""
+        return ArmVerdict.NO_BENEFIT, f"No benefit was found in {known:,} units, the most that were planned."
+    return ArmVerdict.CONTINUE, ""
 
 
-def _read(plan: Plan, findings: Findings) -> tuple[bool, bool]:
+def _read(plan: ExperimentPlan, findings: Findings) -> tuple[bool, bool]:
     """Return whether the treated arm is better, or not worse where that is the rule; and whether it is worse."""
     if findings.difference is None:
         return False, False
@@ -204,7 +204,7 @@ def _read(plan: Plan, findings: Findings) -> tuple[bool, bool]:
     if plan.method == Method.EXACT:
         is_sure = findings.e_value >= 1 / plan.alpha
         return is_sure and estimate > 0, is_sure and estimate < 0
-    margin = plan.margin if plan.rule == Rule.NOT_WORSE else 0.0
+    margin = plan.margin if plan.rule == DecisionRule.NOT_WORSE else 0.0
     return interval is not None and interval.low > -margin, interval is not None and interval.high < -margin
 
 
@@ -285,7 +285,7 @@ def find_interval(ways: Sequence[Difference], *, tau: float, alpha: float) -> In
     return Interval(low=min(each.low for each in intervals), high=max(each.high for each in intervals))
 
 
-def _compare_families(units: Sequence[Unit], plan: Plan) -> dict[str, Any]:
+def _compare_families(units: Sequence[Unit], plan: ExperimentPlan) -> dict[str, Any]:
     """Compare the arms in each of the largest families, and test whether the effect is the same in all of them.
 
     The e-value is the mean of those of each family against the others together. A mean over all runs hides effects that
@@ -317,7 +317,7 @@ def _compare_families(units: Sequence[Unit], plan: Plan) -> dict[str, Any]:
     return {"rows": rows, "e_value": _test_families(parts, plan)}
 
 
-def _test_families(parts: Mapping[str, Sequence[tuple[Sample, Sample]]], plan: Plan) -> float:
+def _test_families(parts: Mapping[str, Sequence[tuple[Sample, Sample]]], plan: ExperimentPlan) -> float:
     e_values = []
     for family, own in parts.items():
         here = pool_parts(own)

@@ -12,16 +12,16 @@ from django.db import connection
 
 from evaluation.experiments.analysis import State, Unit
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.plan import THOUSANDTHS, Guarded, Metric, Plan, UnitRule
-from memory.retrieval.assignment import Arm
+from evaluation.experiments.plan import THOUSANDTHS, ExperimentPlan, Guarded, Metric, UnitRule
+from memory.retrieval.assignment import ServedArm
 from memory.runs.models import Trajectory
 
 TRUSTED = frozenset(
     {Trajectory.OutcomeSource.ENVIRONMENT, Trajectory.OutcomeSource.TEST, Trajectory.OutcomeSource.HUMAN}
 )
 TREATED_AND_CONTROL: dict[str, tuple[str, str]] = {
-    Experiment.Compared.CANARY: (Arm.CANDIDATE, Arm.STABLE),
-    Experiment.Compared.MEMORY: (Arm.STABLE, Arm.HOLDOUT),
+    Experiment.Compared.CANARY: (ServedArm.CANDIDATE, ServedArm.STABLE),
+    Experiment.Compared.MEMORY: (ServedArm.STABLE, ServedArm.HOLDOUT),
 }
 FAMILY_RUNS = 20  # with a known end, from which a family's past counts
 
@@ -37,7 +37,7 @@ SELECT r.unit, r.arm, r.created_at, r.task_id, (e.state ->> 'canary_share')::int
         SELECT bool_or(f.helpful IS FALSE) FROM memory_heuristicfeedback f
         WHERE f.trajectory_id = t.id OR f.retrieval_id = r.id) END,
     CASE WHEN %(differing)s THEN (
-        SELECT s.differs FROM evaluation_shadowanswer s
+        SELECT s.verdict = 'differs' FROM agents_evaluationrow s
         WHERE s.retrieval_id = r.id AND s.candidate_id = %(candidate)s) END
 FROM memory_retrieval r
 JOIN memory_deploymentevent e ON e.deployment_id = %(deployment)s AND e.version = r.deployment_version
@@ -114,7 +114,7 @@ def read_exposures(experiment: Experiment, *, now: datetime) -> Exposures:
 
 
 def collect(
-    rows: Iterable[Exposed], plan: Plan, *, compared: str, now: datetime, past: dict[str, float] | None = None
+    rows: Iterable[Exposed], plan: ExperimentPlan, *, compared: str, now: datetime, past: dict[str, float] | None = None
 ) -> Exposures:
     """Count each unit once, in the arm that it was first given."""
     answers: dict[str, list[Exposed]] = {}
@@ -146,10 +146,16 @@ def collect(
 def get_shares(canary: int, holdout: int) -> dict[str, float]:
     """Return the share of each arm. The hold-out is drawn first, the canary among the rest."""
     held, tried = holdout / THOUSANDTHS, canary / THOUSANDTHS
-    return {Arm.STABLE: (1 - held) * (1 - tried), Arm.CANDIDATE: (1 - held) * tried, Arm.HOLDOUT: held}
+    return {
+        ServedArm.STABLE: (1 - held) * (1 - tried),
+        ServedArm.CANDIDATE: (1 - held) * tried,
+        ServedArm.HOLDOUT: held,
+    }
 
 
-def _summarise(seen: Sequence[Exposed], plan: Plan, *, treated: bool, block: int, share: float, now: datetime) -> Unit:
+def _summarise(
+    seen: Sequence[Exposed], plan: ExperimentPlan, *, treated: bool, block: int, share: float, now: datetime
+) -> Unit:
     """Return what is known of a unit: of its first run, or of all its runs together."""
     runs = [row for row in seen if row.is_recorded]
     if plan.unit_rule == UnitRule.FIRST:

@@ -9,8 +9,8 @@ from django.db.models.functions import Now
 
 from evaluation.errors import ExperimentEnded, ExperimentRunning, PlanInvalid
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.plan import Plan
-from memory.events import Event, EventKind, announce
+from evaluation.experiments.plan import ExperimentPlan
+from memory.events import EventKind, ProjectEvent, announce
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.releases.deployers import check_deployer
@@ -26,7 +26,7 @@ _Compared, _Status = Experiment.Compared, Experiment.Status
 def start_experiment(
     project: Project,
     *,
-    plan: Plan,
+    plan: ExperimentPlan,
     by: Actor,
     release: Release | None = None,
     promotes: str = Experiment.Promotes.PEOPLE,
@@ -102,7 +102,7 @@ def end_experiment(experiment: Experiment, *, by: Actor, reason: str, conclusion
         raise ExperimentEnded(f"{experiment} has already ended. Read what it found, or start another.")
     experiment.refresh_from_db()
     details = {"experiment": experiment.number, "conclusion": conclusion or "stopped"}
-    announce(Event(kind=EventKind.EXPERIMENT_ENDED, project_id=experiment.project_id, details=details))
+    announce(ProjectEvent(kind=EventKind.EXPERIMENT_ENDED, project_id=experiment.project_id, details=details))
     log.info("experiment_ended", number=experiment.number, conclusion=conclusion, by=by.label)
 
 
@@ -129,7 +129,7 @@ def find_unwatched_canaries(*projects: Project) -> list[Experiment]:
     return sorted(ended, key=lambda one: (one.ended_at, one.pk))
 
 
-def _start_canary(project: Project, release: Release, *, plan: Plan, by: Actor) -> Deployment:
+def _start_canary(project: Project, release: Release, *, plan: ExperimentPlan, by: Actor) -> Deployment:
     deployment = Deployment.objects.filter(project=project).first()
     on_trial = deployment.canary_share if deployment and deployment.candidate_id == release.pk else 0
     share = plan.steps[0].share if plan.steps else on_trial
@@ -138,7 +138,7 @@ def _start_canary(project: Project, release: Release, *, plan: Plan, by: Actor) 
     return start_canary(project, release=release, share=share, by=by, reason="An experiment starts.")
 
 
-def _find_holdout(project: Project, *, plan: Plan, promotes: str) -> Deployment:
+def _find_holdout(project: Project, *, plan: ExperimentPlan, promotes: str) -> Deployment:
     deployment = Deployment.objects.filter(project=project).first()
     if deployment is None or not deployment.holdout_share:
         raise PlanInvalid(
@@ -152,7 +152,7 @@ def _find_holdout(project: Project, *, plan: Plan, promotes: str) -> Deployment:
     return deployment
 
 
-def _as_columns(plan: Plan) -> dict[str, Any]:
+def _as_columns(plan: ExperimentPlan) -> dict[str, Any]:
     lists = {"guardrails", "steps"}
-    columns = {name: getattr(plan, name) for name in Plan.__dataclass_fields__ if name not in lists}
+    columns = {name: getattr(plan, name) for name in ExperimentPlan.__dataclass_fields__ if name not in lists}
     return columns | {name: [each.as_json() for each in getattr(plan, name)] for name in lists}

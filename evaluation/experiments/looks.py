@@ -8,7 +8,7 @@ from uuid import UUID
 import structlog
 from django.db import transaction
 
-from evaluation.experiments.analysis import Findings, Verdict, analyse
+from evaluation.experiments.analysis import ArmVerdict, Findings, analyse
 from evaluation.experiments.exposures import Exposures, read_exposures
 from evaluation.experiments.lifecycle import end_experiment
 from evaluation.experiments.models import Experiment, Look
@@ -21,7 +21,7 @@ from memory.releases.models import Deployment
 log = structlog.get_logger(__name__)
 
 POLICY = Actor.policy("experiments")
-_FINAL = frozenset({Verdict.BETTER, Verdict.NO_BENEFIT, Verdict.ROLL_BACK, Verdict.INVALID})
+_FINAL = frozenset({ArmVerdict.BETTER, ArmVerdict.NO_BENEFIT, ArmVerdict.ROLL_BACK, ArmVerdict.INVALID})
 
 
 def look_at_experiments() -> list[Look]:
@@ -88,9 +88,9 @@ def find_last_looks(experiments: Iterable[Experiment]) -> dict[UUID, Look]:
 
 def _act(experiment: Experiment, look: Look, exposures: Exposures, deployment: Deployment) -> None:
     project, is_canary = experiment.project, experiment.compared == Experiment.Compared.CANARY
-    if look.verdict == Verdict.ROLL_BACK and is_canary:
+    if look.verdict == ArmVerdict.ROLL_BACK and is_canary:
         roll_back(project, by=POLICY, reason=f"{experiment}: {look.reason}")
-    elif look.verdict == Verdict.BETTER and experiment.promotes == Experiment.Promotes.POLICY:
+    elif look.verdict == ArmVerdict.BETTER and experiment.promotes == Experiment.Promotes.POLICY:
         promote(project, by=POLICY, release=experiment.treated_release, reason=f"{experiment}: {look.reason}")
     if look.verdict in _FINAL:
         end_experiment(experiment, by=POLICY, reason=look.reason, conclusion=look.verdict)

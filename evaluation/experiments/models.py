@@ -7,8 +7,8 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from evaluation.experiments.analysis import Verdict
-from evaluation.experiments.plan import Guardrail, Method, Metric, Plan, Rule, Step, UnitRule
+from evaluation.experiments.analysis import ArmVerdict
+from evaluation.experiments.plan import DecisionRule, ExperimentPlan, Guardrail, Method, Metric, RolloutStep, UnitRule
 from memory.constraints import one_of
 from memory.ids import uuid7
 from memory.projects.models import Project
@@ -16,7 +16,7 @@ from memory.releases.models import Deployment, Release
 from memory.stored_text import BY_PEOPLE, FIGURES, StoredJson, StoredText
 
 
-class Compared(models.TextChoices):
+class ComparedArms(models.TextChoices):
     CANARY = "canary", "The candidate against the stable release"
     MEMORY = "memory", "The lessons against none, in the hold-out"
 
@@ -44,14 +44,14 @@ class Experiment(models.Model):
     """
 
     Status = ExperimentStatus
-    Compared = Compared
+    Compared = ComparedArms
     Promotes = Promotes
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     number = models.PositiveIntegerField(help_text="Counts the experiments of the project.")
     deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="+")
-    compared = models.TextField(choices=Compared.choices, default=Compared.CANARY)
+    compared = models.TextField(choices=ComparedArms.choices, default=ComparedArms.CANARY)
     treated_release = models.ForeignKey(
         Release,
         null=True,
@@ -66,7 +66,7 @@ class Experiment(models.Model):
     first_version = models.PositiveIntegerField(help_text="The state of the deployment in which it started.")
     metric = models.TextField(choices=Metric.choices, default=Metric.SUCCESS)
     method = models.TextField(choices=Method.choices, default=Method.MIXTURE)
-    rule = models.TextField(choices=Rule.choices, default=Rule.BETTER)
+    rule = models.TextField(choices=DecisionRule.choices, default=DecisionRule.BETTER)
     unit_rule = models.TextField(choices=UnitRule.choices, default=UnitRule.FIRST)
     alpha = models.FloatField(default=0.05)
     tau = models.FloatField(default=0.1)
@@ -93,15 +93,15 @@ class Experiment(models.Model):
     class Meta:
         ordering = ["-started_at", "-id"]
         constraints = [
-            one_of("compared", Compared, "evaluation_experiment_compared_known"),
+            one_of("compared", ComparedArms, "evaluation_experiment_compared_known"),
             one_of("metric", Metric, "evaluation_experiment_metric_known"),
             one_of("method", Method, "evaluation_experiment_method_known"),
-            one_of("rule", Rule, "evaluation_experiment_rule_known"),
+            one_of("rule", DecisionRule, "evaluation_experiment_rule_known"),
             one_of("unit_rule", UnitRule, "evaluation_experiment_unit_rule_known"),
             one_of("promotes", Promotes, "evaluation_experiment_promotes_known"),
             one_of("status", ExperimentStatus, "evaluation_experiment_status_known"),
             models.CheckConstraint(
-                condition=Q(conclusion="") | Q(conclusion__in=Verdict.values),
+                condition=Q(conclusion="") | Q(conclusion__in=ArmVerdict.values),
                 name="evaluation_experiment_conclusion_known",
             ),
             models.CheckConstraint(
@@ -133,9 +133,9 @@ class Experiment(models.Model):
         return f"Experiment {self.number}"
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> ExperimentPlan:
         """Return the part of the row that the analysis needs."""
-        return Plan(
+        return ExperimentPlan(
             metric=self.metric,
             method=self.method,
             rule=self.rule,
@@ -148,14 +148,14 @@ class Experiment(models.Model):
             use_past=self.use_past,
             only_differing=self.only_differing,
             guardrails=tuple(Guardrail.from_json(each) for each in self.guardrails),
-            steps=tuple(Step(**each) for each in self.steps),
+            steps=tuple(RolloutStep(**each) for each in self.steps),
         )
 
 
 class Look(models.Model):
     """What was found at one time. A look is written when something new is known, and never changed."""
 
-    Verdict = Verdict
+    Verdict = ArmVerdict
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
@@ -181,13 +181,13 @@ class Look(models.Model):
         kept=FIGURES,
     )
     share = models.PositiveIntegerField(help_text="Of the treated arm at the time, in thousandths of all units.")
-    verdict = models.TextField(choices=Verdict.choices)
+    verdict = models.TextField(choices=ArmVerdict.choices)
     reason = models.TextField(blank=True, default="")
 
     class Meta:
         ordering = ["experiment", "number"]
         constraints = [
-            one_of("verdict", Verdict, "evaluation_look_verdict_known"),
+            one_of("verdict", ArmVerdict, "evaluation_look_verdict_known"),
             models.CheckConstraint(condition=Q(low__isnull=True) | Q(low__lte=F("high")), name="evaluation_look_order"),
             models.UniqueConstraint(fields=["experiment", "number"], name="evaluation_look_number_once"),
         ]

@@ -25,7 +25,7 @@ class Method(TextChoices):
     EXACT = "exact", "Exact e-process, for few units"
 
 
-class Rule(TextChoices):
+class DecisionRule(TextChoices):
     BETTER = "better", "The interval is above zero"
     NOT_WORSE = "not_worse", "The interval is above minus the margin"
 
@@ -80,7 +80,7 @@ GUARDRAILS = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class RolloutStep:
     """A share of the units for the treated arm, in thousandths, and how many of them are needed before the next."""
 
     share: int
@@ -90,11 +90,11 @@ class Step:
         return {"share": self.share, "units": self.units}
 
 
-STEPS = (Step(share=10, units=20), Step(share=100, units=50), Step(share=500, units=100))
+STEPS = (RolloutStep(share=10, units=20), RolloutStep(share=100, units=50), RolloutStep(share=500, units=100))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class ExperimentPlan:
     """What is fixed before an experiment starts. Rates are between 0 and 1.
 
     Attributes:
@@ -112,7 +112,7 @@ class Plan:
 
     metric: str = Metric.SUCCESS
     method: str = Method.MIXTURE
-    rule: str = Rule.BETTER
+    rule: str = DecisionRule.BETTER
     unit_rule: str = UnitRule.FIRST
     alpha: float = 0.05
     tau: float = 0.1
@@ -122,7 +122,7 @@ class Plan:
     use_past: bool = False
     only_differing: bool = False
     guardrails: tuple[Guardrail, ...] = GUARDRAILS
-    steps: tuple[Step, ...] = field(default=())
+    steps: tuple[RolloutStep, ...] = field(default=())
 
     def count_last_step(self, shares: Iterable[float]) -> int:
         """Return how many units had the last share of the canary or more, of their `shares` of the treated arm."""
@@ -142,11 +142,11 @@ class Plan:
             (not 1 <= self.max_units <= MOST_UNITS, _UNITS),
             (not 1 <= self.look_back_seconds <= LONGEST_LOOK_BACK, _LOOK_BACK),
             (self.method == Method.EXACT and self.metric != Metric.SUCCESS, _EXACT),
-            (self.method == Method.EXACT and self.rule == Rule.NOT_WORSE, _EXACT_RULE),
+            (self.method == Method.EXACT and self.rule == DecisionRule.NOT_WORSE, _EXACT_RULE),
             (self.method == Method.EXACT and self.unit_rule == UnitRule.MEAN, _EXACT_UNITS),
             (self.method == Method.EXACT and self.use_past, _EXACT_PAST),
             (self.method == Method.EXACT and self.only_differing, _EXACT_DIFFERING),
-            ((self.rule == Rule.NOT_WORSE) != (self.margin > 0), _MARGIN),
+            ((self.rule == DecisionRule.NOT_WORSE) != (self.margin > 0), _MARGIN),
             (Guarded.SUCCESS not in names, _NO_SUCCESS),
             (len(set(names)) < len(names), "Name each guardrail once."),
             (shares != sorted(set(shares)), "Let the share of each step be larger than the one before."),

@@ -21,7 +21,7 @@ from evaluation.experiments.analysis import (
 from evaluation.experiments.plan import THOUSANDTHS
 from evaluation.sequential import FIRST_LOOK, Interval
 from memory.projects.models import Project
-from memory.retrieval.assignment import Arm
+from memory.retrieval.assignment import ServedArm
 
 ALPHA, TAU = 0.05, 0.1
 MOST_FAMILIES = 50
@@ -114,7 +114,7 @@ def _compare(rows: Sequence[Sequence[Any]]) -> Uplift:
     units = []
     for canary, holdout, arm, _, _, value, _ in rows:
         unit = Unit(
-            treated=arm != Arm.HOLDOUT,
+            treated=arm != ServedArm.HOLDOUT,
             block=blocks.setdefault((canary, holdout), len(blocks)),
             share=1 - holdout / THOUSANDTHS,
             state=State.PENDING if value is None else State.KNOWN,

@@ -25,7 +25,7 @@ SUFFIX = "_evaluation"
 _SANDBOX = re.compile(rf"{SUFFIX}(_\d)?$")
 LOCK_WAIT_SECONDS = 10.0  # time for the processes of a killed run to end
 APPS = ("memory", "reflection", "evaluation")
-_PASSED_ON = ("ERL_EMBEDDER", "ERL_EMBEDDER_BASE_URL", "ERL_EMBEDDER_API_KEY", "ERL_EMBEDDER_MODEL")
+_PASSED_ON = ("ERL_EMBEDDER", "ERL_EMBEDDER_API_KEY")
 
 
 def create_sandbox(number: int = 1) -> str:
@@ -99,7 +99,6 @@ def sandbox_environment(url: str, *, provider: bool = False) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ERL_", "CELERY_", "DATABASE_"))}
     embedder = {name: str(getattr(settings, name)) for name in _PASSED_ON}
     return kept | embedder | (_provider_environment() if provider else {}) | {
-        "ERL_EMBEDDER_DIMENSIONS": str(settings.ERL_EMBEDDER_DIMENSIONS),
         "PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH", "")])),  # noqa: PTH109
         "DATABASE_URL": url,
         "CELERY_BROKER_URL": "memory://",

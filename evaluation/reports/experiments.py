@@ -7,10 +7,10 @@ from typing import Any
 from django.template.loader import render_to_string
 
 from evaluation.experiments.afterwards import compare_with_trial, find_fading, find_promoted
-from evaluation.experiments.analysis import ALL_THE_SAME, FAMILIES_ALARM, MISSING_ALARM, State, Verdict, show_e_value
+from evaluation.experiments.analysis import ALL_THE_SAME, FAMILIES_ALARM, MISSING_ALARM, ArmVerdict, State, show_e_value
 from evaluation.experiments.lifecycle import find_unwatched_canaries
 from evaluation.experiments.models import Experiment, Look
-from evaluation.experiments.plan import RATIOS, THOUSANDTHS, Guarded, Metric, Rule, plan_units
+from evaluation.experiments.plan import RATIOS, THOUSANDTHS, DecisionRule, Guarded, Metric, plan_units
 from evaluation.experiments.uplift import measure_uplift
 from evaluation.reports.charts import draw_sequence
 from evaluation.sequential import RATIO_ALARM
@@ -52,23 +52,23 @@ def write_sentence(experiment: Experiment, look: Look | None) -> str:
     units = look.control_units + look.treated_units
     runs = f"{units:,} run{'' if units == 1 else 's'}"
     found = show_estimate(look)
-    if look.missing_e_value >= MISSING_ALARM and look.verdict == Verdict.CONTINUE:
+    if look.missing_e_value >= MISSING_ALARM and look.verdict == ArmVerdict.CONTINUE:
         return f"Nothing can be said about {who}: outcomes are missing in {_show_missing(look)}. {runs} are known."
     if look.reason == ALL_THE_SAME:
         return f"Nothing can be learnt about {who}: {ALL_THE_SAME} ({runs})"
     match look.verdict:
-        case Verdict.INVALID:
+        case ArmVerdict.INVALID:
             return f"Nothing can be said about {who}: {look.reason}"
-        case Verdict.ROLL_BACK:
+        case ArmVerdict.ROLL_BACK:
             done = "was rolled back" if experiment.compared == Experiment.Compared.CANARY else "does harm"
             return f"{who} {done}. {look.reason} {found}, {runs}."
-        case Verdict.BETTER if experiment.rule == Rule.NOT_WORSE:
+        case ArmVerdict.BETTER if experiment.rule == DecisionRule.NOT_WORSE:
             return f"{who} is not worse by {100 * experiment.margin:.1f} points or more: {found}, {runs}."
-        case Verdict.BETTER:
+        case ArmVerdict.BETTER:
             return f"{who} helps: {found}, {runs}."  # what the estimate is worth then is said in `list_unknowns`
-        case Verdict.WORSE:
+        case ArmVerdict.WORSE:
             return f"{who} looks worse: {found}, {runs}."
-        case Verdict.NO_BENEFIT:
+        case ArmVerdict.NO_BENEFIT:
             return f"{who} showed no benefit: {found}, {runs}."
     if experiment.status == Experiment.Status.ENDED:
         return f"The experiment ended before {who} could be judged: {found}, {runs}. {experiment.reason}"
@@ -279,7 +279,7 @@ def list_unknowns(experiment: Experiment, look: Look | None) -> list[str]:
     elif look.low <= 0 <= look.high:
         reach = 50 * (look.high - look.low)
         unknown.append(f"An effect of less than about {reach:.1f} points cannot be told from chance so far.")
-    if look is not None and look.verdict == Verdict.BETTER:
+    if look is not None and look.verdict == ArmVerdict.BETTER:
         unknown.append(
             "It ended as soon as the interval was above zero, and that happens sooner when chance helps: the estimate "
             "is probably too high. The interval holds."

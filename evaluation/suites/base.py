@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from evaluation.arms import Arm
+from evaluation.arms import SuiteArm
 
 Progress = Callable[[str, int, int], None]  # what is being done, how many of how many
 UnitResult = dict[str, Any]  # ready for JSON; durations are under "timing"
@@ -97,7 +97,7 @@ class Suite:
         """
         raise NotImplementedError
 
-    def arms(self, options: Options) -> list[Arm]:
+    def arms(self, options: Options) -> list[SuiteArm]:
         """Return the arms that these options select, if the suite has arms."""
         return []
 

@@ -5,7 +5,7 @@ from evaluation.suites.base import Options, Suite
 from evaluation.suites.live import Live
 from evaluation.suites.replay import Replay
 from evaluation.suites.retrieval import RetrievalSuite
-from evaluation.suites.slips import FunctionCalls, Office
+from evaluation.suites.slips import FunctionCalls, LiveOffice
 from evaluation.suites.toolchoice.suite import ToolChoice
 from evaluation.suites.yours.suite import Yours
 
@@ -16,7 +16,7 @@ SUITES: dict[str, Suite] = {
         Replay(),
         RetrievalSuite(),
         FunctionCalls(),
-        Office(),
+        LiveOffice(),
         Yours(),
         Live(),
     )

@@ -54,7 +54,7 @@ class FunctionCalls(SlipLoop):
         return Bfcl()
 
 
-class Office(SlipLoop):
+class LiveOffice(SlipLoop):
     """The office of the suite live, without a language model."""
 
     seconds = 20.0

@@ -19,7 +19,7 @@ from evaluation.environments.base import Task, TryResult
 from evaluation.experiments.lifecycle import start_experiment
 from evaluation.experiments.looks import take_look
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.plan import Guardrail, Plan, Step
+from evaluation.experiments.plan import ExperimentPlan, Guardrail, RolloutStep
 from evaluation.reports.figures import rounded
 from evaluation.suites.base import APPROVED_UNREAD, About, Options, Progress, UnitResult
 from memory.intake.recording import record_trajectory
@@ -29,9 +29,9 @@ from memory.releases.models import Deployment, Release
 from memory.retrieval.answers import retrieve
 from memory.retrieval.question import Question
 
-PLAN = Plan(
+PLAN = ExperimentPlan(
     guardrails=(Guardrail(metric="success"),),
-    steps=(Step(share=100, units=20), Step(share=500, units=50)),
+    steps=(RolloutStep(share=100, units=20), RolloutStep(share=500, units=50)),
     max_units=400,
 )
 LOOK_EVERY = 20  # units
@@ -63,7 +63,7 @@ class Traffic:
     options: Options
     seed: str
     progress: Progress
-    plan: Plan = PLAN
+    plan: ExperimentPlan = PLAN
 
 
 def stage_releases(project: Project, stages: Sequence[Stage], *, traffic: Traffic) -> UnitResult:

@@ -6,14 +6,15 @@ from uuid import UUID
 from django.db import transaction
 
 from memory.blocks.edits import IN_EFFECT, Edit, add_waiting, check_writer, make_value, put_in_effect
-from memory.blocks.models import Block, BlockReview, BlockRevision
-from memory.curation.reviewers import check_rights, find_owners
+from memory.blocks.models import Block, BlockRevision
 from memory.errors import AlreadyDecided, ChangedMeanwhile, MemoryAppError, SecondReviewerNeeded
 from memory.failpoints import failpoint
 from memory.projects.actors import Actor, name_actor
 from memory.redaction import redact_text
+from memory.review.decisions import check_read, check_rights, find_owners, lock_subject, record_review
+from memory.review.models import Review
 
-_Status, _Operation, _Decision = BlockRevision.Status, BlockRevision.Operation, BlockReview.Decision
+_Status, _Operation, _Decision = BlockRevision.Status, BlockRevision.Operation, Review.Decision
 _CAN_BE_REPEATED = (_Operation.APPEND, _Operation.REPLACE, _Operation.PATCH)
 
 
@@ -59,17 +60,13 @@ def decide_block_revision(
         SecondReviewerNeeded: the project asks for two people, and this one wrote it.
         NotAllowed, ProjectArchived: see `check_rights`.
     """
-    block = Block.objects.select_for_update(of=("self",)).select_related("current").get(pk=revision.block_id)
+    block = lock_subject(revision.block, "current")
     revision = BlockRevision.objects.select_related("base").get(pk=revision.pk)
-    project = check_rights(block, by=by)  # type: ignore[arg-type] # it reads the project and the kind
+    project = check_rights(block, by=by)
     name_actor(by)
     if revision.status != _Status.PROPOSED:
         raise AlreadyDecided(f"This revision is {revision.status}, not waiting for a decision: nothing was changed.")
-    if content_sha256 != revision.content_sha256:
-        raise ChangedMeanwhile(
-            f"This is not the text you read. Read revision {revision.number} and decide again; its content_sha256 is "
-            f"{revision.content_sha256}."
-        )
+    check_read(revision, content_sha256)
     if decision == _Decision.APPROVE:
         if project.four_eyes:
             find_owners(by)
@@ -77,17 +74,7 @@ def decide_block_revision(
                 raise SecondReviewerNeeded("You wrote this proposal, and this project asks for a second person.")
         _check_base(block, revision, expected_revision)
         check_writer(revision)
-    BlockReview.objects.create(
-        project_id=block.project_id,
-        block=block,
-        revision=revision,
-        decision=decision,
-        content_sha256=revision.content_sha256,
-        reason=redact_text(reason),
-        reviewer=by.label,
-        reviewer_user_id=by.user_id,
-        reviewer_key_id=by.api_key_id,
-    )
+    record_review(block, revision, decision, by=by, reason=redact_text(reason))
     if decision == _Decision.APPROVE:
         _move(revision, _Status.APPROVED, replaced=block.current)
         put_in_effect(block, revision)

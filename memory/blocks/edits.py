@@ -21,6 +21,7 @@ from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact, redact_text
 from memory.retrieval.safe_text import clean, clean_text
+from memory.review.decisions import add_revision
 
 _Operation, _Status, _Policy = BlockRevision.Operation, BlockRevision.Status, Block.Policy
 IN_EFFECT = (_Status.APPLIED, _Status.APPROVED)
@@ -254,23 +255,11 @@ def _add_revision(
     value = clean_text(value)  # an undo brings back what was stored before values were cleaned
     if len(value) > block.char_limit:
         raise BlockFull(limit=block.char_limit, length=len(value))
-    newest = block.revisions.order_by("-number").values_list("number", flat=True).first() or 0
-    revision = BlockRevision(
-        project_id=block.project_id,
-        block=block,
-        number=newest + 1,
-        value=value,
-        operation=operation,
-        edit=edit_texts or {},
-        conversation_id=edit.conversation,
-        run_id=edit.run_id,
-        reason=redact_text(check_text(edit.reason)),
-        created_by=edit.by.label,
-        **columns,
-    )
-    if revision.status == _Status.APPLIED and operation != _Operation.WITHDRAW:
-        check_writer(revision)
-    revision.save(force_insert=True)
+    texts = {"value": value, "edit": edit_texts or {}, "reason": redact_text(check_text(edit.reason))}
+    columns |= texts | {"operation": operation, "conversation_id": edit.conversation, "run_id": edit.run_id}
+    if columns["status"] == _Status.APPLIED and operation != _Operation.WITHDRAW:
+        check_writer(BlockRevision(project_id=block.project_id, created_by=edit.by.label, **columns))
+    revision: BlockRevision = add_revision(block, by=edit.by, **columns)
     revision.refresh_from_db(fields=["content_sha256", "created_at"])  # the database makes them
     return revision
 

@@ -8,10 +8,10 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from memory.constraints import not_blank, one_of
-from memory.heuristics.reviewed import AbstractReview
 from memory.ids import uuid7
 from memory.limits import DEFAULT_BLOCK_CHARS, MAX_BLOCK_CHARS
 from memory.projects.models import Project
+from memory.review.models import AbstractRevision, ReviewKind, ReviewSubject
 from memory.stored_text import BY_PEOPLE, StoredJson, StoredText
 
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9_./-]{0,99}$"
@@ -23,7 +23,7 @@ class BlockPolicy(models.TextChoices):
     PROPOSE = "propose", "After review"
 
 
-class Block(models.Model):
+class Block(ReviewSubject):
     """A labelled text of limited length. Agents of the project may share it; which do is not known here.
 
     `current` is the revision in effect. `policy` says what an edit does: it is in effect at once, or in one
@@ -68,6 +68,10 @@ class Block(models.Model):
     def __str__(self) -> str:
         return self.label
 
+    @property
+    def review_kind(self) -> str:
+        return ReviewKind.BLOCK
+
 
 class BlockRevisionQuerySet(models.QuerySet["BlockRevision"]):
     def waiting(self) -> Self:
@@ -94,7 +98,7 @@ class BlockRevisionStatus(models.TextChoices):
     SUPERSEDED = "superseded", "Superseded"
 
 
-class BlockRevision(models.Model):
+class BlockRevision(AbstractRevision):
     """One value of a block, and the edit that made it. The database refuses changes, its status aside.
 
     `base` is the revision that the edit was made on. `replaced` is the one that was in effect when this one took
@@ -105,12 +109,8 @@ class BlockRevision(models.Model):
     Operation = BlockRevisionOperation
     Status = BlockRevisionStatus
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     block = models.ForeignKey(Block, on_delete=models.CASCADE, related_name="revisions", db_index=False)
-    number = models.PositiveIntegerField()
     value = StoredText(blank=True, default="")
-    content_sha256 = models.CharField(max_length=64, editable=False, default="")
     operation = models.TextField(choices=Operation.choices)
     edit = StoredJson(default=dict, blank=True)
     base = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="+")
@@ -120,8 +120,6 @@ class BlockRevision(models.Model):
     conversation_id = models.UUIDField(null=True, help_text="The conversation it was written in.")
     run_id = models.UUIDField(null=True, help_text="The run that wrote it.")
     reason = StoredText(blank=True, default="")
-    created_by = models.TextField()
-    created_at = models.DateTimeField(db_default=Now(), editable=False)
     erased_at = models.DateTimeField(null=True, editable=False)
 
     objects = BlockRevisionQuerySet.as_manager()
@@ -155,24 +153,3 @@ class BlockRevision(models.Model):
 
     def __str__(self) -> str:
         return f"revision {self.number}"
-
-
-class BlockReviewDecision(models.TextChoices):
-    APPROVE = "approve"
-    REJECT = "reject"
-
-
-class BlockReview(AbstractReview):
-    """A decision on a proposed revision of a block."""
-
-    Decision = BlockReviewDecision
-
-    block = models.ForeignKey(Block, on_delete=models.CASCADE, related_name="reviews")
-    revision = models.ForeignKey(BlockRevision, on_delete=models.CASCADE, related_name="reviews")
-    decision = models.TextField(choices=Decision.choices)
-
-    class Meta(AbstractReview.Meta):
-        constraints = [
-            one_of("decision", BlockReviewDecision, "memory_blockreview_decision_known"),
-            not_blank("reviewer", "memory_blockreview_reviewer_not_blank"),
-        ]

@@ -1,13 +1,13 @@
 """Blocks as clients read and edit them."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, Field, model_validator
 
 from memory.api.input import WHOLE, ContentHash, Id, Input, OneOf, wrong_member
-from memory.blocks.models import Block, BlockReview, BlockRevision
+from memory.blocks.models import Block, BlockRevision
 from memory.limits import DEFAULT_BLOCK_CHARS, MAX_BLOCK_CHARS, MAX_BLOCK_DESCRIPTION_CHARS, MAX_REASON_CHARS
 from memory.retrieval.serializers import LessonPage
 
@@ -103,7 +103,7 @@ class BlockUndo(_Edit):
 class BlockDecision(Input):
     """A decision on a proposed revision."""
 
-    decision: Annotated[str, OneOf(BlockReview.Decision)]
+    decision: Literal["approve", "reject"]
     content_sha256: Annotated[ContentHash, Field(description="Of the value that was read.")]
     expected_revision: Annotated[
         RevisionNumber | None,

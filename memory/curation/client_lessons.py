@@ -14,7 +14,6 @@ from uuid import UUID
 
 from django.db import transaction
 
-from memory.curation.decision_steps import lock_item
 from memory.curation.evidence import cite, link_evidence
 from memory.curation.proposals import (
     embed_unless_client,
@@ -26,10 +25,11 @@ from memory.curation.proposals import (
 from memory.errors import InvalidInput, NotServable, UnknownRun
 from memory.heuristics.models import Heuristic
 from memory.heuristics.provenance import Sources
-from memory.heuristics.text import Citation, HeuristicText, Origin
+from memory.heuristics.text import Authorship, Citation, HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
+from memory.review.decisions import lock_subject
 from memory.runs.models import Trajectory
 
 
@@ -84,7 +84,7 @@ def bring_lesson(project: Project, lesson: ClientLesson, *, by: Actor, client: s
         same = Heuristic.objects.filter(project=project, client=client, external_id=kept["external_id"])
         known = same.select_for_update().first()
     if known is None:
-        origin = Origin(confidence=lesson.confidence, client=client)
+        origin = Authorship(confidence=lesson.confidence, client=client)
         heuristic = propose_heuristic(project, text=lesson.text, by=by, origin=origin, runs=origins)
     else:
         heuristic = _bring_words(known, lesson.text, by=by, sources=Sources(runs=origins, client=client))
@@ -126,7 +126,7 @@ def cite_runs(heuristic: Heuristic, evidence: Sequence[CitedRun], *, project: Pr
         UnknownRun, InvalidInput: as for `bring_lesson`; nothing is cited then.
     """
     runs = _find_runs(project, evidence)
-    heuristic = lock_item(heuristic)
+    heuristic = lock_subject(heuristic)
     if heuristic.status not in (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED):
         raise NotServable(
             f"This lesson is {heuristic.status}. Only one that is proposed or approved takes more runs; if this one "

@@ -1,25 +1,17 @@
-"""The steps that decisions on heuristics and on mistake cards share: lock, check, serve, withdraw, record."""
+"""The steps that decisions on lessons and on mistake cards share: serve a wording, withdraw it, move the row."""
 
 from typing import Any, TypedDict, TypeVar
-from uuid import UUID
 
 from django.utils import timezone
 
 from memory.curation.proposal_groups import leave_group
-from memory.errors import ChangedMeanwhile, NotServable
-from memory.events import Event, EventKind, announce
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.errors import NotServable
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.provenance import check_servable
 from memory.projects.actors import Actor
+from memory.review.decisions import check_read
 from memory.rows import find_row
 
-# An edit comes with its approval; the others leave a lesson as it was.
-_DECIDES_NOTHING = (
-    Review.Decision.EDIT,
-    Review.Decision.REFLECT_AGAIN,
-    Review.Decision.CONFIRM_EVIDENCE,
-    Review.Decision.SPLIT,
-)
 Item = TypeVar("Item", bound=Heuristic)
 
 
@@ -29,12 +21,6 @@ class ReviewNote(TypedDict, total=False):
     reason: str
     seconds_on_screen: float | None
     request_id: str
-
-
-def lock_item(item: Item) -> Item:
-    """Read the row again and hold it until the transaction ends."""
-    locked: Item = type(item)._default_manager.select_for_update().get(pk=item.pk)  # type: ignore[assignment]
-    return locked
 
 
 def get_current_revision(item: Heuristic, *, content_sha256: str | None) -> Any:
@@ -48,11 +34,7 @@ def get_current_revision(item: Heuristic, *, content_sha256: str | None) -> Any:
     """
     current = item.current_revision
     assert current is not None  # every row is made with one
-    if content_sha256 is not None and content_sha256 != current.content_sha256:
-        raise ChangedMeanwhile(
-            "The text changed after you read it. Read the current text and decide again; its content_sha256 is "
-            f"{current.content_sha256}."
-        )
+    check_read(current, content_sha256)
     return current
 
 
@@ -114,26 +96,3 @@ def set_status(item: Heuristic, status: str, *more_fields: str) -> None:
     item.status = status
     item.updated_at = timezone.now()
     item.save(update_fields=["status", "current_revision", "updated_at", *more_fields])
-
-
-def record_review(revision: HeuristicRevision, decision: str, *, item: Heuristic, by: Actor, **columns: Any) -> UUID:
-    """Append one decision on one exact text; return its id.
-
-    `columns` are the rest: a `ReviewNote`, and what one kind alone has.
-    """
-    review = item.reviews.create(
-        project_id=item.project_id,
-        revision=revision,
-        decision=decision,
-        content_sha256=revision.content_sha256,
-        reviewer=by.label,
-        reviewer_user_id=by.user_id,
-        reviewer_key_id=by.api_key_id,
-        **columns,
-    )
-    if item.kind == Heuristic.Kind.LESSON and decision not in _DECIDES_NOTHING:
-        details = {"decision": str(decision)}
-        kind = EventKind.DECISION_MADE
-        announce(Event(kind=kind, project_id=item.project_id, lesson_ids=(item.pk,), details=details))
-    pk: UUID = review.pk
-    return pk

@@ -12,8 +12,6 @@ from memory.curation.decision_steps import (
     Item,
     ReviewNote,
     get_current_revision,
-    lock_item,
-    record_review,
     refuse_revision,
     serve_revision,
     set_status,
@@ -22,7 +20,7 @@ from memory.curation.decision_steps import (
 from memory.curation.evidence import copy_evidence, take_back_evidence
 from memory.curation.proposal_groups import count_support, find_members, lead_group, leave_group, lock_groups
 from memory.curation.proposals import revise_heuristic
-from memory.curation.reviewers import check_decider, find_owners
+from memory.curation.reviewers import check_decider
 from memory.errors import (
     AlreadyDecided,
     NothingChanged,
@@ -32,12 +30,14 @@ from memory.errors import (
 )
 from memory.failpoints import failpoint
 from memory.heuristics.extensions import ask_for_reflection
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.provenance import check_servable
 from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import count_terms, embed_heuristics
 from memory.projects.actors import Actor
 from memory.releases.policy import cut_after_approval
+from memory.review.decisions import find_owners, lock_subject, record_review
+from memory.review.models import Review
 
 MAX_AT_ONCE = 20
 DUPLICATE = "Another wording of the lesson that was approved"
@@ -80,15 +80,15 @@ def approve_heuristic(
     if project.four_eyes:
         check_servable(heuristic.project_id, [revision.lineage])
         if not _is_second_approval(revision, by):
-            record_review(revision, _Decision.FIRST_APPROVAL, item=heuristic, by=by, **note)
+            record_review(heuristic, revision, _Decision.FIRST_APPROVAL, by=by, **note)
             return heuristic
     lead_group(heuristic)
     serve_revision(heuristic, revision, by=by)
     after_commit(embed_heuristics, [heuristic.pk])  # a client's proposal may have no vectors yet
     after_commit(count_terms, heuristic.project_id)
-    review_id = record_review(revision, _Decision.APPROVE, item=heuristic, by=by, **note)
+    review = record_review(heuristic, revision, _Decision.APPROVE, by=by, **note)
     for member in find_members(heuristic, read_at=read_at):
-        close_duplicate(member, into=heuristic, by=by, seen=True, decided_with=review_id, reason=DUPLICATE)
+        close_duplicate(member, into=heuristic, by=by, seen=True, decided_with=review.pk, reason=DUPLICATE)
     set_status(heuristic, _Status.APPROVED)
     _approve_evidence(heuristic, by=by, read_at=read_at)
     count_support(heuristic)
@@ -115,7 +115,7 @@ def edit_and_approve_heuristic(
     """
     revised = revise_heuristic(_lock_proposed(heuristic), text=text, by=by, content_sha256=content_sha256, waits=False)
     revision = get_current_revision(revised, content_sha256=None)
-    record_review(revision, _Decision.EDIT, item=revised, by=by, **note)
+    record_review(revised, revision, _Decision.EDIT, by=by, **note)
     return approve_heuristic(revised, by=by, content_sha256=revision.content_sha256, read_at=read_at, **note)
 
 
@@ -137,7 +137,7 @@ def confirm_evidence(
         NothingChanged: all evidence counts already.
         ChangedMeanwhile, NotAllowed, ProjectArchived, ClaimedByOther: as for approval.
     """
-    heuristic = lock_item(heuristic)
+    heuristic = lock_subject(heuristic)
     check_decider(heuristic, by=by)
     revision = get_current_revision(heuristic, content_sha256=content_sha256)
     if heuristic.status != _Status.APPROVED:
@@ -147,7 +147,7 @@ def confirm_evidence(
     count_support(heuristic)
     after_commit(embed_heuristics, [heuristic.pk])  # the tasks of its runs
     after_commit(count_terms, heuristic.project_id)
-    record_review(revision, _Decision.CONFIRM_EVIDENCE, item=heuristic, by=by, **note)
+    record_review(heuristic, revision, _Decision.CONFIRM_EVIDENCE, by=by, **note)
     return heuristic
 
 
@@ -170,11 +170,11 @@ def reject_heuristic(
     heuristic = _lock_proposed(heuristic)
     check_decider(heuristic, by=by)
     revision = get_current_revision(heuristic, content_sha256=content_sha256)
-    review_id = record_review(revision, _Decision.REJECT, item=heuristic, by=by, **note)
+    review = record_review(heuristic, revision, _Decision.REJECT, by=by, **note)
     for member in find_members(heuristic, read_at=read_at):
         refused = get_current_revision(member, content_sha256=None)
         set_status(member, refuse_revision(member))
-        record_review(refused, _Decision.REJECT, item=member, by=by, decided_with=review_id, **_for_member(note))
+        record_review(member, refused, _Decision.REJECT, by=by, decided_with=review.pk, **_for_member(note))
     set_status(heuristic, refuse_revision(heuristic))
     return heuristic
 
@@ -186,10 +186,10 @@ def retire_heuristic(heuristic: Item, *, by: Actor, **note: Unpack[ReviewNote]) 
     Raises:
         NotServable: it is not being served.
     """
-    heuristic = lock_item(heuristic)
+    heuristic = lock_subject(heuristic)
     check_decider(heuristic, by=by, withdraws=True)
     revision = _withdraw(heuristic, _Status.RETIRED)
-    record_review(revision, _Decision.RETIRE, item=heuristic, by=by, **note)
+    record_review(heuristic, revision, _Decision.RETIRE, by=by, **note)
     return heuristic
 
 
@@ -203,14 +203,14 @@ def keep_heuristic(
         NotServable: it is not in use.
         ChangedMeanwhile, NotAllowed, ProjectArchived, ClaimedByOther: as for approval.
     """
-    heuristic = lock_item(heuristic)
+    heuristic = lock_subject(heuristic)
     check_decider(heuristic, by=by)
     revision = get_current_revision(heuristic, content_sha256=content_sha256)
     if heuristic.status != _Status.APPROVED:
         raise NotServable(f"This lesson is {heuristic.status}, so there is nothing to keep in use.")
     heuristic.harm = None
     heuristic.save(update_fields=["harm"])
-    record_review(revision, _Decision.KEEP, item=heuristic, by=by, **note)
+    record_review(heuristic, revision, _Decision.KEEP, by=by, **note)
     return heuristic
 
 
@@ -223,7 +223,7 @@ def quarantine_heuristic(heuristic: Heuristic, *, by: Actor, **note: Unpack[Revi
     Raises:
         NotServable: it is neither served nor proposed.
     """
-    heuristic = lock_item(heuristic)
+    heuristic = lock_subject(heuristic)
     check_decider(heuristic, by=by, withdraws=True)
     if not heuristic.revisions.filter(served=True).exists() and (
         heuristic.status == _Status.PROPOSED or heuristic.revisions.filter(live=True).exists()  # in a release
@@ -232,7 +232,7 @@ def quarantine_heuristic(heuristic: Heuristic, *, by: Actor, **note: Unpack[Revi
         set_status(heuristic, _Status.QUARANTINED)
     else:
         revision = _withdraw(heuristic, _Status.QUARANTINED)
-    record_review(revision, _Decision.QUARANTINE, item=heuristic, by=by, **note)
+    record_review(heuristic, revision, _Decision.QUARANTINE, by=by, **note)
     return heuristic
 
 
@@ -252,7 +252,7 @@ def split_heuristic(
     if heuristic.leader_id is None:
         raise NothingChanged("This lesson already has a row of its own in the queue.")
     leave_group(heuristic)
-    record_review(revision, _Decision.SPLIT, item=heuristic, by=by, **note)
+    record_review(heuristic, revision, _Decision.SPLIT, by=by, **note)
     return heuristic
 
 
@@ -268,7 +268,7 @@ def close_duplicate(heuristic: Heuristic, *, into: Heuristic, by: Actor, seen: b
     HeuristicRevision.objects.filter(heuristic=heuristic, served=True).update(served=False)
     set_status(heuristic, _Status.SUPERSEDED)
     copy_evidence(heuristic, into=into, seen=seen)
-    return record_review(revision, _Decision.MERGE, item=heuristic, by=by, **columns)
+    return record_review(heuristic, revision, _Decision.MERGE, by=by, **columns).pk
 
 
 @transaction.atomic
@@ -282,11 +282,11 @@ def ask_again(heuristic: Heuristic, *, by: Actor, **note: Unpack[ReviewNote]) ->
         MemoryAppError: it has no run, or nothing reflects.
         NotAllowed, ProjectArchived, ClaimedByOther: as for a decision.
     """
-    heuristic = lock_item(heuristic)
+    heuristic = lock_subject(heuristic)
     check_decider(heuristic, by=by)
     answer = ask_for_reflection(heuristic, by=by)
     revision = get_current_revision(heuristic, content_sha256=None)
-    record_review(revision, _Decision.REFLECT_AGAIN, item=heuristic, by=by, **note)
+    record_review(heuristic, revision, _Decision.REFLECT_AGAIN, by=by, **note)
     return answer
 
 
@@ -308,7 +308,7 @@ def decide_unflagged(
     """
     if not approve:
         return reject_heuristic(heuristic, by=by, content_sha256=content_sha256, **note)
-    heuristic = lock_item(heuristic)  # so that what the checks said is of the wording that is decided on
+    heuristic = lock_subject(heuristic)  # so that what the checks said is of the wording that is decided on
     if heuristic.prioritised_at is None:
         raise NotReadYet("The checks have not finished. Wait a few seconds and try again.")
     if heuristic.risk_flags:
@@ -340,10 +340,10 @@ def _for_member(note: ReviewNote) -> ReviewNote:
 
 def _lock_proposed(heuristic: Item) -> Item:
     is_lesson = heuristic.kind == Heuristic.Kind.LESSON  # mistake cards wait in no groups
-    locked: Any = lock_groups(heuristic)[heuristic.pk] if is_lesson else lock_item(heuristic)
+    locked: Any = lock_groups(heuristic)[heuristic.pk] if is_lesson else lock_subject(heuristic)
     heuristic = locked
     if heuristic.status != _Status.PROPOSED:
-        latest = Review.objects.filter(heuristic=heuristic).first()
+        latest = heuristic.reviews.first()
         who = f" by {latest.reviewer.partition(':')[2]} at {latest.created_at:%H:%M} UTC" if latest else ""
         raise AlreadyDecided(
             f"This {heuristic._meta.verbose_name} is {heuristic.status}, not proposed: it was already decided{who}, "
@@ -355,9 +355,7 @@ def _lock_proposed(heuristic: Item) -> Item:
 def _is_second_approval(revision: HeuristicRevision, by: Actor) -> bool:
     """Tell whether another person has approved this wording before."""
     mine = find_owners(by)
-    firsts = Review.objects.filter(
-        revision=revision, decision=_Decision.FIRST_APPROVAL, content_sha256=revision.content_sha256
-    ).select_related("reviewer_key")
+    firsts = revision.reviews.filter(decision=_Decision.FIRST_APPROVAL).select_related("reviewer_key")
     owned = [(first.reviewer, owner) for first in firsts if (owner := _find_owner(first)) is not None]
     if any(owner not in mine and label != by.label for label, owner in owned):
         return True

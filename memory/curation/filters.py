@@ -6,7 +6,8 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django_filters import rest_framework as filters
 
 from memory.api.filters import ExactText, Moment
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.review.models import Review
 
 
 class HeuristicFilter(filters.FilterSet):  # type: ignore[misc]
@@ -51,7 +52,7 @@ class HeuristicFilter(filters.FilterSet):  # type: ignore[misc]
 class ReviewFilter(filters.FilterSet):  # type: ignore[misc]
     decision = filters.ChoiceFilter(choices=Review.Decision.choices, help_text="What was decided.")
     reviewer = filters.CharFilter(help_text="Who decided: user:…, key:… or policy:….", strip=False)
-    heuristic = filters.UUIDFilter(help_text="The heuristic that was decided on.")
+    heuristic = filters.UUIDFilter(field_name="subject_id", help_text="The heuristic that was decided on.")
     since = Moment(
         field_name="created_at",
         lookup_expr="gte",

@@ -10,7 +10,7 @@ from django.db import transaction
 from memory.curation.proposals import propose_heuristic, redact_text
 from memory.errors import InvalidInput, MemoryAppError
 from memory.heuristics.models import HeuristicRevision
-from memory.heuristics.text import HeuristicText, Origin
+from memory.heuristics.text import Authorship, HeuristicText
 from memory.limits import MAX_LESSON_TEXT_CHARS
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -74,6 +74,6 @@ def _import(project: Project, line: str, *, by: Actor) -> bool:
     )
     if same.exists():
         return False
-    origin = Origin(reflector="import", client=by.label, confidence=row.get("confidence"))
+    origin = Authorship(reflector="import", client=by.label, confidence=row.get("confidence"))
     propose_heuristic(project, text=text, by=by, origin=origin)
     return True

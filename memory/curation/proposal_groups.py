@@ -15,7 +15,8 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Greatest, Length
 from django.utils import timezone
 
-from memory.heuristics.models import Evidence, Heuristic, Review, ReviewClaim
+from memory.heuristics.models import Evidence, Heuristic, ReviewClaim
+from memory.review.models import Review
 
 _PROPOSED = Heuristic.Status.PROPOSED
 
@@ -149,8 +150,8 @@ def _is_being_decided(heuristic_id: UUID) -> bool:
     """Tell whether a reviewer has a proposal open, or has approved it as the first of two."""
     claims = ReviewClaim.objects.filter(heuristic=heuristic_id, expires_at__gt=timezone.now())
     first = Review.objects.filter(
-        heuristic=heuristic_id,
+        subject_id=heuristic_id,
         decision=Review.Decision.FIRST_APPROVAL,
-        revision=F("heuristic__current_revision"),
+        revision_id=F("heuristic__current_revision"),
     )
     return claims.exists() or first.exists()

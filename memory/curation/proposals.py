@@ -11,23 +11,24 @@ from django.db.models import Q
 from django.utils import timezone
 
 from memory.after_commit import after_commit
-from memory.curation.decision_steps import get_current_revision, lock_item
+from memory.curation.decision_steps import get_current_revision
 from memory.curation.proposal_groups import leave_group, lock_groups
 from memory.curation.reviewers import check_decider
 from memory.errors import NothingChanged, TooManyProposals
-from memory.events import Event, EventKind, announce
+from memory.events import EventKind, ProjectEvent, announce
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.provenance import OWN_WORDS, Sources, record_origins
-from memory.heuristics.text import HeuristicText, Origin
+from memory.heuristics.text import Authorship, HeuristicText
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
+from memory.review.decisions import add_revision, lock_subject
 
 
 @transaction.atomic
 def propose_heuristic(
-    project: Project, *, text: HeuristicText, by: Actor, origin: Origin | None = None, runs: Iterable[UUID] = ()
+    project: Project, *, text: HeuristicText, by: Actor, origin: Authorship | None = None, runs: Iterable[UUID] = ()
 ) -> Heuristic:
     """Propose a lesson for review. It is not served until a reviewer approves it.
 
@@ -38,9 +39,9 @@ def propose_heuristic(
         TooManyProposals: an API client asks, and as many of its lessons wait as may (reliability D5).
     """
     _take_room(project.pk, by)
-    origin = origin or Origin()
+    origin = origin or Authorship()
     heuristic = Heuristic.objects.create(project=project, **asdict(origin))
-    _add_revision(heuristic, number=1, text=text, by=by, sources=Sources(runs=tuple(runs), client=origin.client))
+    _add_revision(heuristic, text=text, by=by, sources=Sources(runs=tuple(runs), client=origin.client))
     _announce(heuristic)
     return heuristic
 
@@ -67,7 +68,7 @@ def revise_heuristic(
         NothingChanged: the new wording is the old one.
         TooManyProposals: an API client brings a decided lesson back, and as many of its lessons wait as may.
     """
-    heuristic = lock_item(heuristic)
+    heuristic = lock_subject(heuristic)
     current = get_current_revision(heuristic, content_sha256=content_sha256)
     if redact_text(text) == current.as_text():
         raise NothingChanged("The text is the same as before, so there is nothing to review.")
@@ -88,8 +89,7 @@ def repropose_heuristic(
     heuristic = lock_groups(heuristic)[heuristic.pk]
     if waits and heuristic.current_revision and not _is_same_advice(heuristic.current_revision.as_text(), text):
         leave_group(heuristic)
-    number = heuristic.revisions.order_by("-number").values_list("number", flat=True)[0] + 1
-    _add_revision(heuristic, number=number, text=text, by=by, sources=sources)
+    _add_revision(heuristic, text=text, by=by, sources=sources)
     if waits:
         _announce(heuristic)
     return heuristic
@@ -103,7 +103,7 @@ def restore_revision(heuristic: Heuristic, *, revision: HeuristicRevision, by: A
         NothingChanged: the heuristic is in use and says just that.
         NotAllowed, ProjectArchived, ClaimedByOther: as for a decision.
     """
-    heuristic = lock_item(heuristic)
+    heuristic = lock_subject(heuristic)
     check_decider(heuristic, by=by)
     if heuristic.status in (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED):
         return revise_heuristic(heuristic, text=revision.as_text(), by=by)
@@ -148,7 +148,7 @@ def _take_room(project_id: UUID, by: Actor) -> None:
 
 
 def _announce(heuristic: Heuristic) -> None:
-    announce(Event(kind=EventKind.PROPOSAL_WAITING, project_id=heuristic.project_id, lesson_ids=(heuristic.pk,)))
+    announce(ProjectEvent(kind=EventKind.PROPOSAL_WAITING, project_id=heuristic.project_id, lesson_ids=(heuristic.pk,)))
 
 
 def lock_proposals_of(project_id: UUID, client: str) -> None:
@@ -170,17 +170,10 @@ def redact_text(text: HeuristicText) -> HeuristicText:
     return HeuristicText(**values | {"tags": tuple(values["tags"])})
 
 
-def _add_revision(heuristic: Heuristic, *, number: int, text: HeuristicText, by: Actor, sources: Sources) -> None:
+def _add_revision(heuristic: Heuristic, *, text: HeuristicText, by: Actor, sources: Sources) -> None:
     values = asdict(redact_text(text))
     values["tags"] = list(values["tags"])
-    revision = HeuristicRevision.objects.create(
-        project_id=heuristic.project_id,
-        heuristic=heuristic,
-        number=number,
-        created_by=by.label,
-        lineage=list(sources.wordings),
-        **values,
-    )
+    revision = add_revision(heuristic, by=by, lineage=list(sources.wordings), **values)
     revision.refresh_from_db(fields=["content_sha256", "lineage", "created_at"])  # triggers compute them
     record_origins(revision, sources)
     heuristic.current_revision = revision

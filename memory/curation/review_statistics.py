@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 from itertools import combinations
 from typing import Any
 
-from django.db.models import Aggregate, Count, Exists, F, FloatField, OuterRef, Q, QuerySet, TextField, Value
-from django.db.models.functions import Concat, TruncWeek
+from django.db.models import Aggregate, Count, Exists, F, FloatField, OuterRef, Q, QuerySet
+from django.db.models.functions import TruncWeek
 
-from memory.heuristics.models import Heuristic, Review
+from memory.heuristics.models import Heuristic
+from memory.review.models import Review
 
 _Decision = Review.Decision
 APPROVALS = (_Decision.APPROVE, _Decision.FIRST_APPROVAL)
@@ -80,23 +81,15 @@ class Regret:
 
 def decisions(reviews: QuerySet[Review]) -> QuerySet[Review]:
     """Leave what counts as a decision on a lesson: no edits, which come with approvals, and nothing that was undone."""
-    undone = Review.objects.filter(
-        heuristic=OuterRef("heuristic"),
-        decision=_Decision.UNDO,
-        # The words undo_review gives as its reason.
-        reason=Concat(Value("Undid: "), OuterRef("decision"), Value("."), output_field=TextField()),
-        reviewer=OuterRef("reviewer"),
-        created_at__gte=OuterRef("created_at"),
-        created_at__lte=OuterRef("created_at") + _UNDONE_WITHIN,
-    )
-    of_lessons = reviews.filter(heuristic__kind=Heuristic.Kind.LESSON)
+    undone = Review.objects.filter(undoes=OuterRef("pk"))
+    of_lessons = reviews.filter(kind=Review.Kind.LESSON)
     return of_lessons.exclude(decision__in=_NO_DECISION).filter(~Exists(undone))
 
 
 def regretted(reviews: QuerySet[Review]) -> QuerySet[Review]:
     """Leave the approvals of what was later retired or quarantined."""
     withdrawals = Review.objects.filter(decision__in=WITHDRAWALS)
-    later = decisions(withdrawals).filter(heuristic=OuterRef("heuristic"), created_at__gt=OuterRef("created_at"))
+    later = decisions(withdrawals).filter(subject_id=OuterRef("subject_id"), created_at__gt=OuterRef("created_at"))
     return decisions(reviews).filter(Exists(later), decision=_Decision.APPROVE)
 
 
@@ -150,14 +143,14 @@ def median_seconds(reviews: QuerySet[Review]) -> float | None:
 def find_regrets(reviews: QuerySet[Review]) -> list[Regret]:
     """Return the newest approvals that were taken back, each with its withdrawal. Two queries."""
     approvals = list(regretted(reviews).select_related("heuristic__current_revision")[:_LISTED])
-    of_these = Review.objects.filter(heuristic__in=[review.heuristic_id for review in approvals])
+    of_these = Review.objects.filter(subject_id__in=[review.subject_id for review in approvals])
     withdrawals = decisions(of_these.filter(decision__in=WITHDRAWALS)).order_by("created_at")
     by_heuristic: dict[Any, list[Review]] = defaultdict(list)
     for withdrawal in withdrawals:
-        by_heuristic[withdrawal.heuristic_id].append(withdrawal)
+        by_heuristic[withdrawal.subject_id].append(withdrawal)
     found = []
     for review in approvals:
-        withdrawal = next(one for one in by_heuristic[review.heuristic_id] if one.created_at > review.created_at)
+        withdrawal = next(one for one in by_heuristic[review.subject_id] if one.created_at > review.created_at)
         found.append(
             Regret(
                 heuristic=review.heuristic,
@@ -180,9 +173,9 @@ def find_disagreements(reviews: QuerySet[Review]) -> list[Disagreement]:
             yes, no = (first, second) if _approves(first) else (second, first)
             found.append((max(first.created_at, second.created_at), yes, no))
     newest = sorted(found, key=lambda item: item[0], reverse=True)[:_LISTED]
-    rows = Heuristic.objects.select_related("current_revision").in_bulk([no.heuristic_id for _, _, no in newest])
+    rows = Heuristic.objects.select_related("current_revision").in_bulk([no.subject_id for _, _, no in newest])
     return [
-        Disagreement(heuristic=rows[no.heuristic_id], approved_by=yes.reviewer, refused_by=no.reviewer, at=at)
+        Disagreement(heuristic=rows[no.subject_id], approved_by=yes.reviewer, refused_by=no.reviewer, at=at)
         for at, yes, no in newest
     ]
 
@@ -191,13 +184,13 @@ def _compared(reviews: QuerySet[Review]) -> list[Review]:
     """Return everybody's last word on texts that more than one person decided on."""
     judged = decisions(reviews).filter(decision__in=[*APPROVALS, _Decision.REJECT, _Decision.QUARANTINE])
     twice: Any = (
-        judged.values("heuristic", "content_sha256")
+        judged.values("subject_id", "content_sha256")
         .annotate(people=Count("reviewer", distinct=True))
         .filter(people__gt=1)
         .values("content_sha256")
     )
     rows = judged.filter(content_sha256__in=twice).order_by("created_at", "id")
-    latest = {(row.heuristic_id, row.content_sha256, row.reviewer): row for row in rows}
+    latest = {(row.subject_id, row.content_sha256, row.reviewer): row for row in rows}
     return list(latest.values())
 
 
@@ -214,7 +207,7 @@ def _count_agreement(compared: Iterable[Review]) -> dict[str, tuple[int, int]]:
 def _pairs(compared: Iterable[Review]) -> Iterable[tuple[Review, Review]]:
     by_text: dict[Any, list[Review]] = defaultdict(list)
     for review in compared:
-        by_text[review.heuristic_id, review.content_sha256].append(review)
+        by_text[review.subject_id, review.content_sha256].append(review)
     for same in by_text.values():
         yield from combinations(same, 2)
 

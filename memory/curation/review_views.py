@@ -26,8 +26,9 @@ from memory.curation.input import Approval, Decision, DecisionItem, DecisionsInp
 from memory.curation.merge import merge_heuristics
 from memory.curation.serializers import BulkSerializer, HeuristicDetailSerializer, ReviewSerializer
 from memory.curation.views import answer_heuristic, describe_result, get_heuristic
-from memory.heuristics.models import Heuristic, Review
+from memory.heuristics.models import Heuristic
 from memory.projects.models import ApiKey
+from memory.review.models import Review
 
 
 class DecisionView(ApiView):

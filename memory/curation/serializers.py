@@ -8,14 +8,15 @@ from rest_framework import serializers
 
 from memory.api.base import represent
 from memory.curation.input import TEXT_MEMBERS
-from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
 from memory.retrieval.context import write_body
+from memory.review.models import Review
 
 
 class ReviewSerializer(serializers.ModelSerializer[Review]):
     """One decision by one person, key or policy on one exact text."""
 
-    heuristic_id = serializers.UUIDField(read_only=True)
+    heuristic_id = serializers.UUIDField(source="subject_id", read_only=True)
     revision = serializers.IntegerField(source="revision.number", read_only=True)
 
     class Meta:

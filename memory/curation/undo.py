@@ -6,17 +6,16 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
-from memory.curation.decision_steps import get_current_revision, record_review, serve_again, set_status
+from memory.curation.decision_steps import get_current_revision, serve_again, set_status
 from memory.curation.evidence import take_back_evidence
 from memory.curation.proposal_groups import count_support, join_group, lock_groups
 from memory.curation.proposals import repropose_heuristic
 from memory.curation.reviewers import check_decider
 from memory.errors import TooLateToUndo
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.projects.actors import Actor
-
-UNDO_SECONDS = 10  # as shown to the reviewer
-_GRACE_SECONDS = 5  # for the request to arrive
+from memory.review.decisions import UNDO_SECONDS, check_undoable, record_review
+from memory.review.models import Review
 
 _Decision = Review.Decision
 _APPROVALS = (_Decision.APPROVE, _Decision.FIRST_APPROVAL)
@@ -49,19 +48,11 @@ def undo_review(review: Review, *, by: Actor) -> Heuristic:
         CoveredByOrder, OrderUnderWay: a quarantine order covers what was served before.
     """
     also = Review.objects.filter(decided_with=review.pk, project=review.project_id).select_related("revision")
-    decided_with = list(also.order_by("heuristic"))
+    decided_with = list(also.order_by("subject_id"))
     locked = lock_groups(review.heuristic, *(each.heuristic for each in decided_with))
-    heuristic = locked[review.heuristic_id]
+    heuristic = locked[review.subject_id]
     check_decider(heuristic, by=by)
-    latest = Review.objects.filter(heuristic=heuristic).exclude(decision=_Decision.REFLECT_AGAIN).first()
-    if timezone.now() - review.created_at > timedelta(seconds=UNDO_SECONDS + _GRACE_SECONDS):
-        raise TooLateToUndo(
-            f"A decision can be undone for {UNDO_SECONDS} seconds. Revise or retire the lesson instead."
-        )
-    if review.reviewer != by.label:
-        raise TooLateToUndo("Only the person who decided can undo the decision.")
-    if latest is None or latest.pk != review.pk or review.decision not in _UNDOABLE:
-        raise TooLateToUndo("Another decision was made since then. Look at the lesson's history and decide again.")
+    check_undoable(heuristic, review, by=by, of=_UNDOABLE, besides=[_Decision.REFLECT_AGAIN])
 
     decided = review.revision
     if review.decision == _Decision.MERGE:
@@ -82,10 +73,10 @@ def undo_review(review: Review, *, by: Actor) -> Heuristic:
         _put_back(heuristic, decided)
     revision = get_current_revision(heuristic, content_sha256=None)
     reason = f"Undid: {review.decision}."
-    review_id = record_review(revision, _Decision.UNDO, item=heuristic, by=by, reason=reason)
-    members = [(locked[each.heuristic_id], each) for each in decided_with]
+    undone = record_review(heuristic, revision, _Decision.UNDO, by=by, reason=reason, undoes=review.pk)
+    members = [(locked[each.subject_id], each) for each in decided_with]
     for member, closed in members:
-        _reopen_member(member, closed, leader=heuristic, by=by, decided_with=review_id)
+        _reopen_member(member, closed, leader=heuristic, by=by, decided_with=undone.pk)
     return count_support(heuristic)
 
 
@@ -98,20 +89,21 @@ def _stand_alone(heuristic: Heuristic) -> None:
 
 def _reopen_member(heuristic: Heuristic, closed: Review, *, leader: Heuristic, by: Actor, decided_with: UUID) -> None:
     """Put another wording back behind the proposal it was closed with, unless it was decided on again since."""
-    latest = Review.objects.filter(heuristic=heuristic).first()
+    latest = heuristic.reviews.first()
     if latest is None or latest.pk != closed.pk:
         return
     _stand_alone(heuristic)
     _put_back(heuristic, closed.revision)
     join_group(heuristic, leader=leader)
     reason = f"Undid: {closed.decision}."
-    record_review(closed.revision, _Decision.UNDO, item=heuristic, by=by, reason=reason, decided_with=decided_with)
+    columns = {"reason": reason, "undoes": closed.pk, "decided_with": decided_with}
+    record_review(heuristic, closed.revision, _Decision.UNDO, by=by, **columns)
 
 
 def _put_back(heuristic: Heuristic, decided: HeuristicRevision) -> None:
     """Restore what was current before a rejection or a withdrawal: an undecided wording, if there is one."""
     newest = heuristic.revisions.order_by("-number")[0]
-    decided_on = Review.objects.filter(revision=newest).exclude(decision__in=_UNDECIDED)
+    decided_on = newest.reviews.exclude(decision__in=_UNDECIDED)
     undecided = newest if not decided_on.exists() else decided
     served = HeuristicRevision.objects.filter(pk=undecided.pk, served=True).exists()
     heuristic.current_revision = undecided
@@ -122,7 +114,7 @@ def _find_served_before(review: Review) -> UUID | None:
     """Replay the decisions before this one; return the revision that they left in service."""
     served: UUID | None = None
     before: list[UUID | None] = []
-    earlier = Review.objects.filter(heuristic=review.heuristic_id, created_at__lt=review.created_at)
+    earlier = Review.objects.filter(subject_id=review.subject_id, created_at__lt=review.created_at)
     for decision, revision_id in earlier.order_by("created_at", "id").values_list("decision", "revision_id"):
         if decision == _Decision.UNDO:
             served = before.pop()
@@ -136,8 +128,8 @@ def _find_served_before(review: Review) -> UUID | None:
 
 
 def _before_edit(review: Review, decided: HeuristicRevision) -> HeuristicRevision:
-    edited = Review.objects.filter(heuristic=review.heuristic_id, revision=decided, decision=_Decision.EDIT).exists()
+    edited = decided.reviews.filter(decision=_Decision.EDIT).exists()
     if not edited:
         return decided
-    before = HeuristicRevision.objects.filter(heuristic=review.heuristic_id, number__lt=decided.number)
+    before = HeuristicRevision.objects.filter(heuristic=review.subject_id, number__lt=decided.number)
     return before.order_by("-number").first() or decided

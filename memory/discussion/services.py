@@ -14,7 +14,7 @@ from memory.discussion.mail import send_notice
 from memory.discussion.mentions import find_mentioned, find_people
 from memory.discussion.models import MAX_COMMENT, Comment, ItemState
 from memory.errors import MemoryAppError, NotAllowed
-from memory.events import Event, EventKind, announce
+from memory.events import EventKind, ProjectEvent, announce
 from memory.projects.access import has_role
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
@@ -115,10 +115,10 @@ def _check(item: Item, *, by: Actor) -> None:
         )
 
 
-def _event(kind: str, item: Item, *, by: Actor, **details: Any) -> Event:
+def _event(kind: str, item: Item, *, by: Actor, **details: Any) -> ProjectEvent:
     lessons = (item.id,) if item.kind == "lesson" else ()
     about = {"item": str(item.id), "kind": item.kind, "by": _name(by)}
-    return Event(kind=kind, project_id=item.project_id, lesson_ids=lessons, details={**about, **details})
+    return ProjectEvent(kind=kind, project_id=item.project_id, lesson_ids=lessons, details={**about, **details})
 
 
 def _name(by: Actor) -> str:

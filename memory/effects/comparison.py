@@ -97,7 +97,7 @@ GROUP BY 1, 2 ORDER BY 1, 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
+class ComparedRuns:
     """Runs with a lesson and runs like them without it, for each client, and how often their outcome is known."""
 
     by_client: Mapping[str, Strata] = field(default_factory=dict)
@@ -132,7 +132,7 @@ class LessonEffect:
 
     heuristic_id: UUID
     given: Share
-    compared: Compared
+    compared: ComparedRuns
     among: int = 0
     together_with: tuple[UUID, ...] = ()
     never_applied: bool = False
@@ -194,7 +194,7 @@ def compare_lessons(project_ids: Sequence[UUID], *, since: datetime) -> list[Les
         LessonEffect(
             heuristic_id=lesson,
             given=share,
-            compared=drawn.get(lesson) or matched.get(lesson, Compared()),
+            compared=drawn.get(lesson) or matched.get(lesson, ComparedRuns()),
             among=len(drawn) if lesson in drawn else 0,
             together_with=together.get(lesson, ()),
             never_applied=lesson in idle,
@@ -204,11 +204,11 @@ def compare_lessons(project_ids: Sequence[UUID], *, since: datetime) -> list[Les
 
 
 def attribute(
-    compare: Callable[[Iterable[UUID]], Mapping[UUID, Compared]],
+    compare: Callable[[Iterable[UUID]], Mapping[UUID, ComparedRuns]],
     together: Mapping[UUID, Sequence[UUID]],
     *,
     idle: Collection[UUID] = (),
-) -> dict[UUID, Compared]:
+) -> dict[UUID, ComparedRuns]:
     """Return the comparison of each lesson in blocks without those whose effect is clearer.
 
     Args:
@@ -216,9 +216,9 @@ def attribute(
         together: which lessons cannot be told apart; they are settled together.
         idle: lessons that never applied, which no effect is due to.
     """
-    drawn: Mapping[UUID, Compared] = compare([])
-    among, settled = len(drawn), dict[UUID, Compared]()
-    everything = dict.fromkeys(drawn, Compared())
+    drawn: Mapping[UUID, ComparedRuns] = compare([])
+    among, settled = len(drawn), dict[UUID, ComparedRuns]()
+    everything = dict.fromkeys(drawn, ComparedRuns())
     while sure := {
         lesson: each for lesson, each in drawn.items() if each.find_sign(among=among) and lesson not in idle
     }:
@@ -228,7 +228,7 @@ def attribute(
     return {**everything, **drawn, **settled}
 
 
-def _get_clarity(compared: Compared) -> float:
+def _get_clarity(compared: ComparedRuns) -> float:
     difference = compared.strata.difference
     return abs(difference.estimate) / sqrt(difference.variance) if difference else 0.0
 
@@ -267,17 +267,17 @@ def count_weeks(
     return found
 
 
-def _read_by_chance(rows: Iterable[Sequence[Any]]) -> dict[UUID, Compared]:
+def _read_by_chance(rows: Iterable[Sequence[Any]]) -> dict[UUID, ComparedRuns]:
     """Return the comparison of each lesson by client, and that of how often outcomes are known."""
     compared: dict[UUID, dict[str, Strata]] = {}
     reporting: dict[UUID, Strata] = {}
     for lesson, client, exposed, known, good, held_out, other_known, other_good in rows:
         reporting[lesson] = reporting.get(lesson, Strata()) + Strata.of(exposed, known, held_out, other_known)
         _add(compared, lesson, client, Strata.of(known, good, other_known, other_good))
-    return {lesson: Compared(by_client=each, reporting=reporting[lesson]) for lesson, each in compared.items()}
+    return {lesson: ComparedRuns(by_client=each, reporting=reporting[lesson]) for lesson, each in compared.items()}
 
 
-def _read_matched(rows: Iterable[Sequence[Any]]) -> tuple[dict[UUID, Compared], dict[UUID, Share]]:
+def _read_matched(rows: Iterable[Sequence[Any]]) -> tuple[dict[UUID, ComparedRuns], dict[UUID, Share]]:
     """Return the comparison of each lesson by client, and how all runs ended that were given it."""
     compared: dict[UUID, dict[str, Strata]] = {}
     given: dict[UUID, Share] = {}
@@ -285,7 +285,7 @@ def _read_matched(rows: Iterable[Sequence[Any]]) -> tuple[dict[UUID, Compared], 
         share = given.get(lesson, Share(successes=0, known=0))
         given[lesson] = replace(share, successes=share.successes + times * good, known=share.known + times * n)
         _add(compared, lesson, client, Strata.of(n, good, without, other_good, times=times))
-    return {lesson: Compared(by_client=each) for lesson, each in compared.items()}, given
+    return {lesson: ComparedRuns(by_client=each) for lesson, each in compared.items()}, given
 
 
 def _add(compared: dict[UUID, dict[str, Strata]], lesson: UUID, client: str, strata: Strata) -> None:

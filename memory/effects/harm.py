@@ -12,9 +12,10 @@ from django.utils import timezone
 
 from memory.effects.comparison import NEUTRAL, LessonEffect, compare_lessons
 from memory.effects.stratified import Interval
-from memory.events import Event, EventKind, announce
-from memory.heuristics.models import Heuristic, Review
+from memory.events import EventKind, ProjectEvent, announce
+from memory.heuristics.models import Heuristic
 from memory.projects.models import Project
+from memory.review.models import Review
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +40,7 @@ def _measure_project(project: Project) -> int:
     lessons = Heuristic.objects.for_project(project)
     kept = Review.objects.filter(decision=Review.Decision.KEEP, created_at__gte=now - KEPT_FOR)
     in_use = lessons.filter(status=Heuristic.Status.APPROVED, pk__in=found)
-    harmful = list(in_use.exclude(pk__in=kept.values("heuristic")).only("pk", "harm"))
+    harmful = list(in_use.exclude(pk__in=kept.values("subject_id")).only("pk", "harm"))
     for heuristic in harmful:
         is_new = heuristic.harm is None
         since = now.isoformat() if heuristic.harm is None else heuristic.harm["since"]
@@ -48,7 +49,9 @@ def _measure_project(project: Project) -> int:
         if updated and is_new:
             details = {name: harm[name] for name in ("difference", "low", "high")}
             ids = (heuristic.pk,)
-            announce(Event(kind=EventKind.LESSON_HARMFUL, project_id=project.pk, lesson_ids=ids, details=details))
+            announce(
+                ProjectEvent(kind=EventKind.LESSON_HARMFUL, project_id=project.pk, lesson_ids=ids, details=details)
+            )
     lessons.filter(harm__isnull=False).exclude(pk__in=[heuristic.pk for heuristic in harmful]).update(harm=None)
     log.info("lessons_measured", project=str(project.pk), lessons=len(effects), harmful=len(harmful))
     return len(harmful)

@@ -58,7 +58,7 @@ class HttpEmbedder:
         except (KeyError, TypeError, ValueError) as error:
             raise EmbedderError(
                 f"The embedding service did not return {len(texts)} vectors of {self.dimensions} numbers. "
-                "Check ERL_EMBEDDER_MODEL and ERL_EMBEDDER_DIMENSIONS.",
+                "Check the model and the dimensions in ERL_EMBEDDER.",
                 transient=False,
             ) from error
 

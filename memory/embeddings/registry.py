@@ -6,11 +6,12 @@ from pathlib import Path
 
 from django.conf import settings
 
+from memory.egress import split_options
 from memory.embeddings.base import Embedder
 from memory.embeddings.http import HttpEmbedder
 from memory.embeddings.minilm import FloatMiniLM, MiniLM
 
-CHOICES = ("minilm", "minilm-floats", "http", "none")
+CHOICES = ("minilm", "minilm-floats", "none")
 
 
 @lru_cache(maxsize=1)
@@ -18,23 +19,29 @@ def get_embedder() -> Embedder | None:
     """Return the configured embedder, or None if ERL_EMBEDDER=none. It loads its model at the first text.
 
     Raises:
-        ValueError: ERL_EMBEDDER is not one of the choices.
+        KeyError, ValueError: ERL_EMBEDDER is none of the choices, or a URL without its options. `check` says so.
     """
     match settings.ERL_EMBEDDER:
         case "minilm":
             return _get_bundled(MiniLM)
         case "minilm-floats":
             return _get_bundled(FloatMiniLM)
-        case "http":
-            return HttpEmbedder(
-                base_url=settings.ERL_EMBEDDER_BASE_URL,
-                api_key=settings.ERL_EMBEDDER_API_KEY,
-                model=settings.ERL_EMBEDDER_MODEL,
-                dimensions=settings.ERL_EMBEDDER_DIMENSIONS,
-            )
         case "none":
             return None
-    raise ValueError(f"ERL_EMBEDDER is {settings.ERL_EMBEDDER!r}: set it to one of {', '.join(CHOICES)}.")
+        case url if is_service(url):
+            base_url, options = split_options(url, "model", "dimensions")
+            return HttpEmbedder(
+                base_url=base_url,
+                api_key=settings.ERL_EMBEDDER_API_KEY,
+                model=options["model"],
+                dimensions=int(options["dimensions"]),
+            )
+    raise ValueError(f"ERL_EMBEDDER is {settings.ERL_EMBEDDER!r}: set it to {', '.join(CHOICES)} or a URL.")
+
+
+def is_service(embedder: str) -> bool:
+    """Tell whether ERL_EMBEDDER is the URL of a service."""
+    return embedder.startswith(("http://", "https://"))
 
 
 def find_embedder(model_id: str) -> Embedder | None:

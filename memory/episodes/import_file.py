@@ -20,7 +20,7 @@ from memory.episodes.file_format import (
 )
 from memory.episodes.models import MemoryImport
 from memory.heuristics.models import Heuristic
-from memory.heuristics.text import Origin, make_rule, split_mark
+from memory.heuristics.text import Authorship, make_rule, split_mark
 from memory.limits import FILE_JSON, MAX_LESSON_TEXT_CHARS, MAX_STATED_STEPS
 from memory.mistakes.counts import recount
 from memory.mistakes.decisions import note_words
@@ -123,7 +123,7 @@ class _Importer:
         ).first()
         if heuristic is None:
             text = make_rule(words, polarity=polarity, task_id=task_id)
-            origin = Origin(reflector=REFLECTOR, client=self.by.label)
+            origin = Authorship(reflector=REFLECTOR, client=self.by.label)
             heuristic = propose_heuristic(self.project, text=text, by=self.by, origin=origin)
             self.made["rules"] += 1
         return {"heuristic": str(heuristic.pk), "text": rule}

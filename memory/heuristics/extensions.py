@@ -97,11 +97,6 @@ def find_tallies(heuristic_ids: Iterable[UUID]) -> dict[UUID, Tally]:
     return {pk: tally for find in _hooks.tallies for pk, tally in find(ids).items()}
 
 
-def can_reflect_again() -> bool:
-    """Tell whether any app reflects."""
-    return bool(_hooks.reflect)
-
-
 def ask_for_reflection(heuristic: Heuristic, *, by: Actor) -> str:
     """Have the newest run of a heuristic reflected on again; return a sentence about it.
 

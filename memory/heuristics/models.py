@@ -13,10 +13,10 @@ from django.utils import timezone
 from django.utils.text import Truncator
 
 from memory.constraints import not_blank, one_of
-from memory.heuristics.reviewed import AbstractReview
 from memory.heuristics.text import RULE_TAG, HeuristicText
 from memory.ids import uuid7
 from memory.projects.models import Project
+from memory.review.models import AbstractRevision, ReviewSubject
 from memory.runs.models import Trajectory
 from memory.stored_text import BY_PEOPLE, StoredArray, StoredChars, StoredJson, StoredText
 
@@ -109,7 +109,7 @@ class HeuristicManager(models.Manager["Heuristic"]):
         return super().get_queryset().filter(kind=HeuristicKind.LESSON)
 
 
-class Heuristic(models.Model):
+class Heuristic(ReviewSubject):
     """A lesson. Its wordings are revisions; this row is its identity and its status.
 
     A lesson of kind `mistake` is a mistake card: what agents did wrong and what would have been right. It is counted
@@ -252,6 +252,10 @@ class Heuristic(models.Model):
     def __str__(self) -> str:
         return Truncator(self.current_revision.trigger).chars(80) if self.current_revision else str(self.id)
 
+    @property
+    def review_kind(self) -> str:
+        return self.kind
+
 
 class HeuristicRevisionPolarity(models.TextChoices):
     WORKS = "works"
@@ -264,7 +268,7 @@ class HeuristicRevisionScope(models.TextChoices):
     PROJECT = "project"
 
 
-class HeuristicRevision(models.Model):
+class HeuristicRevision(AbstractRevision):
     """One wording of a heuristic. Immutable: the database refuses changes.
 
     A trigger fills `content_sha256` from every text that is served. The database lets `served` be true only where
@@ -284,16 +288,10 @@ class HeuristicRevision(models.Model):
     Polarity = HeuristicRevisionPolarity
     Scope = HeuristicRevisionScope
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
-    number = models.PositiveIntegerField()
-    content_sha256 = models.CharField(max_length=64, editable=False, default="")
     served = models.BooleanField(default=False, editable=False)
     approved_sha256 = models.CharField(max_length=64, editable=False, default="")
     approved_by = models.TextField(editable=False, default="")
     approved_at = models.DateTimeField(null=True, editable=False)
-    created_by = models.TextField(editable=False, default="")
-    created_at = models.DateTimeField(db_default=Now(), editable=False)  # by the clock that quarantine uses
     words_sha256 = models.CharField(
         max_length=64, editable=False, default="", help_text="Of what it tells to do, without case and punctuation."
     )
@@ -455,55 +453,6 @@ class Evidence(models.Model):
 
     def __str__(self) -> str:
         return f"steps {self.first_step}–{self.last_step}" if self.first_step else "whole run"
-
-
-class ReviewDecision(models.TextChoices):
-    APPROVE = "approve"
-    FIRST_APPROVAL = "first_approval", "First approval"
-    EDIT = "edit"
-    REJECT = "reject"
-    RETIRE = "retire"
-    QUARANTINE = "quarantine"
-    MERGE = "merge"
-    UNDO = "undo"
-    REFLECT_AGAIN = "reflect_again", "Another reflection"
-    CONFIRM_EVIDENCE = "confirm_evidence", "Evidence confirmed"
-    SPLIT = "split", "Taken out of its group"
-    KEEP = "keep", "Kept in use"
-
-
-class ReviewQuerySet(models.QuerySet["Review"]):
-    def of_lessons(self) -> Self:
-        """Those on lessons, without those on mistake cards."""
-        return self.filter(heuristic__kind=HeuristicKind.LESSON)
-
-
-class Review(AbstractReview):
-    """A decision on a lesson or a mistake card."""
-
-    Decision = ReviewDecision
-
-    heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="reviews")
-    revision = models.ForeignKey(HeuristicRevision, on_delete=models.CASCADE, related_name="reviews")
-    decision = models.TextField(choices=Decision.choices)
-    seconds_on_screen = models.FloatField(null=True, blank=True)
-    decided_with = models.UUIDField(  # no foreign key: it stays when the other lesson is erased
-        null=True, blank=True, help_text="The review of the proposal that stood for this one's group."
-    )
-
-    objects = ReviewQuerySet.as_manager()
-
-    class Meta(AbstractReview.Meta):
-        constraints = [
-            one_of("decision", ReviewDecision, "memory_review_decision_known"),
-            not_blank("reviewer", "memory_review_reviewer_not_blank"),
-        ]
-        indexes = [
-            models.Index(fields=["project", "-created_at"], name="memory_review_recent"),
-            models.Index(
-                fields=["decided_with"], condition=Q(decided_with__isnull=False), name="memory_review_of_group"
-            ),
-        ]
 
 
 class ReviewClaim(models.Model):

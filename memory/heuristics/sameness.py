@@ -1,7 +1,7 @@
 """Whether two lessons give the same advice."""
 
 from memory.heuristics.text import HeuristicText
-from memory.meaning.comparison import Comparison, Verdict, compare_advice, compare_texts
+from memory.meaning.comparison import Comparison, MeaningVerdict, compare_advice, compare_texts
 
 
 def compare_heuristics(one: HeuristicText, other: HeuristicText, *, similarity: float | None = None) -> Comparison:
@@ -10,20 +10,20 @@ def compare_heuristics(one: HeuristicText, other: HeuristicText, *, similarity: 
     What holds for another family or in another sense is other advice, and so is what one of them limits further.
     """
     said = compare_advice(one.trigger, one.guideline, other.trigger, other.guideline, similarity=similarity)
-    if said.verdict is not Verdict.SAME:
+    if said.verdict is not MeaningVerdict.SAME:
         return said
     if one.polarity != other.polarity:
-        return Comparison(Verdict.DOUBTFUL, "one says what works, the other what to avoid")
+        return Comparison(MeaningVerdict.DOUBTFUL, "one says what works, the other what to avoid")
     if one.avoid and other.avoid:
         avoided = compare_texts(one.avoid, other.avoid, similarity=similarity)
-        if avoided.verdict is not Verdict.SAME:
-            return Comparison(Verdict.DOUBTFUL, f"of what to avoid, {avoided.reason}")
+        if avoided.verdict is not MeaningVerdict.SAME:
+            return Comparison(MeaningVerdict.DOUBTFUL, f"of what to avoid, {avoided.reason}")
     if one.not_when or other.not_when:
         limits = compare_texts(one.not_when, other.not_when, similarity=similarity)
-        if limits.verdict is not Verdict.SAME:
-            return Comparison(Verdict.DOUBTFUL, "their exceptions differ")
+        if limits.verdict is not MeaningVerdict.SAME:
+            return Comparison(MeaningVerdict.DOUBTFUL, "their exceptions differ")
     if get_place(one) != get_place(other):
-        return Comparison(Verdict.DOUBTFUL, "they are for different tasks")
+        return Comparison(MeaningVerdict.DOUBTFUL, "they are for different tasks")
     return said
 
 

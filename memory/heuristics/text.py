@@ -33,7 +33,7 @@ class Citation:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Origin:
+class Authorship:
     """What wrote a heuristic, in which version and how confidently, and the API client it came from.
 
     Where a person or an agent wrote it, `reflector` is "".

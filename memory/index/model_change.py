@@ -17,7 +17,7 @@ COMPARED_DEPTH = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Comparison:
+class ModelComparison:
     """How much of the first ten two models have in common, 0–1, in the mean over recorded tasks."""
 
     tasks: int
@@ -41,7 +41,7 @@ def make_vectors(model: EmbeddingModel) -> Iterator[int]:
         before = list(found)
 
 
-def compare_rankings(old: Embedder, new: Embedder, *, limit: int) -> Comparison:
+def compare_rankings(old: Embedder, new: Embedder, *, limit: int) -> ModelComparison:
     """Search for the newest `limit` different recorded tasks by both models.
 
     Raises:
@@ -63,4 +63,4 @@ def compare_rankings(old: Embedder, new: Embedder, *, limit: int) -> Comparison:
             found.append({one.heuristic_id for one in find_in_database(search, model_id=embedder.model_id)})
         if any(found):
             shares.append(len(found[0] & found[1]) / max(map(len, found)))
-    return Comparison(tasks=len(shares), overlap=sum(shares) / len(shares) if shares else 1.0)
+    return ModelComparison(tasks=len(shares), overlap=sum(shares) / len(shares) if shares else 1.0)

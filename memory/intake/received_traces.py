@@ -16,7 +16,7 @@ from django.db import connection, transaction
 from memory.database_clock import database_now
 from memory.errors import MemoryAppError
 from memory.intake.open_runs import check_opener, finish_run
-from memory.intake.recording import Sender, record_trajectory
+from memory.intake.recording import RunSender, record_trajectory
 from memory.intake.serializers import TrajectoryInput
 from memory.limits import MAX_CALLED_RUNS, MAX_OPEN_RUN_CHARS, MAX_REQUEST_TRACES, MAX_TRACE_SPANS
 from memory.projects.actors import Actor
@@ -49,7 +49,7 @@ class Receipt:
 
 
 @transaction.atomic
-def receive_spans(project: Project, request: Mapping[str, Any], *, by: Actor, sender: Sender) -> Receipt:
+def receive_spans(project: Project, request: Mapping[str, Any], *, by: Actor, sender: RunSender) -> Receipt:
     """Add the spans of an OTLP trace request to the runs of their traces; traces without an agent are passed over.
 
     A span that cannot be read is rejected by itself: a request of a collector holds those of many agents.
@@ -126,7 +126,7 @@ def _objects(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _add(
-    project: Project, trace: str, entries: list[dict[str, Any]], receipt: Receipt, *, by: Actor, sender: Sender
+    project: Project, trace: str, entries: list[dict[str, Any]], receipt: Receipt, *, by: Actor, sender: RunSender
 ) -> None:
     run = Trajectory.objects.for_project(project).filter(external_id=trace).first()
     if run is not None and not run.is_open:

@@ -46,7 +46,7 @@ _FIGURES = ("tokens", "cost_usd", "stated_step_count", "started_at", "ended_at",
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sender:
+class RunSender:
     """Which client sent a run, with which key, in which request; empty where it came from a file."""
 
     client: str = ""
@@ -54,11 +54,11 @@ class Sender:
     request_id: str = ""
 
 
-UNKNOWN_SENDER = Sender()
+UNKNOWN_SENDER = RunSender()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Recorded:
+class RecordedRun:
     """A trajectory and whether this call made it."""
 
     trajectory: Trajectory
@@ -71,9 +71,9 @@ def record_trajectory(
     data: dict[str, Any],
     by: Actor,
     reflect: bool | None = None,
-    sender: Sender = UNKNOWN_SENDER,
+    sender: RunSender = UNKNOWN_SENDER,
     id: UUID | None = None,
-) -> Recorded:
+) -> RecordedRun:
     """Store one run and announce it.
 
     Secrets and personal data are redacted before anything is written. Recording the same run again, known by its
@@ -119,7 +119,7 @@ def record_trajectory(
         created = insert_once(trajectory, made={"created_at": "statement_timestamp()"})
         if created and not trajectory.is_open:
             announce(trajectory, reflect=reflect, by=by)
-    return Recorded(trajectory=trajectory if created else _get_recorded(trajectory, fields), created=created)
+    return RecordedRun(trajectory=trajectory if created else _get_recorded(trajectory, fields), created=created)
 
 
 def announce(trajectory: Trajectory, *, reflect: bool | None, by: Actor) -> None:

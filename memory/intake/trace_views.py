@@ -12,7 +12,7 @@ from memory.api.base import ApiView
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.input import read_bytes
 from memory.intake.received_traces import Receipt, receive_spans
-from memory.intake.recording import Sender
+from memory.intake.recording import RunSender
 from memory.projects.models import ApiKey
 from memory.strict_json import InvalidJson, load_json
 from memory.transcripts.log import UnreadableTranscript
@@ -31,7 +31,7 @@ class TraceView(ApiView):
     required_scopes = {"POST": ApiKey.Scope.TRAJECTORIES_WRITE}
 
     def post(self, request: Request) -> HttpResponse:
-        sender = Sender(client=self.api_key.client, api_key=self.api_key, request_id=self.request_id)
+        sender = RunSender(client=self.api_key.client, api_key=self.api_key, request_id=self.request_id)
         receipt = receive_spans(self.project, self.body, by=self.actor, sender=sender)
         if request.content_type == PROTOBUF:
             answer = encode_trace_answer(rejected=receipt.rejected, reason=receipt.reason)

@@ -17,7 +17,7 @@ from memory.api.filters import ExactText
 from memory.api.pagination import LimitOffset
 from memory.api.schema import LOCATION, describe
 from memory.intake.open_runs import append_steps, finish_run
-from memory.intake.recording import Recorded, Sender, record_trajectory, report_outcome
+from memory.intake.recording import RecordedRun, RunSender, record_trajectory, report_outcome
 from memory.intake.serializers import (
     FinishInput,
     OutcomeInput,
@@ -180,14 +180,14 @@ class TrajectoryFinishView(ApiView):
         return response
 
 
-def record_from(view: ApiView, sent: TrajectoryInput, *, reflect: bool | None = None) -> Recorded:
+def record_from(view: ApiView, sent: TrajectoryInput, *, reflect: bool | None = None) -> RecordedRun:
     """Record a run as the caller of this view."""
     return record_trajectory(
         view.project,
         data=sent.run(),
         by=view.actor,
         reflect=sent.reflect if reflect is None else reflect,
-        sender=Sender(client=view.api_key.client, api_key=view.api_key, request_id=view.request_id),
+        sender=RunSender(client=view.api_key.client, api_key=view.api_key, request_id=view.request_id),
     )
 
 

@@ -18,12 +18,12 @@ _RUN_FACTS = ("outcome", "score", "outcome_source", "step_count", "created_at")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
+class McpAnswer:
     structured: dict[str, Any]
     text: str
 
 
-def show_lessons(answer: OperationAnswer) -> Answer:
+def show_lessons(answer: OperationAnswer) -> McpAnswer:
     """Show the context block, and the ids that other tools ask for."""
     body = answer.body
     given = [{"label": get_label(item["id"]), "lesson_id": item["id"]} for item in body["items"] if item["injected"]]
@@ -36,38 +36,38 @@ def show_lessons(answer: OperationAnswer) -> Answer:
     if body["degraded"]:
         lines.append(f"Lessons may be missing; not available: {body['degraded_reason']}.")
     structured = {name: body[name] for name in ("retrieval_id", "context", "tokens", "degraded", "degraded_reason")}
-    return Answer(structured=structured | {"lessons": given}, text="\n\n".join(lines))
+    return McpAnswer(structured=structured | {"lessons": given}, text="\n\n".join(lines))
 
 
-def show_recorded(answer: OperationAnswer) -> Answer:
+def show_recorded(answer: OperationAnswer) -> McpAnswer:
     run = _show_run(answer)
     run["created"] = answer.status == 201
     said = "The run is recorded." if run["created"] else "This run was recorded before, so nothing has changed."
     taken = sum(run["redactions"].values())
     notes = [f"Secrets and personal data removed from it: {taken}."] if taken else []
-    return Answer(structured=run, text=" ".join([said, *notes, f"trajectory_id: {run['trajectory_id']}"]))
+    return McpAnswer(structured=run, text=" ".join([said, *notes, f"trajectory_id: {run['trajectory_id']}"]))
 
 
-def show_outcome(answer: OperationAnswer) -> Answer:
+def show_outcome(answer: OperationAnswer) -> McpAnswer:
     run = _show_run(answer)
     score = "" if run["score"] is None else f" with the score {run['score']}"
     text = f"The run is a {run['outcome']}{score}." if run["outcome"] != "unknown" else "The outcome is unknown."
-    return Answer(structured=run, text=f"Noted. {text} trajectory_id: {run['trajectory_id']}")
+    return McpAnswer(structured=run, text=f"Noted. {text} trajectory_id: {run['trajectory_id']}")
 
 
-def show_proposal(answer: OperationAnswer) -> Answer:
+def show_proposal(answer: OperationAnswer) -> McpAnswer:
     lesson = {"lesson_id": answer.body["id"], **{name: answer.body[name] for name in ("status", "content_sha256")}}
     said = "The lesson is proposed. No agent is given it until a person has approved it."
-    return Answer(structured=lesson, text=f"{said} lesson_id: {lesson['lesson_id']}")
+    return McpAnswer(structured=lesson, text=f"{said} lesson_id: {lesson['lesson_id']}")
 
 
-def show_feedback(answer: OperationAnswer) -> Answer:
+def show_feedback(answer: OperationAnswer) -> McpAnswer:
     names = ("verdict", "helpful", "trajectory_id", "retrieval_id")
     rating = {"lesson_id": answer.body["heuristic_id"], **{name: answer.body[name] for name in names}}
-    return Answer(structured=rating, text="Noted. Ratings and outcomes together show which lessons help.")
+    return McpAnswer(structured=rating, text="Noted. Ratings and outcomes together show which lessons help.")
 
 
-def show_runs(answer: OperationAnswer) -> Answer:
+def show_runs(answer: OperationAnswer) -> McpAnswer:
     """Show runs between delimiters that no text of a run can hold."""
     page = answer.body["pagination"]
     runs = [
@@ -78,14 +78,14 @@ def show_runs(answer: OperationAnswer) -> Answer:
     ]
     structured = {"note": UNREVIEWED, "runs": runs, "total": page["total"], "offset": page["offset"]}
     if not runs:
-        return Answer(
+        return McpAnswer(
             structured=structured, text=f"There are no runs on this page. Matching the filters: {page['total']}."
         )
     boundary = f"runs-{secrets.token_hex(6)}"
     first = page["offset"] + 1
     lines = [line for number, run in enumerate(runs, first) for line in _write_run(number, run)]
     range_shown = f"Runs {first} to {page['offset'] + len(runs)} of {page['total']}."
-    return Answer(
+    return McpAnswer(
         structured=structured, text="\n".join([f"<{boundary}>", UNREVIEWED, *lines, f"</{boundary}>", range_shown])
     )
 

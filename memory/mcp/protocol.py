@@ -42,7 +42,7 @@ class ProtocolError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Message:
+class McpMessage:
     """A request, or a notification where `id` is None."""
 
     id: str | int | None
@@ -57,7 +57,7 @@ def find_id(document: Any) -> str | int | None:
     return found if isinstance(found, str | int) and not isinstance(found, bool) else None
 
 
-def read_message(document: Any, headers: Mapping[str, str]) -> Message:
+def read_message(document: Any, headers: Mapping[str, str]) -> McpMessage:
     """Read a JSON-RPC message and the headers that came with it.
 
     Raises:
@@ -84,7 +84,7 @@ def read_message(document: Any, headers: Mapping[str, str]) -> Message:
         _check_envelope(method, params, headers)
     elif named not in (None, *VERSIONS) and method != "initialize":
         raise _unsupported(named)
-    return Message(id=find_id(document), method=method, params=params, is_modern=is_modern)
+    return McpMessage(id=find_id(document), method=method, params=params, is_modern=is_modern)
 
 
 def negotiate_version(params: Mapping[str, Any]) -> str:

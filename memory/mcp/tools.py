@@ -18,7 +18,7 @@ from memory.effects.serializers import FeedbackInput
 from memory.intake.serializers import OutcomeInput, TrajectoryInput
 from memory.intake.views import TrajectoryFilter
 from memory.mcp.answers import (
-    Answer,
+    McpAnswer,
     show_feedback,
     show_lessons,
     show_outcome,
@@ -43,7 +43,7 @@ IDEMPOTENCY_KEY: Schema = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tool:
+class McpTool:
     """A tool and its operation. `subject` is the argument that goes into the path."""
 
     name: str
@@ -52,7 +52,7 @@ class Tool:
     scope: str
     path: str
     members: Schema
-    show: Callable[[OperationAnswer], Answer]
+    show: Callable[[OperationAnswer], McpAnswer]
     method: str = "POST"
     required: tuple[str, ...] = ()
     subject: str = ""
@@ -150,7 +150,7 @@ def _id_of(subject: str) -> Schema:
 
 
 TOOLS = (
-    Tool(
+    McpTool(
         name="get_lessons",
         title="Get the lessons for a task",
         description="Call this once before you begin a task, with the task in the words you were given. It returns "
@@ -166,7 +166,7 @@ TOOLS = (
         writes=False,
         show=show_lessons,
     ),
-    Tool(
+    McpTool(
         name="record_run",
         title="Record a finished run",
         description="Call this once when a task is over, whether or not it went well: what was asked, what you did "
@@ -184,7 +184,7 @@ TOOLS = (
         ),
         show=show_recorded,
     ),
-    Tool(
+    McpTool(
         name="report_outcome",
         title="Report how a recorded run ended",
         description="Call this when you learn how a run ended after it was recorded: a test passed, a person said so. "
@@ -198,7 +198,7 @@ TOOLS = (
         required=("trajectory_id",),
         show=show_outcome,
     ),
-    Tool(
+    McpTool(
         name="propose_lesson",
         title="Propose a lesson",
         description="Propose one lesson that would help with similar tasks: a condition that can be seen before "
@@ -214,7 +214,7 @@ TOOLS = (
         required=("trigger", "guideline"),
         show=show_proposal,
     ),
-    Tool(
+    McpTool(
         name="rate_lesson",
         title="Say what you did with a lesson",
         description="Say for a lesson that get_lessons gave you whether you followed it, did something else, or found "
@@ -228,7 +228,7 @@ TOOLS = (
         required=("lesson_id", "verdict"),
         show=show_feedback,
     ),
-    Tool(
+    McpTool(
         name="search_runs",
         title="Search earlier runs",
         description="List earlier runs of this project, newest first, to see how a kind of task went before. Filters "

@@ -24,7 +24,7 @@ from memory.mcp.protocol import (
     PARSE_ERROR,
     SERVER_INFO_KEY,
     VERSIONS,
-    Message,
+    McpMessage,
     ProtocolError,
     find_id,
     negotiate_version,
@@ -65,7 +65,7 @@ class McpView(ApiView):
     throttle_classes = []
 
     message_id: str | int | None = None
-    message: Message | None = None
+    message: McpMessage | None = None
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         origin = request.META.get("HTTP_ORIGIN")
@@ -85,7 +85,7 @@ class McpView(ApiView):
             raise
         return self.take(document, request.headers).params
 
-    def take(self, document: Any, headers: Mapping[str, str]) -> Message:
+    def take(self, document: Any, headers: Mapping[str, str]) -> McpMessage:
         """Remember the message, so that whatever happens is answered in its terms."""
         self.message_id = find_id(document)
         self.message = read_message(document, headers)

@@ -21,7 +21,7 @@ _Pairs = tuple[tuple[frozenset[str], frozenset[str]], ...]
 NEAR = 0.6  # the lowest cosine of two texts that may say the same in other words
 
 
-class Verdict(StrEnum):
+class MeaningVerdict(StrEnum):
     SAME = "same"
     DIFFERENT = "different"
     DOUBTFUL = "doubtful"
@@ -31,7 +31,7 @@ class Verdict(StrEnum):
 class Comparison:
     """What comparing two texts gave. `reason` completes "The two differ: …"; `is_opposite` where both cannot hold."""
 
-    verdict: Verdict
+    verdict: MeaningVerdict
     reason: str = ""
     is_opposite: bool = False
     is_sure: bool = False  # a word, name or number that differs, not just too little in common
@@ -53,7 +53,7 @@ def compare_texts(one: str, other: str, *, similarity: float | None = None) -> C
     """Tell whether two texts say the same; `similarity` is the cosine of their vectors, None where there are none."""
     first, second = read(one), read(other)
     if first.words == second.words:
-        return Comparison(Verdict.SAME)
+        return Comparison(MeaningVerdict.SAME)
     shared, left, right = _match(first, second)
     overlap = 2 * len(shared) / max(1, len(first.stems) + len(second.stems))
     found = list(_differences(first, second, shared, left, right))
@@ -62,14 +62,16 @@ def compare_texts(one: str, other: str, *, similarity: float | None = None) -> C
     if sure:
         opposite = next((each for each in sure if each.is_opposite), None)
         only_opposite = opposite is not None and overlap >= 0.5 and all(each.is_opposite for each in sure)
-        return Comparison(Verdict.DIFFERENT, (opposite or sure[0]).reason, is_opposite=only_opposite, is_sure=True)
+        return Comparison(
+            MeaningVerdict.DIFFERENT, (opposite or sure[0]).reason, is_opposite=only_opposite, is_sure=True
+        )
     if not is_near:
-        return Comparison(Verdict.DIFFERENT, "they speak of different things")
+        return Comparison(MeaningVerdict.DIFFERENT, "they speak of different things")
     if found:
-        return Comparison(Verdict.DOUBTFUL, found[0].reason)
+        return Comparison(MeaningVerdict.DOUBTFUL, found[0].reason)
     if overlap >= 0.75 or (similarity is not None and similarity >= 0.8 and overlap >= 0.4):
-        return Comparison(Verdict.SAME)
-    return Comparison(Verdict.DOUBTFUL, "they share few words")
+        return Comparison(MeaningVerdict.SAME)
+    return Comparison(MeaningVerdict.DOUBTFUL, "they share few words")
 
 
 def compare_advice(
@@ -82,25 +84,29 @@ def compare_advice(
     """
     when, other_when = (_without_kind(each) for each in (condition, other_condition))
     said = compare_texts(advice, other_advice, similarity=similarity)
-    if said.verdict is Verdict.DIFFERENT and not (when or other_when):
+    if said.verdict is MeaningVerdict.DIFFERENT and not (when or other_when):
         return said
-    held = compare_texts(when, other_when, similarity=similarity) if when and other_when else Comparison(Verdict.SAME)
-    if Verdict.SAME is said.verdict is held.verdict:
+    held = (
+        compare_texts(when, other_when, similarity=similarity)
+        if when and other_when
+        else Comparison(MeaningVerdict.SAME)
+    )
+    if MeaningVerdict.SAME is said.verdict is held.verdict:
         return said
     whole = compare_texts(
         f"{when}: {advice}" if when else advice,
         f"{other_when}: {other_advice}" if other_when else other_advice,
         similarity=similarity,
     )
-    if whole.verdict is Verdict.SAME and not (said.is_sure or held.is_sure):
+    if whole.verdict is MeaningVerdict.SAME and not (said.is_sure or held.is_sure):
         return whole
     # Other advice under another condition is no contradiction
-    if said.is_sure and (not said.is_opposite or held.verdict is Verdict.SAME):
+    if said.is_sure and (not said.is_opposite or held.verdict is MeaningVerdict.SAME):
         return said
     if said.is_sure or held.is_sure or whole.is_sure:
         reason = next(each.reason for each in (held, said, whole) if each.is_sure)
-        return Comparison(Verdict.DIFFERENT, reason, is_sure=True)
-    return Comparison(Verdict.DOUBTFUL, next(each.reason for each in (said, held, whole) if each.reason))
+        return Comparison(MeaningVerdict.DIFFERENT, reason, is_sure=True)
+    return Comparison(MeaningVerdict.DOUBTFUL, next(each.reason for each in (said, held, whole) if each.reason))
 
 
 def _without_kind(condition: str) -> str:

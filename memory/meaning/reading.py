@@ -105,7 +105,7 @@ class Reading:
 def read(text: str) -> Reading:
     """Read a text, at most its first 2,000 characters."""
     shown = "".join(each for each in text[:MAX_CHARACTERS] if unicodedata.category(each) != "Cf")
-    return _Reader(unicodedata.normalize("NFKC", shown).replace("’", "'")).read()
+    return _MeaningReader(unicodedata.normalize("NFKC", shown).replace("’", "'")).read()
 
 
 def _is_variable(text: str, match: re.Match[str]) -> bool:
@@ -117,7 +117,7 @@ def _is_variable(text: str, match: re.Match[str]) -> bool:
     return letter.lower() != "a" or follows is None or follows[1].lower() in _AFTER_A_LETTER
 
 
-class _Reader:
+class _MeaningReader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.names: dict[str, frozenset[str]] = {}

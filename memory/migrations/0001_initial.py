@@ -315,18 +315,21 @@ class Migration(migrations.Migration):
                     name='Review',
                     fields=[
                         ('id', models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                        ('kind', models.TextField(choices=[('lesson', 'Lesson'), ('mistake', 'Mistake card'), ('block', 'Block'), ('tool', 'Tool'), ('agent', 'Agent')])),
+                        ('subject_id', models.UUIDField()),
+                        ('revision_id', models.UUIDField()),
                         ('content_sha256', models.CharField(max_length=64)),
                         ('reason', models.TextField(blank=True, default='')),
                         ('reviewer', models.TextField(help_text='Label that outlives the account, for example user:ana.')),
                         ('request_id', models.TextField(blank=True, default='')),
                         ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
                         ('decision', models.TextField(choices=[('approve', 'Approve'), ('first_approval', 'First approval'), ('edit', 'Edit'), ('reject', 'Reject'), ('retire', 'Retire'), ('quarantine', 'Quarantine'), ('merge', 'Merge'), ('undo', 'Undo'), ('reflect_again', 'Another reflection'), ('confirm_evidence', 'Evidence confirmed'), ('split', 'Taken out of its group'), ('keep', 'Kept in use')])),
+                        ('undoes', models.UUIDField(blank=True, help_text='The review that this one took back.', null=True)),
                         ('seconds_on_screen', models.FloatField(blank=True, null=True)),
                         ('decided_with', models.UUIDField(blank=True, help_text="The review of the proposal that stood for this one's group.", null=True)),
                     ],
                     options={
                         'ordering': ['-created_at', '-id'],
-                        'abstract': False,
                     },
                 ),
                 migrations.CreateModel(
@@ -494,14 +497,14 @@ class Migration(migrations.Migration):
                         ('id', models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                         ('number', models.PositiveIntegerField()),
                         ('value', models.TextField(blank=True, default='')),
-                        ('content_sha256', models.CharField(default='', editable=False, max_length=64)),
+                        ('content_sha256', models.CharField(editable=False, max_length=64)),
                         ('operation', models.TextField(choices=[('create', 'Created'), ('append', 'Appended'), ('replace', 'Replaced'), ('patch', 'Patched'), ('set', 'Set'), ('undo', 'Undone'), ('withdraw', 'Taken out')])),
                         ('edit', models.JSONField(blank=True, default=dict)),
                         ('status', models.TextField(choices=[('applied', 'Applied'), ('overlay', 'In one conversation'), ('proposed', 'Waiting for review'), ('approved', 'Approved'), ('rejected', 'Rejected'), ('superseded', 'Superseded')])),
                         ('conversation_id', models.UUIDField(help_text='The conversation it was written in.', null=True)),
                         ('run_id', models.UUIDField(help_text='The run that wrote it.', null=True)),
                         ('reason', models.TextField(blank=True, default='')),
-                        ('created_by', models.TextField()),
+                        ('created_by', models.TextField(editable=False)),
                         ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
                         ('erased_at', models.DateTimeField(editable=False, null=True)),
                         ('base', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='memory.blockrevision')),
@@ -511,26 +514,6 @@ class Migration(migrations.Migration):
                     ],
                     options={
                         'ordering': ['block', '-number'],
-                    },
-                ),
-                migrations.CreateModel(
-                    name='BlockReview',
-                    fields=[
-                        ('id', models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                        ('content_sha256', models.CharField(max_length=64)),
-                        ('reason', models.TextField(blank=True, default='')),
-                        ('reviewer', models.TextField(help_text='Label that outlives the account, for example user:ana.')),
-                        ('request_id', models.TextField(blank=True, default='')),
-                        ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
-                        ('decision', models.TextField(choices=[('approve', 'Approve'), ('reject', 'Reject')])),
-                        ('block', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='reviews', to='memory.block')),
-                        ('reviewer_key', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='memory.apikey')),
-                        ('reviewer_user', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                        ('revision', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='reviews', to='memory.blockrevision')),
-                    ],
-                    options={
-                        'ordering': ['-created_at', '-id'],
-                        'abstract': False,
                     },
                 ),
                 migrations.AddField(
@@ -634,12 +617,12 @@ class Migration(migrations.Migration):
                     fields=[
                         ('id', models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                         ('number', models.PositiveIntegerField()),
-                        ('content_sha256', models.CharField(default='', editable=False, max_length=64)),
+                        ('content_sha256', models.CharField(editable=False, max_length=64)),
                         ('served', models.BooleanField(default=False, editable=False)),
                         ('approved_sha256', models.CharField(default='', editable=False, max_length=64)),
                         ('approved_by', models.TextField(default='', editable=False)),
                         ('approved_at', models.DateTimeField(editable=False, null=True)),
-                        ('created_by', models.TextField(default='', editable=False)),
+                        ('created_by', models.TextField(editable=False)),
                         ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
                         ('words_sha256', models.CharField(default='', editable=False, help_text='Of what it tells to do, without case and punctuation.', max_length=64)),
                         ('lineage', django.contrib.postgres.fields.ArrayField(base_field=models.UUIDField(), default=list, editable=False, help_text='The wordings that its words come from, this one included.', size=None)),
@@ -803,11 +786,6 @@ class Migration(migrations.Migration):
                 migrations.AddField(
                     model_name='blockrevision',
                     name='project',
-                    field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project'),
-                ),
-                migrations.AddField(
-                    model_name='blockreview',
-                    name='project',
                     field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project'),
                 ),
                 migrations.AddField(
@@ -898,7 +876,7 @@ class Migration(migrations.Migration):
                 migrations.AddField(
                     model_name='review',
                     name='heuristic',
-                    field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='reviews', to='memory.heuristic'),
+                    field=models.ForeignObject(editable=False, from_fields=['subject_id'], on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='memory.heuristic', to_fields=['id']),
                 ),
                 migrations.AddField(
                     model_name='review',
@@ -918,7 +896,7 @@ class Migration(migrations.Migration):
                 migrations.AddField(
                     model_name='review',
                     name='revision',
-                    field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='reviews', to='memory.heuristicrevision'),
+                    field=models.ForeignObject(editable=False, from_fields=['revision_id'], on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='memory.heuristicrevision', to_fields=['id']),
                 ),
                 migrations.AddField(
                     model_name='rulechange',
@@ -1241,14 +1219,6 @@ class Migration(migrations.Migration):
                     model_name='blockrevision',
                     constraint=models.CheckConstraint(condition=models.Q(('restores__isnull', True), ('operation', 'undo'), _connector='OR'), name='memory_blockrevision_undo_restores'),
                 ),
-                migrations.AddConstraint(
-                    model_name='blockreview',
-                    constraint=models.CheckConstraint(condition=models.Q(('decision__in', ['approve', 'reject'])), name='memory_blockreview_decision_known'),
-                ),
-                migrations.AddConstraint(
-                    model_name='blockreview',
-                    constraint=models.CheckConstraint(condition=models.Q(('reviewer', ''), _negated=True), name='memory_blockreview_reviewer_not_blank'),
-                ),
                 migrations.AddIndex(
                     model_name='block',
                     index=models.Index(fields=['project', '-created_at', '-id'], name='memory_block_newest'),
@@ -1364,6 +1334,22 @@ class Migration(migrations.Migration):
                 migrations.AddIndex(
                     model_name='review',
                     index=models.Index(fields=['project', '-created_at'], name='memory_review_recent'),
+                ),
+                migrations.AddIndex(
+                    model_name='review',
+                    index=models.Index(fields=['subject_id', '-created_at'], name='memory_review_of_subject'),
+                ),
+                migrations.AddIndex(
+                    model_name='review',
+                    index=models.Index(fields=['revision_id'], name='memory_review_of_revision'),
+                ),
+                migrations.AddConstraint(
+                    model_name='review',
+                    constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['lesson', 'mistake', 'block', 'tool', 'agent'])), name='memory_review_kind_known'),
+                ),
+                migrations.AddConstraint(
+                    model_name='review',
+                    constraint=models.CheckConstraint(condition=models.Q(('undoes__isnull', True), ('decision', 'undo'), _connector='OR'), name='memory_review_undo_undoes'),
                 ),
                 migrations.AddIndex(
                     model_name='review',

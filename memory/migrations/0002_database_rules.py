@@ -9,6 +9,7 @@ class Migration(migrations.Migration):
     dependencies = [("memory", "0001_initial"), ("auth", "0012_alter_user_first_name_max_length")]
     operations = [
         install("memory/sql/roles.sql"),
+        install("memory/sql/review.sql"),
         install("memory/sql/heuristics.sql"),
         install("memory/sql/search.sql"),
         install("memory/sql/audit.sql"),

@@ -5,26 +5,19 @@ NotAllowed or ProjectArchived where the actor may not decide, see `check_rights`
 """
 
 from dataclasses import replace
-from datetime import timedelta
 
 from django.db import transaction
-from django.utils import timezone
 
-from memory.curation.decision_steps import (
-    get_current_revision,
-    lock_item,
-    record_review,
-    serve_revision,
-    set_status,
-)
+from memory.curation.decision_steps import get_current_revision, serve_revision, set_status
 from memory.curation.decisions import retire_heuristic
-from memory.curation.reviewers import check_rights, find_owners
 from memory.errors import AlreadyDecided, NotServable, TooLateToUndo
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.provenance import OWN_WORDS, Sources, record_origins
 from memory.mistakes.models import MistakeCard
 from memory.mistakes.reports import MistakeText
 from memory.projects.actors import Actor
+from memory.review.decisions import add_revision, check_rights, check_undoable, find_owners, lock_subject, record_review
+from memory.review.models import Review
 from memory.runs.models import Trajectory
 
 _Status = Heuristic.Status
@@ -44,7 +37,7 @@ def approve_card(card: MistakeCard, *, by: Actor, content_sha256: str, reason: s
         AlreadyDecided: it is not waiting for a decision.
         ChangedMeanwhile: the words are not those that were read.
     """
-    card = lock_item(card)
+    card = lock_subject(card)
     project = check_rights(card, by=by)
     if card.status != _Status.PROPOSED:
         raise AlreadyDecided(f"This card is {card.status}, not proposed: it was already decided.")
@@ -54,7 +47,7 @@ def approve_card(card: MistakeCard, *, by: Actor, content_sha256: str, reason: s
     serve_revision(card, revision, by=by)
     card.approved_support = card.support
     set_status(card, _Status.APPROVED, "approved_support")
-    record_review(revision, _Decision.APPROVE, item=card, by=by, reason=reason)
+    record_review(card, revision, _Decision.APPROVE, by=by, reason=reason)
     return card
 
 
@@ -67,14 +60,14 @@ def confirm_count(card: MistakeCard, *, by: Actor, reason: str = "") -> MistakeC
     Raises:
         NotServable: agents are not given it.
     """
-    card = lock_item(card)
+    card = lock_subject(card)
     check_rights(card, by=by)
     served = card.revisions.filter(served=True).first()
     if served is None:
         raise NotServable(f"This mistake card is {card.status} and is not being served, so it has no place to change.")
     card.approved_support = card.support
     card.save(update_fields=["approved_support"])
-    record_review(served, _Decision.CONFIRM_EVIDENCE, item=card, by=by, reason=reason)
+    record_review(card, served, _Decision.CONFIRM_EVIDENCE, by=by, reason=reason)
     return card
 
 
@@ -107,20 +100,16 @@ def _name_sources(trajectory: Trajectory | None, by: Actor) -> Sources:
 
 
 @transaction.atomic
-def undo_card_review(review: Review, *, by: Actor, within: timedelta) -> MistakeCard:
+def undo_card_review(review: Review, *, by: Actor) -> MistakeCard:
     """Take back an approval or a rejection made by mistake: the words wait again, in a new revision.
 
     Raises:
         TooLateToUndo: it is too old, another person's, not the latest decision, or replaced other words.
         NotAllowed, ProjectArchived: see `check_rights`.
     """
-    card = MistakeCard.objects.select_for_update().get(pk=review.heuristic_id)
+    card = MistakeCard.objects.select_for_update().get(pk=review.subject_id)
     check_rights(card, by=by)
-    latest = card.reviews.first()
-    if timezone.now() - review.created_at > within or review.reviewer != by.label:
-        raise TooLateToUndo("Only the person who decided can undo it, and only at once. Retire the card instead.")
-    if latest is None or latest.pk != review.pk or review.decision not in (_Decision.APPROVE, _Decision.REJECT):
-        raise TooLateToUndo("Another decision was made since then. Look at the card's history and decide again.")
+    check_undoable(card, review, by=by, of=(_Decision.APPROVE, _Decision.REJECT))
     if card.revisions.filter(approved_at__isnull=False).exclude(pk=review.revision_id).exists():
         raise TooLateToUndo("It had other words in use before, which are not put back. Retire the card instead.")
     if review.decision == _Decision.APPROVE:
@@ -136,7 +125,7 @@ def reopen_card(card: MistakeCard, *, by: Actor) -> MistakeCard:
         AlreadyDecided: it is neither.
         NotAllowed, ProjectArchived: see `check_rights`.
     """
-    card = lock_item(card)
+    card = lock_subject(card)
     check_rights(card, by=by)
     if card.status not in (_Status.REJECTED, _Status.RETIRED):
         raise AlreadyDecided(f"This card is {card.status}: only rejected and retired cards are proposed again.")
@@ -148,16 +137,8 @@ def reopen_card(card: MistakeCard, *, by: Actor) -> MistakeCard:
 
 def propose_words(card: MistakeCard, text: MistakeText, *, sources: Sources, by: Actor) -> None:
     """Put words of a locked card before the reviewers, as its newest revision."""
-    newest = card.revisions.order_by("-number").values_list("number", flat=True).first() or 0
-    revision = HeuristicRevision.objects.create(
-        heuristic=card,
-        kind=card.kind,
-        project_id=card.project_id,
-        number=newest + 1,
-        polarity=HeuristicRevision.Polarity.AVOID,
-        created_by=by.label,
-        **text.columns(),
-    )
+    polarity = HeuristicRevision.Polarity.AVOID
+    revision = add_revision(card, by=by, kind=card.kind, polarity=polarity, **text.columns())
     revision.refresh_from_db(fields=["content_sha256", "lineage"])  # triggers compute them
     record_origins(revision, sources)
     card.current_revision = revision

@@ -2,12 +2,15 @@
 
 from uuid import UUID
 
+from django.db.models import Exists, OuterRef
+
 from memory.heuristics.models import Evidence, Heuristic
 from memory.heuristics.provenance import Sources, WordOrigin, record_origins
 from memory.mistakes.counts import lock_root, recount
 from memory.mistakes.merge import stand_alone
 from memory.mistakes.models import MistakeCard
 from memory.mistakes.reports import COLUMNS
+from memory.review.models import Review
 from memory.runs.models import Trajectory
 
 
@@ -47,7 +50,8 @@ def _delete(card: MistakeCard) -> None:
 
 
 def _replace_words(card: MistakeCard, trajectory: Trajectory) -> None:
-    waiting = card.revisions.filter(approved_sha256="", reviews__isnull=True).order_by("-number").first()
+    decided = Review.objects.filter(revision_id=OuterRef("pk"))
+    waiting = card.revisions.filter(~Exists(decided), approved_sha256="").order_by("-number").first()
     newest = card.evidence.order_by("-created_at", "-id").first()
     said = newest.words if newest is not None else None
     if waiting is None or newest is None or not said or not any(said.values()):

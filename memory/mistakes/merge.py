@@ -3,13 +3,14 @@
 from django.db import transaction
 from django.utils import timezone
 
-from memory.curation.decision_steps import get_current_revision, record_review, serve_again, set_status
-from memory.curation.reviewers import check_rights
+from memory.curation.decision_steps import get_current_revision, serve_again, set_status
 from memory.errors import AlreadyDecided, CannotMerge
-from memory.heuristics.models import Heuristic, Review
+from memory.heuristics.models import Heuristic
 from memory.mistakes.counts import lock_root, recount
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
+from memory.review.decisions import check_rights, record_review
+from memory.review.models import Review
 from memory.rows import find_row
 
 _Status = Heuristic.Status
@@ -58,7 +59,7 @@ def merge_cards(
     set_status(card, _Status.SUPERSEDED, "superseded_by", "details")
     recount(into)
     revision = get_current_revision(card, content_sha256=None)
-    record_review(revision, Review.Decision.MERGE, item=card, by=by, reason=reason)
+    record_review(card, revision, Review.Decision.MERGE, by=by, reason=reason)
     return card
 
 
@@ -89,7 +90,8 @@ def undo_merge(card: MistakeCard, *, by: Actor, reason: str = "") -> MistakeCard
     recount(card)
     recount(lock_root(into))
     revision = get_current_revision(card, content_sha256=None)
-    record_review(revision, Review.Decision.UNDO, item=card, by=by, reason=reason or "Undid: merge.")
+    merged = card.reviews.filter(decision=Review.Decision.MERGE).values_list("pk", flat=True).first()
+    record_review(card, revision, Review.Decision.UNDO, by=by, reason=reason or "Undid: merge.", undoes=merged)
     return card
 
 

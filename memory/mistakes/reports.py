@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from memory.heuristics.models import HeuristicRevision
-from memory.meaning.comparison import Comparison, Verdict, compare_texts
+from memory.meaning.comparison import Comparison, MeaningVerdict, compare_texts
 
 # What each part of a report is in a wording.
 COLUMNS = {
@@ -62,12 +62,12 @@ def compare_mistakes(one: MistakeText, other: MistakeText, *, similarity: float 
         for name in ("bad_decision", "correct_decision", "lesson")
         if getattr(one, name) and getattr(other, name)
     ]
-    others = [part for part in parts if part.verdict is not Verdict.SAME]
+    others = [part for part in parts if part.verdict is not MeaningVerdict.SAME]
     if not parts:
-        return Comparison(Verdict.DOUBTFUL, "they say nothing about the same")
+        return Comparison(MeaningVerdict.DOUBTFUL, "they say nothing about the same")
     # Two parts that are the same settle a doubt about the third, but no difference
-    if not others or (len(parts) - len(others) >= 2 and others[0].verdict is Verdict.DOUBTFUL):
-        return Comparison(Verdict.SAME)
+    if not others or (len(parts) - len(others) >= 2 and others[0].verdict is MeaningVerdict.DOUBTFUL):
+        return Comparison(MeaningVerdict.SAME)
     return next((part for part in others if part.is_sure), others[0])
 
 

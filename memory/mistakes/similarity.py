@@ -13,7 +13,7 @@ from memory.embeddings.base import embed_composites
 from memory.embeddings.registry import find_embedder
 from memory.heuristics.models import HeuristicRevision
 from memory.index.heuristic_vectors import get_active_model
-from memory.meaning.comparison import Verdict
+from memory.meaning.comparison import MeaningVerdict
 from memory.mistakes.merge import AUTOMATIC, IN_USE, merge_cards
 from memory.mistakes.models import MistakeCard
 from memory.mistakes.reports import MistakeText, compare_mistakes
@@ -81,7 +81,7 @@ def merge_similar(card_id: UUID) -> None:
         root_id, other_root_id = _find_root(card_id), _find_root(other_id)
         texts = _read_texts({card_id, other_id, root_id, other_root_id})
         said = compare_mistakes(texts[card_id], texts[other_id], similarity=similarity)
-        if root_id == other_root_id or said.verdict is not Verdict.SAME or _was_undone(root_id, other_root_id):
+        if root_id == other_root_id or said.verdict is not MeaningVerdict.SAME or _was_undone(root_id, other_root_id):
             continue
         # A chain of wordings may lead to another mistake: cards whose own words differ are never joined.
         if not compare_mistakes(texts[root_id], texts[other_root_id]).is_sure:

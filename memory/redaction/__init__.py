@@ -17,7 +17,7 @@ from typing import Any
 from django.conf import settings
 
 from memory.redaction.search import find_secrets
-from memory.redaction.spans import SEPARATOR, Span
+from memory.redaction.spans import SEPARATOR, SecretSpan
 from memory.redaction.values import INNER_MEMBERS, VALUE_MEMBERS, Said, find_named_kind, is_secret, read_name
 
 
@@ -141,7 +141,7 @@ def _redact_texts(texts: list[str], counts: Counter[str]) -> dict[int, str]:
     if not spans:
         return {}
     starts = [0, *accumulate(len(text) + 1 for text in texts)][: len(texts)]
-    found: dict[int, list[Span]] = {}
+    found: dict[int, list[SecretSpan]] = {}
     for span in spans:
         found.setdefault(bisect_right(starts, span.start) - 1, []).append(span)
     changed = {}

@@ -5,7 +5,7 @@ The formats follow the vendors' documentation and the gitleaks rule set (MIT), r
 
 import re
 
-from memory.redaction.spans import SEPARATOR, Rule, Span, View, pattern
+from memory.redaction.spans import SEPARATOR, SecretRule, SecretSpan, View, pattern
 
 # Tokens with a known prefix: kind, prefixes, the rest. Each contains a run of at least `_RUN` characters of
 # [A-Za-z0-9_-] and does not follow a letter or digit. A token takes the rest of the word it stands in.
@@ -121,7 +121,7 @@ _BY_HEAD = _by_head()
 _HEADS = re.compile(rb"(?<![A-Za-z0-9])(?:" + "|".join(sorted(map(re.escape, _BY_HEAD))).encode() + rb")")
 
 
-def _read_token(view: View, begin: int) -> Span | None:
+def _read_token(view: View, begin: int) -> SecretSpan | None:
     """Read a token with a known prefix from a run of letters, digits, _ and -."""
     if view.words[begin - 1 : begin] == b"a":
         return None  # inside a run that was read
@@ -135,12 +135,12 @@ def _read_token(view: View, begin: int) -> Span | None:
         for kind, distances, whole in _WITHOUT_PREFIX:
             for distance in distances:
                 if begin >= distance and (match := whole.match(view.text, begin - distance)):
-                    return Span(match.start(), match.end(), kind)
+                    return SecretSpan(match.start(), match.end(), kind)
     # Only a dot or slash can separate a prefix from the run, as in "ya29." and "1//0".
     for head in _HEADS.finditer(view.raw, max(0, begin - _LOOK_BACK) if joined else begin, end):
         for kind, compiled in _BY_HEAD[head[0].decode()]:
             if (match := compiled.match(view.text, head.start())) and match.end() > begin:
-                return Span(head.start(), match.end(), kind)
+                return SecretSpan(head.start(), match.end(), kind)
     if run[:1] not in _DISCORD:
         view.dull.add(run)
     return None
@@ -151,7 +151,7 @@ _PEM_REST = re.compile(r"(?:[A-Za-z0-9+/= \t\r\n:,-]|\\[nr]){0,20000}+")
 _PEM_MAX = 20_000
 
 
-def _read_private_key(view: View, position: int) -> Span | None:
+def _read_private_key(view: View, position: int) -> SecretSpan | None:
     text = view.text
     if not (head := _PEM.match(text, position)):
         return None
@@ -161,10 +161,10 @@ def _read_private_key(view: View, position: int) -> Span | None:
     close = text.find("-----END", head.end(), limit)
     if close < 0:  # truncated: anything that looks like base64 belongs to the key
         rest = _PEM_REST.match(text, head.end())
-        return Span(position, rest.end() if rest else head.end(), "private_key")
+        return SecretSpan(position, rest.end() if rest else head.end(), "private_key")
     tail = text.find("-----", close + 8, min(close + 80, limit))
     blank = view.words.find(b" ", tail + 5 if tail >= 0 else close + 8)
-    return Span(position, blank if blank >= 0 else len(text), "private_key")
+    return SecretSpan(position, blank if blank >= 0 else len(text), "private_key")
 
 
 _URL_PASSWORD = re.compile(r"://[^\s/:@?#\"'<>\\]{0,256}+:([^\s/@\"'<>\\]{1,512}+)@")
@@ -174,18 +174,18 @@ _WEBHOOK = re.compile(
 )
 
 
-def _read_address(view: View, position: int) -> Span | None:
+def _read_address(view: View, position: int) -> SecretSpan | None:
     """Read the password in an address, or the secret part of the address of a webhook."""
     if match := _URL_PASSWORD.match(view.text, position):
-        return Span(*match.span(1), "url_password")
+        return SecretSpan(*match.span(1), "url_password")
     if position >= 5 and (match := _WEBHOOK.match(view.text, position - 5)):
-        return Span(*match.span(1), "webhook_url")
+        return SecretSpan(*match.span(1), "webhook_url")
     return None
 
 
 RULES = (
-    Rule("words", b"a" * _RUN, _read_token),
-    Rule("raw", b"-----BEGIN ", _read_private_key),
-    Rule("raw", b"://", _read_address),
-    Rule("raw", b"~", pattern("azure_client_secret", r"(?a)(?<![\w~.-])[\w~.-]{3}\dQ~[\w~.-]{31,}+", before=5)),
+    SecretRule("words", b"a" * _RUN, _read_token),
+    SecretRule("raw", b"-----BEGIN ", _read_private_key),
+    SecretRule("raw", b"://", _read_address),
+    SecretRule("raw", b"~", pattern("azure_client_secret", r"(?a)(?<![\w~.-])[\w~.-]{3}\dQ~[\w~.-]{31,}+", before=5)),
 )

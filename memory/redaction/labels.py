@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from memory.redaction.spans import REST, TAKEN, Rule, Span, View, pattern
+from memory.redaction.spans import REST, TAKEN, SecretRule, SecretSpan, View, pattern
 from memory.redaction.values import Said, is_secret
 
 _QUOTE = r"(?:\\{0,7}[\"'`])"
@@ -51,7 +51,7 @@ _NOT_ITSELF = tuple(b"id ids name type count limit path file url uri length expi
 
 def _read_named(
     view: View, position: int, *, kind: str, name: re.Pattern[bytes], after: tuple[bytes, ...]
-) -> Span | None:
+) -> SecretSpan | None:
     """Read the secret that follows a name.
 
     Args:
@@ -79,7 +79,7 @@ def _read_named(
     return None
 
 
-def _read_value(view: View, position: int, *, kind: str, said: Said) -> Span | None:
+def _read_value(view: View, position: int, *, kind: str, said: Said) -> SecretSpan | None:
     """Read a quoted value or a word, and return it if it is a secret."""
     text = view.text
     if quote := _QUOTED.match(text, position):
@@ -88,21 +88,21 @@ def _read_value(view: View, position: int, *, kind: str, said: Said) -> Span | N
         close = text.find(quote[0], position, position + _LONGEST_QUOTED)
         if close >= 0 and not _LINE_END.search(text, position, close):
             value = text[position:close]
-            return Span(position, close, kind) if is_secret(value, kind=kind, said=said) else None
+            return SecretSpan(position, close, kind) if is_secret(value, kind=kind, said=said) else None
     word = _BARE.match(text, position)
     if word and is_secret(word[0], kind=kind, said=said):
         rest = REST.match(text, word.end())
-        return Span(position, rest.end() if rest else word.end(), kind)
+        return SecretSpan(position, rest.end() if rest else word.end(), kind)
     return None
 
 
-def _judged(kind: str, regex: str) -> Callable[[View, int], Span | None]:
+def _judged(kind: str, regex: str) -> Callable[[View, int], SecretSpan | None]:
     return pattern(kind, f"(?i){regex}", judge=partial(is_secret, kind=kind, said=Said.SET))
 
 
-def _named(anchor: str, kind: str, name: str = "", after: str = "") -> Rule:
+def _named(anchor: str, kind: str, name: str = "", after: str = "") -> SecretRule:
     compiled = re.compile((name or anchor).encode())
-    return Rule(
+    return SecretRule(
         "lower", anchor.encode(), partial(_read_named, kind=kind, name=compiled, after=tuple(after.encode().split()))
     )
 
@@ -123,7 +123,7 @@ _OPTIONS = {
 _COMMAND_LENGTH = 200  # before the option
 
 
-def _read_option(view: View, position: int) -> Span | None:
+def _read_option(view: View, position: int) -> SecretSpan | None:
     """Read the password in a short option of a well-known command."""
     if position + 2 >= len(view.lower) or not (known := _OPTIONS.get(view.lower[position + 2])):
         return None
@@ -134,7 +134,7 @@ def _read_option(view: View, position: int) -> Span | None:
         return None
     joined = match[0][-len(match[1]) - 1] != " "  # mysql -p shop: the name of the database
     said = Said.SET if joined else Said.NEAR
-    return Span(*match.span(1), "password") if is_secret(match[1], kind="password", said=said) else None
+    return SecretSpan(*match.span(1), "password") if is_secret(match[1], kind="password", said=said) else None
 
 
 RULES = (
@@ -149,7 +149,7 @@ RULES = (
     _named("key", "secret", after="api access private secret auth account encryption signing shared master"),
     _named("pin", "code", r"(?<![a-z0-9])pin(?: code)?(?![a-z])"),
     _named("code", "code", after="verification security access time authentication authorization login 2fa"),
-    Rule(
+    SecretRule(
         "lower",
         b"authorization",
         _judged(
@@ -160,10 +160,10 @@ RULES = (
         ),
     ),
     *(
-        Rule("lower", scheme, _judged("authorization", r"(?:bearer|basic)[ \t]{1,3}([A-Za-z0-9._~+/-]{16,128})"))
+        SecretRule("lower", scheme, _judged("authorization", r"(?:bearer|basic)[ \t]{1,3}([A-Za-z0-9._~+/-]{16,128})"))
         for scheme in (b"bearer", b"basic")
     ),
-    Rule(
+    SecretRule(
         "lower",
         b"cookie",
         pattern(
@@ -173,13 +173,13 @@ RULES = (
         ),
     ),
     *(
-        Rule("raw", mark, _judged("secret", r"[?&;](?:sig|key)=([A-Za-z0-9%+/=_-]{8,200})"))
+        SecretRule("raw", mark, _judged("secret", r"[?&;](?:sig|key)=([A-Za-z0-9%+/=_-]{8,200})"))
         for mark in (b"?", b"&", b";")
     ),
-    Rule("lower", b" -", _read_option),
-    Rule("lower", b"net user", _judged("password", rf"net[ ]user[ ]\S{{1,64}}+[ ]{_WORD}")),
-    Rule("lower", b"identified by", _judged("password", rf"identified[ ]by[ ](?:password[ ])?{_WORD}")),
-    Rule(
+    SecretRule("lower", b" -", _read_option),
+    SecretRule("lower", b"net user", _judged("password", rf"net[ ]user[ ]\S{{1,64}}+[ ]{_WORD}")),
+    SecretRule("lower", b"identified by", _judged("password", rf"identified[ ]by[ ](?:password[ ])?{_WORD}")),
+    SecretRule(
         "lower",
         b"echo ",
         _judged("password", rf"echo[ ][\"']?(?:[\w.-]{{1,64}}:)?{_WORD}[\"']?[ ]?\|[ ]?(?:sudo[ ]-S|chpasswd)"),

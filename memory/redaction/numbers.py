@@ -3,7 +3,7 @@
 import re
 import string
 
-from memory.redaction.spans import TAKEN, Rule, Span, View, follows_word, pattern
+from memory.redaction.spans import TAKEN, SecretRule, SecretSpan, View, follows_word, pattern
 
 _LOCAL_PART = (string.ascii_letters + string.digits + "._%+-").encode()
 _MAX_EMAIL = 254
@@ -32,7 +32,7 @@ _NORTH_AMERICAN = re.compile(
 _NORTH_AMERICAN_LENGTH = 17
 
 
-def _read_email(view: View, position: int) -> Span | None:
+def _read_email(view: View, position: int) -> SecretSpan | None:
     text, spelled = view.text, view.raw[position] != ord("@")
     before = view.raw[max(0, position - _MAX_EMAIL) : position]
     before = before.rstrip(b" ") if spelled else before
@@ -42,10 +42,10 @@ def _read_email(view: View, position: int) -> Span | None:
     if not 0 < len(local) < _MAX_EMAIL or local == b"git" or text.startswith("://", max(0, start - 3)):
         return None
     match = (_SPELLED_DOMAIN if spelled else _DOMAIN).match(text, position)
-    return Span(start, match.end(), "email") if match else None
+    return SecretSpan(start, match.end(), "email") if match else None
 
 
-def _read_iban(view: View, position: int) -> Span | None:
+def _read_iban(view: View, position: int) -> SecretSpan | None:
     """Read an IBAN (ISO 13616): of its country's length, and 1 modulo 97 when its letters are read as numbers."""
     if not (length := _IBAN_LENGTHS.get(view.text[position : position + 2])):
         return None
@@ -59,16 +59,16 @@ def _read_iban(view: View, position: int) -> Span | None:
         end += 2 if view.text[end] == " " else 1
     if view.text[end : end + 1].isalnum():
         return None
-    return Span(position, end, "iban", not follows_word(view.text, position))
+    return SecretSpan(position, end, "iban", not follows_word(view.text, position))
 
 
-def _read_card(view: View, position: int) -> Span | None:
+def _read_card(view: View, position: int) -> SecretSpan | None:
     if view.numeric[position - 1 : position] == b"d":
         return None  # inside a number
     match = _CARD.match(view.text, position)
     if not match or not is_card(match[0]):
         return None
-    return Span(position, match.end(), "card", not follows_word(view.text, position))
+    return SecretSpan(position, match.end(), "card", not follows_word(view.text, position))
 
 
 def is_card(number: str) -> bool:
@@ -80,7 +80,7 @@ def is_card(number: str) -> bool:
     return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
 
 
-def _read_groups(view: View, position: int) -> Span | None:
+def _read_groups(view: View, position: int) -> SecretSpan | None:
     """Read a card or a North American telephone number around three digits, something, and four digits."""
     text, end = view.text, position + 8
     if view.numeric[position - 1 : position] == b"d":
@@ -92,25 +92,25 @@ def _read_groups(view: View, position: int) -> Span | None:
     while match := _NORTH_AMERICAN.search(text, start, end):
         start = match.start()
         if not follows_word(text, start):
-            return Span(start, end, "phone")
-        found = found or Span(start, end, "phone", free=False)
+            return SecretSpan(start, end, "phone")
+        found = found or SecretSpan(start, end, "phone", free=False)
         start += 1
     return found
 
 
 RULES = (
-    Rule("raw", b"@", _read_email),
-    Rule("lower", b"(at)", _read_email),
-    Rule("numeric", b"uudd", _read_iban),
-    Rule("numeric", b"d" * 13, _read_card),
-    Rule("numeric", b"ddd dddd", _read_groups),  # the blank stands for anything but digits and capitals
-    Rule(
+    SecretRule("raw", b"@", _read_email),
+    SecretRule("lower", b"(at)", _read_email),
+    SecretRule("numeric", b"uudd", _read_iban),
+    SecretRule("numeric", b"d" * 13, _read_card),
+    SecretRule("numeric", b"ddd dddd", _read_groups),  # the blank stands for anything but digits and capitals
+    SecretRule(
         "numeric",
         b"ddd dd dddd",
         pattern("national_id", r"(?a)(?!000|666|9)\d{3}-(?!00)\d\d-(?!0000)\d{4}(?!\w|[-.]\d)", whole=True),
     ),
     *(
-        Rule(
+        SecretRule(
             "lower",
             label,
             pattern(
@@ -121,7 +121,7 @@ RULES = (
         for label in (b"ssn", b"social security")
     ),
     *(
-        Rule(
+        SecretRule(
             "lower",
             label.encode(),
             pattern(
@@ -132,5 +132,5 @@ RULES = (
         )
         for label in ("phone", "mobile", "tel", "fax")
     ),
-    Rule("raw", b"+", pattern("phone", r"(?a)\+[1-9](?:[ ().-]{0,2}\d){7,14}(?!\w)", whole=True)),
+    SecretRule("raw", b"+", pattern("phone", r"(?a)\+[1-9](?:[ ().-]{0,2}\d){7,14}(?!\w)", whole=True)),
 )

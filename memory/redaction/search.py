@@ -8,7 +8,7 @@ from itertools import accumulate
 from operator import itemgetter
 
 from memory.redaction import formats, labels, numbers
-from memory.redaction.spans import SEPARATOR, TAKEN, Span, View, blot, view
+from memory.redaction.spans import SEPARATOR, TAKEN, SecretSpan, View, blot, view
 
 _RULES = (*formats.RULES, *labels.RULES, *numbers.RULES)  # of two that start together the first names the kind
 
@@ -31,7 +31,7 @@ _BASE64_RUN = b"a" * 16
 _URL_SAFE = bytes.maketrans(b"-_", b"+/")
 
 
-def find_secrets(text: str) -> list[Span]:
+def find_secrets(text: str) -> list[SecretSpan]:
     """Find all secrets in `text`, in order and without overlaps. Looks at each character a bounded number of times."""
     shown = view(text)
     found = _find(shown)
@@ -46,7 +46,7 @@ def find_secrets(text: str) -> list[Span]:
     return spans
 
 
-def _find(shown: View) -> list[Span]:
+def _find(shown: View) -> list[SecretSpan]:
     spans = []
     for form, anchor, read in _RULES:
         text: bytes = getattr(shown, form)
@@ -65,7 +65,7 @@ def _find(shown: View) -> list[Span]:
     return spans
 
 
-def _find_encoded(shown: View, runs: list[tuple[int, int, str]]) -> list[Span]:
+def _find_encoded(shown: View, runs: list[tuple[int, int, str]]) -> list[SecretSpan]:
     """Find the secrets in encoded runs by what they say, one level deep."""
     decoded = view(SEPARATOR.join(text for _, _, text in runs))
     starts = [0, *accumulate(len(text) + 1 for _, _, text in runs)]
@@ -80,7 +80,7 @@ def _find_encoded(shown: View, runs: list[tuple[int, int, str]]) -> list[Span]:
             if number != read:
                 read, places = number, [each.start() for each in _CHARACTER.finditer(shown.text, begin, end)] + [end]
             begin, end = places[span.start - starts[number]], places[span.end - starts[number]]
-        found.append(Span(begin, end, span.kind, span.free))
+        found.append(SecretSpan(begin, end, span.kind, span.free))
     return found
 
 
@@ -105,7 +105,7 @@ def _unescape(found: re.Match[str]) -> str:
     return chr(int(decimal) if decimal else int(percent or backslash, 16))
 
 
-def _read_base64(shown: View, spans: list[Span]) -> Iterator[tuple[int, int, str]]:
+def _read_base64(shown: View, spans: list[SecretSpan]) -> Iterator[tuple[int, int, str]]:
     """Yield runs of base64 up to the next of the spans that say a text: start, end, and the text."""
     starts = [span.start for span in spans]
     done = 0
@@ -127,9 +127,9 @@ def _read_base64(shown: View, spans: list[Span]) -> Iterator[tuple[int, int, str
             yield run.start(), done, text
 
 
-def _resolve(shown: View, spans: Iterable[Span]) -> list[Span]:
+def _resolve(shown: View, spans: Iterable[SecretSpan]) -> list[SecretSpan]:
     """Order the spans, join those that overlap, and drop those that cross a border or only continue a word."""
-    result: list[Span] = []
+    result: list[SecretSpan] = []
     end = 0
     for span in sorted(spans, key=itemgetter(0)):
         if not _BORDERS.isdisjoint(shown.text[span.start : span.end]):

@@ -32,7 +32,7 @@ _NUMERIC = bytes(
 _WORDS = bytes(0x61 if chr(i) in string.ascii_letters + string.digits + "_-" else 0x20 for i in range(256))
 
 
-class Span(NamedTuple):
+class SecretSpan(NamedTuple):
     """A found secret: `text[start:end]` is of `kind`.
 
     One that is not `free` continues a word or number, and counts only if another secret ends where it starts.
@@ -56,7 +56,7 @@ class View:
     dull: set[bytes]  # a cache: words in which no token was found, since names of functions repeat
 
 
-class Rule(NamedTuple):
+class SecretRule(NamedTuple):
     """A kind of secret, read wherever `anchor` is found in one form of the text.
 
     `read` is given the position of the anchor, looks at a bounded stretch of text around it, and may take more only if
@@ -65,7 +65,7 @@ class Rule(NamedTuple):
 
     form: Literal["raw", "lower", "numeric", "words"]
     anchor: bytes
-    read: Callable[[View, int], Span | None]
+    read: Callable[[View, int], SecretSpan | None]
 
 
 def follows_word(text: str, position: int) -> bool:
@@ -78,7 +78,7 @@ def follows_word(text: str, position: int) -> bool:
 
 def pattern(
     kind: str, regex: str, *, judge: Callable[[str], bool] | None = None, before: int = 0, whole: bool = False
-) -> Callable[[View, int], Span | None]:
+) -> Callable[[View, int], SecretSpan | None]:
     """Make a reader of a regular expression, whose group, if it has one, is the secret.
 
     Args:
@@ -88,14 +88,14 @@ def pattern(
     """
     compiled = re.compile(regex)
 
-    def read(view: View, position: int) -> Span | None:
+    def read(view: View, position: int) -> SecretSpan | None:
         match = compiled.match(view.text, position - before) if position >= before else None
         if not match or (judge and not judge(match[1])):
             return None
         start, end = match.span(compiled.groups and 1)
         if judge and (rest := REST.match(view.text, end)):
             end = rest.end()
-        return Span(start, end, kind, not (whole and follows_word(view.text, start)))
+        return SecretSpan(start, end, kind, not (whole and follows_word(view.text, start)))
 
     return read
 
@@ -116,7 +116,7 @@ def view(text: str) -> View:
     return View(text, raw, lower, raw.translate(_NUMERIC), raw.translate(_WORDS), set())
 
 
-def blot(shown: View, spans: Sequence[Span]) -> View:
+def blot(shown: View, spans: Sequence[SecretSpan]) -> View:
     """Blot out what was found."""
     if not spans:
         return shown

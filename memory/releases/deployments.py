@@ -15,7 +15,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from memory.errors import NoSuchRelease, NotDeployable
-from memory.events import Event, EventKind, announce
+from memory.events import EventKind, ProjectEvent, announce
 from memory.failpoints import failpoint
 from memory.heuristics.models import HeuristicRevision
 from memory.projects.actors import Actor, name_actor
@@ -285,7 +285,7 @@ def _store(deployment: Deployment, manifest: dict[str, Any], *, by: Actor, how: 
         )
         release.is_new = True
         details = {"release": release.number, "sha256": sha256, "lessons": len(manifest["lessons"])}
-        announce(Event(kind=EventKind.RELEASE_CUT, project_id=project.pk, details=details))
+        announce(ProjectEvent(kind=EventKind.RELEASE_CUT, project_id=project.pk, details=details))
         log.info("release_cut", project=project.slug, number=release.number, by=by.label)
     if deployment.mode == _Mode.RELEASES:
         keep_ready(release)
@@ -349,7 +349,7 @@ def _save(deployment: Deployment, kind: str, *, by: Actor, reason: str) -> Deplo
         "canary_percent": deployment.canary_share / 10,
         "holdout_percent": deployment.holdout_share / 10,
     }
-    announce(Event(kind=EventKind.DEPLOYMENT_CHANGED, project_id=deployment.project_id, details=details))
+    announce(ProjectEvent(kind=EventKind.DEPLOYMENT_CHANGED, project_id=deployment.project_id, details=details))
     failpoint("deployment.before_commit")
     log.info("deployment_changed", change=str(kind), version=deployment.version, by=by.label)
     return deployment

@@ -17,7 +17,7 @@ from django.utils import timezone
 from memory.ids import uuid7
 from memory.limits import DEFAULT_BUDGET_TOKENS, DEFAULT_TOP_K
 from memory.redaction import redact
-from memory.retrieval.assignment import NOT_EXPOSED, Arm, Exposure, ReleaseSettings, expose, read_release_settings
+from memory.retrieval.assignment import NOT_EXPOSED, Exposure, ReleaseSettings, ServedArm, expose, read_release_settings
 from memory.retrieval.context import Context, add_boundary, build_context
 from memory.retrieval.database import execute_prepared, read_prepared
 from memory.retrieval.models import Retrieval
@@ -289,7 +289,7 @@ def _give(written: _Written, exposure: Exposure) -> _Written:
 
     Only so can a lesson be compared between units that chance alone told apart (`memory.effects.comparison`).
     """
-    if exposure.arm != Arm.HOLDOUT:
+    if exposure.arm != ServedArm.HOLDOUT:
         return written
     scores = {item["id"]: item["scores"].get("score", 0.0) for item in written.items}
     withheld = sorted(written.context.ids, key=lambda id: -scores.get(id, 0.0))

@@ -39,7 +39,7 @@ class DeploymentUnit(models.TextChoices):
     AGENT = "agent", "Agent, else client"
 
 
-class Arm(models.TextChoices):
+class ServedArm(models.TextChoices):
     STABLE = "stable"
     CANDIDATE = "candidate"
     HOLDOUT = "holdout"
@@ -103,13 +103,13 @@ def assign(deployed: Deployed, unit: str) -> Exposure:
     stays = {"unit": unit, "version": deployed.version}
     held_out = draw_bucket(deployed.holdout_salt, deployed.id, unit)
     if held_out < deployed.holdout_share:
-        return Exposure(arm=Arm.HOLDOUT, release_id=deployed.stable_id, bucket=held_out, **stays)  # type: ignore[arg-type]
+        return Exposure(arm=ServedArm.HOLDOUT, release_id=deployed.stable_id, bucket=held_out, **stays)  # type: ignore[arg-type]
     if deployed.candidate_id is None:
-        return Exposure(arm=Arm.STABLE, release_id=deployed.stable_id, bucket=held_out, **stays)  # type: ignore[arg-type]
+        return Exposure(arm=ServedArm.STABLE, release_id=deployed.stable_id, bucket=held_out, **stays)  # type: ignore[arg-type]
     bucket = draw_bucket(deployed.canary_salt, deployed.id, unit)
     if bucket < deployed.canary_share:
-        return Exposure(arm=Arm.CANDIDATE, release_id=deployed.candidate_id, bucket=bucket, **stays)  # type: ignore[arg-type]
-    return Exposure(arm=Arm.STABLE, release_id=deployed.stable_id, bucket=bucket, **stays)  # type: ignore[arg-type]
+        return Exposure(arm=ServedArm.CANDIDATE, release_id=deployed.candidate_id, bucket=bucket, **stays)  # type: ignore[arg-type]
+    return Exposure(arm=ServedArm.STABLE, release_id=deployed.stable_id, bucket=bucket, **stays)  # type: ignore[arg-type]
 
 
 def expose(deployed: Deployed | None, question: Question) -> Exposure:
@@ -117,7 +117,7 @@ def expose(deployed: Deployed | None, question: Question) -> Exposure:
     if deployed is None:
         return NOT_EXPOSED
     if question.release_id is not None:
-        return Exposure(arm=Arm.PINNED, release_id=question.release_id, version=deployed.version)
+        return Exposure(arm=ServedArm.PINNED, release_id=question.release_id, version=deployed.version)
     if deployed.mode == DeploymentMode.CONTINUOUS and not deployed.holdout_share:
         return NOT_EXPOSED
     return assign(deployed, name_unit(deployed.unit, question))

@@ -8,6 +8,7 @@ from memory.egress import Breaker
 from memory.retrieval.candidates import Candidate
 
 MAX_DOCUMENTS = 50
+FORMATS = ("cohere", "tei")  # of requests: of Cohere, Jina and vLLM; of text-embeddings-inference
 
 
 class RerankingFailed(Exception):

@@ -11,7 +11,7 @@ from memory.retrieval.candidates import Candidate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class AnswerLimits:
     """Most lessons by polarity, as shares of the answer, and most lessons of one source; None and 0 are no limit."""
 
     max_works_share: float | None = None
@@ -19,7 +19,7 @@ class Limits:
     max_per_source: int = 0
 
     @classmethod
-    def of_family(cls, quotas: Mapping[str, Sequence[Any]], task_id: str) -> "Limits":
+    def of_family(cls, quotas: Mapping[str, Sequence[Any]], task_id: str) -> "AnswerLimits":
         """Return the limits for a task family: its own quota, else the project's, else none."""
         works, avoid = quotas.get(task_id) or quotas.get("") or (None, None)
         return cls(max_works_share=works, max_avoid_share=avoid, max_per_source=settings.ERL_RETRIEVE_MAX_PER_SOURCE)
@@ -51,4 +51,4 @@ class Limits:
         return taken
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = AnswerLimits()

@@ -18,7 +18,7 @@ from memory.projects.models import Project
 from memory.redaction import redact_text
 from memory.retrieval.candidates import Candidate
 from memory.retrieval.database import read_vector
-from memory.retrieval.limits import NO_LIMITS, Limits
+from memory.retrieval.limits import NO_LIMITS, AnswerLimits
 from memory.retrieval.question import Question
 from memory.retrieval.ranking import Ranked
 from memory.retrieval.safe_text import clean
@@ -52,7 +52,7 @@ class OfferedHeuristic:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
+class RankedChoice:
     """A lesson the model chose: scores 0 to 10, the sub-task it serves in words, one sentence why."""
 
     label: str
@@ -79,7 +79,7 @@ class HeuristicRanker(Protocol):
         batch_size: int | None,
         top_k: int,
         deadline_seconds: float,
-    ) -> list[Choice]:
+    ) -> list[RankedChoice]:
         """Return what the model chose of the lessons, shown in batches of at most `batch_size`.
 
         Raises:
@@ -126,7 +126,7 @@ def rank_with_model(
     candidates: Sequence[Candidate],
     *,
     top_k: int,
-    limits: Limits = NO_LIMITS,
+    limits: AnswerLimits = NO_LIMITS,
 ) -> list[Ranked]:
     """Let the model choose up to `top_k` of the candidates, best first. It may choose none.
 
@@ -163,9 +163,9 @@ def rank_with_model(
     return _take(ordered, top_k=top_k)
 
 
-def _check(choices: Sequence[Choice], by_label: Mapping[str, Candidate]) -> list[tuple[Choice, Candidate]]:
+def _check(choices: Sequence[RankedChoice], by_label: Mapping[str, Candidate]) -> list[tuple[RankedChoice, Candidate]]:
     """Drop what was not offered or was named before, and order the rest by relevance."""
-    kept: dict[str, tuple[Choice, Candidate]] = {}
+    kept: dict[str, tuple[RankedChoice, Candidate]] = {}
     for choice in choices:
         label = choice.label.strip().upper().strip("[]")
         if label in by_label and label not in kept:
@@ -175,7 +175,7 @@ def _check(choices: Sequence[Choice], by_label: Mapping[str, Candidate]) -> list
     return sorted(kept.values(), key=lambda pair: (-pair[0].relevance, pair[1].heuristic_id))
 
 
-def _take(ordered: Sequence[tuple[Choice, Candidate]], *, top_k: int) -> list[Ranked]:
+def _take(ordered: Sequence[tuple[RankedChoice, Candidate]], *, top_k: int) -> list[Ranked]:
     """Take greedily what is relevant and unlike what was taken (maximal marginal relevance), without repeats."""
     left = [(choice, one, read_vector(one.vector) if one.vector is not None else None) for choice, one in ordered]
     taken: list[Ranked] = []
@@ -203,7 +203,7 @@ def _normalise(subtask: str) -> str:
     return " ".join(subtask.lower().split())
 
 
-def _as_ranked(choice: Choice, candidate: Candidate) -> Ranked:
+def _as_ranked(choice: RankedChoice, candidate: Candidate) -> Ranked:
     scores = {
         "score": choice.relevance,
         "similarity": choice.similarity,

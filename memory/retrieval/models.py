@@ -16,7 +16,7 @@ from memory.constraints import one_of
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.ids import uuid7
 from memory.projects.models import ApiKey, Project
-from memory.retrieval.assignment import Arm
+from memory.retrieval.assignment import ServedArm
 from memory.runs.models import Trajectory
 from memory.stored_text import StoredArray, StoredJson, StoredText
 
@@ -90,7 +90,7 @@ class Retrieval(models.Model):
     api_key = models.ForeignKey(ApiKey, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     request_id = models.TextField(blank=True, default="")
     arm = models.TextField(
-        choices=Arm.choices,
+        choices=ServedArm.choices,
         blank=True,
         default="",
         db_default="",
@@ -117,7 +117,7 @@ class Retrieval(models.Model):
         ordering = ["-created_at", "-id"]
         constraints = [
             one_of("mode", RetrievalMode, "memory_retrieval_mode_known"),
-            models.CheckConstraint(condition=Q(arm__in=["", *Arm.values]), name="memory_retrieval_arm_known"),
+            models.CheckConstraint(condition=Q(arm__in=["", *ServedArm.values]), name="memory_retrieval_arm_known"),
             # A replay reads them; JSON's null is not the database's.
             models.CheckConstraint(condition=Q(items__contains=[]), name="memory_retrieval_items_are_a_list"),
         ]

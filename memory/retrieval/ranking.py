@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from memory.retrieval.candidates import Candidate
-from memory.retrieval.limits import NO_LIMITS, Limits
+from memory.retrieval.limits import NO_LIMITS, AnswerLimits
 from memory.retrieval.name_match import find_names
 from memory.retrieval.question import Question
 from memory.retrieval.subtasks import find_subtasks, split_task
@@ -40,7 +40,7 @@ class Ranked(NamedTuple):  # every task makes twenty
 
 
 def rank(
-    candidates: Sequence[Candidate], question: Question, *, top_k: int, mode: str, limits: Limits = NO_LIMITS
+    candidates: Sequence[Candidate], question: Question, *, top_k: int, mode: str, limits: AnswerLimits = NO_LIMITS
 ) -> list[Ranked]:
     """Choose up to `top_k` candidates, best first.
 

@@ -75,7 +75,7 @@ _SHARE = 3  # of a budget the caller names, the record takes a third at most
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rule:
+class StandingRule:
     """An approved heuristic that is for every task of its family, or of the project."""
 
     id: str
@@ -104,7 +104,7 @@ class Mistake:
 class Material:
     """What the record may be made of, best first; `outcomes` are (outcome, score or None), newest first."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[StandingRule, ...] = ()
     mistakes: tuple[Mistake, ...] = ()
     outcomes: tuple[tuple[str, float | None], ...] = ()
 
@@ -181,7 +181,9 @@ def read_material(columns: Sequence[Any], *, release_id: UUID | None = None) -> 
     rules, mistakes, outcomes = columns or ((), (), ())
     return Material(
         rules=tuple(
-            Rule(**{name: value for name, value in rule.items() if name != "releases"} | {"id": str(rule["id"])})
+            StandingRule(
+                **{name: value for name, value in rule.items() if name != "releases"} | {"id": str(rule["id"])}
+            )
             for rule in rules
             if release_id is None or str(release_id) in (rule["releases"] or ())
         ),
@@ -224,7 +226,7 @@ def _write_sections(material: Material, limits: Mapping[str, int]) -> dict[str, 
     return sections
 
 
-def write_rule(rule: Rule) -> str:
+def write_rule(rule: StandingRule) -> str:
     """Write one rule; its condition is left out where it says no more than that every task of the kind is meant."""
     general = rule.trigger in (get_rule_trigger(rule.task_id), get_rule_trigger(""))
     condition = "" if general else f"{write_condition(rule.trigger)}: "

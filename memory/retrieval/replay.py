@@ -18,14 +18,14 @@ _WHOLE = 10**9  # tokens: what was injected fitted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Replayed:
+class ReplayedBlock:
     """The block of an answer. `exact` says that its hash is the one that was recorded when it was injected."""
 
     text: str
     exact: bool
 
 
-def replay_block(retrieval: Retrieval, revisions: Iterable[HeuristicRevision] | None = None) -> Replayed:
+def replay_block(retrieval: Retrieval, revisions: Iterable[HeuristicRevision] | None = None) -> ReplayedBlock:
     """Write the injected block again, from the words that were served then. One query, or none with `revisions`.
 
     Wordings never change, so the bytes are the same; they are not where a lesson or a run was erased since.
@@ -43,8 +43,8 @@ def replay_block(retrieval: Retrieval, revisions: Iterable[HeuristicRevision] | 
         text = "\n".join(part for part in (retrieval.record_text, block) if part)
         for written in (text, write_boundary(text, retrieval_id=retrieval.pk)):
             if hashlib.sha256(written.encode()).hexdigest() == retrieval.context_sha256:
-                return Replayed(text=written, exact=True)
-    return Replayed(text=text, exact=False)
+                return ReplayedBlock(text=written, exact=True)
+    return ReplayedBlock(text=text, exact=False)
 
 
 def find_wordings(retrieval: Retrieval) -> list[HeuristicRevision]:

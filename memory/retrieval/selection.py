@@ -11,7 +11,7 @@ from memory.errors import EmbedderError
 from memory.retrieval.candidates import Candidate, draw_candidates, find_candidates
 from memory.retrieval.cross_encoder import RerankingFailed, find_reranker, rerank
 from memory.retrieval.database_search import USUAL_LIMIT, Search
-from memory.retrieval.limits import Limits
+from memory.retrieval.limits import AnswerLimits
 from memory.retrieval.llm_ranking import MAX_POOL, RankingFailed, get_ranker, rank_with_model
 from memory.retrieval.models import Retrieval
 from memory.retrieval.project_state import ProjectState
@@ -77,7 +77,7 @@ def select_heuristics(question: Question, state: ProjectState, *, mode: str, top
 def _select_by_model(question: Question, state: ProjectState, vector: AskedOnce, *, top_k: int) -> Selection:
     ranker = get_ranker()
     found, _, missing = _search(question, state, vector, mode=_Mode.HYBRID, limit=MAX_POOL + 1)
-    limits = Limits.of_family(state.quotas, question.task_id)
+    limits = AnswerLimits.of_family(state.quotas, question.task_id)
     ranked = rank_with_model(ranker, question, found, top_k=top_k, limits=limits)
     return Selection(
         ranked=ranked,
@@ -101,7 +101,7 @@ def _select_by_similarity(
         except RerankingFailed as error:
             log.warning("reranking_failed", reason=str(error))
             missing = (*missing, f"reranker ({error})")
-    limits = Limits.of_family(state.quotas, question.task_id)
+    limits = AnswerLimits.of_family(state.quotas, question.task_id)
     ranked = rank(found, question, top_k=top_k, mode=answered, limits=limits)
     return Selection(
         ranked=ranked,

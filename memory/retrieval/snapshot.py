@@ -46,7 +46,7 @@ WHERE project_id = %(project)s AND embedding_model_id = %(model)s {of_release} O
 Integers = npt.NDArray[np.integer[Any]]
 
 
-class Found(NamedTuple):
+class FoundLesson(NamedTuple):
     """How like a task the texts of a lesson are; None where there is nothing to compare.
 
     `tasks` are the similarities of the tasks it was learnt from, the highest first; that one is of the run
@@ -122,7 +122,7 @@ class Snapshot:
         texts_size: int = (200 + 2 * self.vectors.shape[1]) * len(self.trajectories)
         return arrays_size + texts_size
 
-    def search(self, search: Search, words: bytes, *, named: Sequence[UUID] = ()) -> list[Found]:
+    def search(self, search: Search, words: bytes, *, named: Sequence[UUID] = ()) -> list[FoundLesson]:
         """Return the lessons most like a task, in no order: those that the database would find.
 
         Args:
@@ -160,7 +160,7 @@ class Snapshot:
         shared = np.repeat(weights[known], counts) * self.weights[postings]
         return np.bincount(self.postings[postings], shared, len(self.is_lesson)).astype(np.float32)
 
-    def _describe(self, places: Sequence[int], search: Search, meanings: Vectors, shared: Vectors) -> list[Found]:
+    def _describe(self, places: Sequence[int], search: Search, meanings: Vectors, shared: Vectors) -> list[FoundLesson]:
         """Say how like the task all texts of these lessons are. Of equal tasks the first run by id is named."""
         weight = search.meaning_weight
         texts = [text for place in places for text in range(self.starts[place], self.starts[place + 1])]
@@ -178,10 +178,10 @@ class Snapshot:
             tasks.sort(reverse=True)
             trajectory_id = self.trajectories[-tasks[0][1]] if tasks else None
             similarities = [similarity for similarity, _ in tasks]
-            found.append(Found(self.revisions[place], trajectory_id, meaning, words, similarities, vector))
+            found.append(FoundLesson(self.revisions[place], trajectory_id, meaning, words, similarities, vector))
         return found
 
-    def read_rows(self, state: int | None, found: Sequence[Found]) -> list[tuple[Any, ...]]:
+    def read_rows(self, state: int | None, found: Sequence[FoundLesson]) -> list[tuple[Any, ...]]:
         """Return rows as `search_database` does, and ask the database only for what it was not asked before.
 
         A lesson that was withdrawn a moment ago has none any more.

@@ -34,7 +34,7 @@ from memory.retrieval.given_words import find_order_over
 from memory.retrieval.models import Retrieval
 from memory.retrieval.question import PATIENCE_SECONDS, Filters, Question
 from memory.retrieval.record_block import NO_RECORD
-from memory.retrieval.replay import Replayed, describe_items, find_wordings, replay_block
+from memory.retrieval.replay import ReplayedBlock, describe_items, find_wordings, replay_block
 from memory.retrieval.serializers import RetrievalRecord, RetrieveAnswer, RetrieveQuery
 
 log = structlog.get_logger(__name__)
@@ -117,7 +117,7 @@ class RetrievalView(ApiView):
         row = get_object_or_404(Retrieval.objects.filter(project=self.project).select_related("release"), pk=id)
         wordings = find_wordings(row)
         order_id = find_order_over(row)
-        block = replay_block(row, wordings) if order_id is None else Replayed(text="", exact=False)
+        block = replay_block(row, wordings) if order_id is None else ReplayedBlock(text="", exact=False)
         runs = row.trajectories.order_by("created_at", "pk").values_list("pk", "outcome", "score", "outcome_source")
         return Response(
             {

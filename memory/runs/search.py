@@ -19,7 +19,7 @@ _AROUND_CHARS = 70
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Passage:
+class RunExcerpt:
     """Where the words stand: the step, or None for the task, and the text around the first of them."""
 
     step: int | None
@@ -36,7 +36,7 @@ class FoundRun:
     task: str
     outcome: str
     created_at: datetime
-    passage: Passage
+    passage: RunExcerpt
 
 
 def split_words(text: str) -> list[str]:
@@ -66,11 +66,11 @@ def find_runs(
     ]
 
 
-def _find_passage(task: str, steps: list[dict[str, Any]], words: list[str]) -> Passage:
+def _find_passage(task: str, steps: list[dict[str, Any]], words: list[str]) -> RunExcerpt:
     """Return the first step with all the words, else the first with one that the task lacks."""
     if _count(task, words) == len(words):
-        return Passage(step=None)
-    best, most = Passage(step=None), 0
+        return RunExcerpt(step=None)
+    best, most = RunExcerpt(step=None), 0
     for raw in steps:
         text = " ".join(_texts(raw))
         count = _count(text, words)
@@ -86,12 +86,12 @@ def _count(text: str, words: list[str]) -> int:
     return sum(word in lowered for word in words)
 
 
-def _cut(text: str, words: list[str], step: int) -> Passage:
+def _cut(text: str, words: list[str], step: int) -> RunExcerpt:
     place = re.search("|".join(re.escape(word) for word in words), text, re.IGNORECASE)
     if place is None:
-        return Passage(step=step)
+        return RunExcerpt(step=step)
     start, end = place.span()
-    return Passage(
+    return RunExcerpt(
         step=step,
         before=("…" if start > _AROUND_CHARS else "") + text[max(start - _AROUND_CHARS, 0) : start],
         match=place.group(),

@@ -1,4 +1,4 @@
--- The audit chain (reliability C9): triggers append an entry for every review, change of service, key, change of who
+-- The audit chain (reliability C9): triggers append an entry for every review (review.sql), change of service, key, change of who
 -- decides, erasure and quarantine. The triggers are deferred, so that entries are written at commit. They run as the
 -- owner of the tables: the application may write no entries itself.
 
@@ -22,27 +22,6 @@ BEGIN
     VALUES (of_project, coalesce(last.number, 0) + 1, what, of_subject, body, coalesce(last.sha256, repeat('0', 64)),
             encode(sha256(convert_to(coalesce(last.sha256, repeat('0', 64)) || E'\n' || body, 'UTF8')), 'hex'), moment);
 END $$;
-
--- The hash of a review as it was written. It leaves out the links to accounts and keys, which may be cleared.
-CREATE OR REPLACE FUNCTION memory_review_digest(review anyelement) RETURNS text
-LANGUAGE sql STABLE SET timezone = 'UTC' AS $$
-    SELECT encode(sha256(convert_to(
-        (to_jsonb(review) - 'reviewer_user_id' - 'reviewer_key_id')::text, 'UTF8')), 'hex')
-$$;
-
--- A review. Arguments: the kind of the entry, and its name for what was reviewed.
-CREATE OR REPLACE FUNCTION memory_audit_review() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = public, pg_temp AS $$
-BEGIN
-    PERFORM memory_audit_append(NEW.project_id, TG_ARGV[0], NEW.id, jsonb_build_object(
-        TG_ARGV[1], to_jsonb(NEW) -> (TG_ARGV[1] || '_id'), 'revision', NEW.revision_id, 'decision', NEW.decision,
-        'content_sha256', NEW.content_sha256, 'reviewer', NEW.reviewer, 'request_id', NEW.request_id,
-        'row_sha256', memory_review_digest(NEW)));
-    RETURN NULL;
-END $$;
-DROP TRIGGER IF EXISTS memory_audit_review ON memory_review;
-CREATE CONSTRAINT TRIGGER memory_audit_review AFTER INSERT ON memory_review
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_review('review', 'heuristic');
 
 -- A revision that goes into or out of service, with a review or without.
 CREATE OR REPLACE FUNCTION memory_audit_serving() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER

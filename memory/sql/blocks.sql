@@ -1,5 +1,4 @@
--- What the database guarantees about blocks, their revisions and reviews, and about passages. Needs heuristics.sql,
--- audit.sql and quarantine.sql.
+-- What the database guarantees about blocks, their revisions, and passages. Needs review.sql and quarantine.sql.
 
 -- An order in force on the author of this: the client whose key sent it, or the one that recorded the run it is from.
 -- Runs with the owner's rights, so that no role overlooks an order.
@@ -59,9 +58,7 @@ BEGIN
             RAISE EXCEPTION 'a revision of a block does not move from % to %', OLD.status, NEW.status
                 USING ERRCODE = 'restrict_violation';
         END IF;
-        IF NEW.status = 'approved' AND NOT EXISTS (
-            SELECT FROM memory_blockreview v WHERE v.revision_id = NEW.id AND v.decision = 'approve'
-                AND v.content_sha256 = NEW.content_sha256) THEN
+        IF NEW.status = 'approved' AND NOT memory_is_approved(NEW.id, NEW.content_sha256) THEN
             RAISE EXCEPTION 'a review has to approve exactly this text' USING ERRCODE = 'restrict_violation';
         END IF;
     ELSE
@@ -89,7 +86,7 @@ END $$;
 CREATE OR REPLACE TRIGGER memory_blockrevision_guard BEFORE INSERT OR UPDATE ON memory_blockrevision
     FOR EACH ROW EXECUTE FUNCTION memory_blockrevision_guard();
 CREATE OR REPLACE TRIGGER memory_blockrevision_keep BEFORE DELETE ON memory_blockrevision
-    FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure();
+    FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure('with its reviews');
 
 -- What is in effect was applied or approved, and is as long as the block allows. The policy of a block never changes:
 -- with another one, what nobody reviewed could be in effect.
@@ -110,26 +107,6 @@ BEGIN
 END $$;
 CREATE OR REPLACE TRIGGER memory_block_guard BEFORE UPDATE OF current_id, char_limit, policy ON memory_block
     FOR EACH ROW EXECUTE FUNCTION memory_block_guard();
-
--- A review names the hash that its revision has, and is appended only.
-CREATE OR REPLACE FUNCTION memory_blockreview_bind() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    IF NEW.content_sha256 IS DISTINCT FROM (
-        SELECT content_sha256 FROM memory_blockrevision
-        WHERE id = NEW.revision_id AND block_id = NEW.block_id AND status = 'proposed' FOR SHARE) THEN
-        RAISE EXCEPTION 'a review has to name the hash of a revision that waits' USING ERRCODE = 'restrict_violation';
-    END IF;
-    RETURN NEW;
-END $$;
-CREATE OR REPLACE TRIGGER memory_blockreview_bind BEFORE INSERT ON memory_blockreview
-    FOR EACH ROW EXECUTE FUNCTION memory_blockreview_bind();
-CREATE OR REPLACE TRIGGER memory_blockreview_guard BEFORE UPDATE ON memory_blockreview
-    FOR EACH ROW EXECUTE FUNCTION memory_review_guard();
-CREATE OR REPLACE TRIGGER memory_blockreview_keep BEFORE DELETE ON memory_blockreview
-    FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure();
-DROP TRIGGER IF EXISTS memory_audit_blockreview ON memory_blockreview;
-CREATE CONSTRAINT TRIGGER memory_audit_blockreview AFTER INSERT ON memory_blockreview
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_review('block_review', 'block');
 
 -- A passage never changes, except that an order covers it or no longer does. One of a writer under an order is covered
 -- from the start.

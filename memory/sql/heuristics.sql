@@ -1,4 +1,4 @@
--- What the database guarantees about heuristics, their revisions and reviews.
+-- What the database guarantees about heuristics and their revisions. Needs review.sql.
 
 -- The hash covers every text that is served. A reviewer approves this hash and nothing else (reliability C2).
 CREATE OR REPLACE FUNCTION memory_wording_sha256(r memory_heuristicrevision) RETURNS text LANGUAGE sql STABLE AS $$
@@ -55,42 +55,6 @@ END $$;
 CREATE OR REPLACE TRIGGER memory_approval_guard BEFORE UPDATE ON memory_heuristicrevision
     FOR EACH ROW EXECUTE FUNCTION memory_approval_guard();
 
--- A review is appended and never changed. Only its link to a deleted account or key may be cleared.
-CREATE OR REPLACE FUNCTION memory_review_guard() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    IF to_jsonb(NEW) - 'reviewer_user_id' - 'reviewer_key_id' IS DISTINCT FROM
-       to_jsonb(OLD) - 'reviewer_user_id' - 'reviewer_key_id'
-       OR (NEW.reviewer_user_id IS NOT NULL AND NEW.reviewer_user_id IS DISTINCT FROM OLD.reviewer_user_id)
-       OR (NEW.reviewer_key_id IS NOT NULL AND NEW.reviewer_key_id IS DISTINCT FROM OLD.reviewer_key_id) THEN
-        RAISE EXCEPTION 'a review is append-only' USING ERRCODE = 'restrict_violation';
-    END IF;
-    RETURN NEW;
-END $$;
-CREATE OR REPLACE TRIGGER memory_review_guard BEFORE UPDATE ON memory_review
-    FOR EACH ROW EXECUTE FUNCTION memory_review_guard();
-
--- A review names the hash that its revision has at that moment.
-CREATE OR REPLACE FUNCTION memory_review_bind() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    IF NEW.content_sha256 IS DISTINCT FROM (
-        SELECT content_sha256 FROM memory_heuristicrevision
-        WHERE id = NEW.revision_id AND heuristic_id = NEW.heuristic_id FOR SHARE) THEN
-        RAISE EXCEPTION 'a review has to name the hash of its revision' USING ERRCODE = 'restrict_violation';
-    END IF;
-    RETURN NEW;
-END $$;
-CREATE OR REPLACE TRIGGER memory_review_bind BEFORE INSERT ON memory_review
-    FOR EACH ROW EXECUTE FUNCTION memory_review_bind();
-
--- Revisions and reviews are deleted only by erasure, which announces itself with SET LOCAL erl.erasing = 'on'.
-CREATE OR REPLACE FUNCTION memory_only_by_erasure() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    IF current_setting('erl.erasing', true) IS DISTINCT FROM 'on' THEN
-        RAISE EXCEPTION '% is append-only: use the erase service', TG_TABLE_NAME
-            USING ERRCODE = 'restrict_violation';
-    END IF;
-    RETURN OLD;
-END $$;
 -- Leave of the admin's entries about erased rows who did what, without how the rows were called. The role of requests sees
 -- no entries of the admin, and needs none for this.
 CREATE OR REPLACE FUNCTION memory_forget_log_entries(ids text[]) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
@@ -103,9 +67,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE TRIGGER memory_revision_keep BEFORE DELETE ON memory_heuristicrevision
-    FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure();
-CREATE OR REPLACE TRIGGER memory_review_keep BEFORE DELETE ON memory_review
-    FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure();
+    FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure('with its reviews');
 
 -- Whether a label stands for a person in this project: an active account, or a client with a key owned by one.
 CREATE OR REPLACE FUNCTION memory_is_person(project uuid, label text) RETURNS boolean LANGUAGE sql STABLE

@@ -96,7 +96,6 @@ END $body$;
 SELECT memory_belongs_to_project('memory_apikey');
 SELECT memory_belongs_to_project('memory_auditentry');
 SELECT memory_belongs_to_project('memory_block');
-SELECT memory_belongs_to_project('memory_blockreview');
 SELECT memory_belongs_to_project('memory_blockrevision');
 SELECT memory_belongs_to_project('memory_comment');
 SELECT memory_belongs_to_project('memory_deployment');
@@ -268,11 +267,7 @@ SELECT memory_check_references('memory_heuristicfeedback', ARRAY[
     ['trajectory_id', 'memory_trajectory', ''],
     ['retrieval_id', 'memory_retrieval', '']
 ]);
-SELECT memory_check_references('memory_review', ARRAY[
-    ['heuristic_id', 'memory_heuristic', ''],
-    ['revision_id', 'memory_heuristicrevision', 'p.heuristic_id = NEW.heuristic_id'],
-    ['reviewer_key_id', 'memory_apikey', '']
-]);
+SELECT memory_check_references('memory_review', ARRAY[['reviewer_key_id', 'memory_apikey', '']]);
 SELECT memory_check_references('memory_release', ARRAY[
     ['parent_id', 'memory_release', '']
 ]);
@@ -304,11 +299,6 @@ SELECT memory_check_references('memory_blockrevision', ARRAY[
     ['base_id', 'memory_blockrevision', 'p.block_id = NEW.block_id'],
     ['replaced_id', 'memory_blockrevision', 'p.block_id = NEW.block_id'],
     ['restores_id', 'memory_blockrevision', 'p.block_id = NEW.block_id']
-]);
-SELECT memory_check_references('memory_blockreview', ARRAY[
-    ['block_id', 'memory_block', ''],
-    ['revision_id', 'memory_blockrevision', 'p.block_id = NEW.block_id'],
-    ['reviewer_key_id', 'memory_apikey', '']
 ]);
 SELECT memory_check_references('memory_passageembedding', ARRAY[
     ['passage_id', 'memory_passage', '']

@@ -40,7 +40,7 @@ NEUTRAL_MEMBERS = frozenset({"task", "steps", "step_count", "external_id", "outc
 
 
 @dataclass(kw_only=True, slots=True)
-class Reading:
+class LogReading:
     """What a log was taken for, its runs, and the entries that could not be read, each with place and reason.
 
     `own` holds runs in the form of `POST /api/v1/trajectories`, which the API checks itself.
@@ -59,7 +59,7 @@ class Reading:
         return f"{self.format}: {counted}{runs} run{'' if runs == 1 else 's'}"
 
 
-def read_document(document: Json) -> Reading:
+def read_document(document: Json) -> LogReading:
     """Read a parsed log. JSON Lines are read as the list of their lines.
 
     Raises UnreadableTranscript, with place and reason, when it is in no known format or not in the one it seems to be.
@@ -71,12 +71,12 @@ def read_document(document: Json) -> Reading:
     raise UnreadableTranscript("The log must be a JSON object or a list.")
 
 
-def _read_object(document: Mapping[str, Json]) -> Reading:
+def _read_object(document: Mapping[str, Json]) -> LogReading:
     for name, matches, read in _OBJECTS:
         if matches(document):
             found = read(document)
             runs = found if isinstance(found, list) else [found]
-            return Reading(format=name, transcripts=runs)
+            return LogReading(format=name, transcripts=runs)
     if "resourceSpans" in document or "resource_spans" in document:
         return _read_otlp([document])
     if isinstance(document.get("observations"), list) and "id" in document:
@@ -84,9 +84,9 @@ def _read_object(document: Mapping[str, Json]) -> Reading:
     if "run_type" in document:
         return _read_langsmith([document])
     if NEUTRAL_MEMBERS & set(document) and not ("steps" not in document and _messages_in(document)):
-        return Reading(format="ERL", own=[("entry 1", document)])
+        return LogReading(format="ERL", own=[("entry 1", document)])
     if (talk := _messages_in(document)) is not None:
-        return Reading(format=_name_messages(talk[1]), transcripts=[_read_messages(document, *talk)])
+        return LogReading(format=_name_messages(talk[1]), transcripts=[_read_messages(document, *talk)])
     for member in _LIST_MEMBERS:
         if isinstance(document.get(member), list):
             return _read_list(document[member])
@@ -101,7 +101,7 @@ def _read_object(document: Mapping[str, Json]) -> Reading:
     )
 
 
-def _read_list(items: Sequence[Json]) -> Reading:
+def _read_list(items: Sequence[Json]) -> LogReading:
     if not items:
         raise UnreadableTranscript("The log is empty.")
     objects = [item for item in items if isinstance(item, Mapping)]
@@ -110,13 +110,13 @@ def _read_list(items: Sequence[Json]) -> Reading:
     if not objects:
         raise UnreadableTranscript("The log must be a list of runs or of messages.")
     if any(("sessionId" in item or "session_id" in item) and "message" in item for item in objects):
-        return Reading(format="Claude Code", counted=f"{len(items)} lines", transcripts=read_claude_code(objects))
+        return LogReading(format="Claude Code", counted=f"{len(items)} lines", transcripts=read_claude_code(objects))
     if any(item.get("type") in ("session_meta", "response_item") for item in objects[:5]):
-        return Reading(format="Codex", counted=f"{len(items)} lines", transcripts=read_codex(objects))
+        return LogReading(format="Codex", counted=f"{len(items)} lines", transcripts=read_codex(objects))
     if any("resourceSpans" in item or "resource_spans" in item for item in objects):
         return _read_otlp(objects)
     if is_message(parse(items[0])):
-        return Reading(format=_name_messages(items), transcripts=[_read_messages({}, "messages", items)])
+        return LogReading(format=_name_messages(items), transcripts=[_read_messages({}, "messages", items)])
     if all(item.get("object") in ("trace", "trace.span") for item in objects):
         spans = spans_of_agents_sdk(objects)
         return _traced("OpenAI Agents SDK", spans, "openai-agents")
@@ -132,13 +132,13 @@ def _read_list(items: Sequence[Json]) -> Reading:
     if all(isinstance(item.get("context"), Mapping) and "trace_id" in item["context"] for item in objects):
         return _traced("OpenTelemetry", spans_of_console(objects), "otel")
     if all("task_name" in item and "agent" in item for item in objects):
-        return Reading(format="CrewAI", counted=f"{len(items)} entries", transcripts=[read_crewai(objects)])
+        return LogReading(format="CrewAI", counted=f"{len(items)} entries", transcripts=[read_crewai(objects)])
     return _read_each(items)
 
 
-def _read_each(items: Sequence[Json]) -> Reading:
+def _read_each(items: Sequence[Json]) -> LogReading:
     """Read a list whose entries are runs, each in a format of its own."""
-    whole = Reading()
+    whole = LogReading()
     for number, item in enumerate(items, start=1):
         place = f"entry {number}"
         try:
@@ -155,26 +155,26 @@ def _read_each(items: Sequence[Json]) -> Reading:
     return whole
 
 
-def _traced(name: str, spans: list[Any], short: str, unit: str = "span") -> Reading:
+def _traced(name: str, spans: list[Any], short: str, unit: str = "span") -> LogReading:
     runs = transcripts_of(spans, format=short)
-    return Reading(format=name, counted=f"{len(spans)} {unit}{'' if len(spans) == 1 else 's'}", transcripts=runs)
+    return LogReading(format=name, counted=f"{len(spans)} {unit}{'' if len(spans) == 1 else 's'}", transcripts=runs)
 
 
-def _read_otlp(requests: Sequence[Mapping[str, Json]]) -> Reading:
+def _read_otlp(requests: Sequence[Mapping[str, Json]]) -> LogReading:
     spans = [span for request in requests for span in spans_of_otlp(request)]
     if not spans:
         raise UnreadableTranscript("resourceSpans holds no span.")
     return _traced("OpenTelemetry", spans, "otel")
 
 
-def _read_langsmith(runs: Sequence[Mapping[str, Json]]) -> Reading:
+def _read_langsmith(runs: Sequence[Mapping[str, Json]]) -> LogReading:
     return _traced("LangSmith", spans_of_langsmith(runs), "langsmith", "run")
 
 
-def _read_langfuse_traces(traces: Sequence[Mapping[str, Json]]) -> Reading:
+def _read_langfuse_traces(traces: Sequence[Mapping[str, Json]]) -> LogReading:
     count = sum(len(trace.get("observations") or ()) for trace in traces)
     runs = transcripts_of_langfuse(traces)
-    return Reading(format="Langfuse", counted=f"{count} observation{'' if count == 1 else 's'}", transcripts=runs)
+    return LogReading(format="Langfuse", counted=f"{count} observation{'' if count == 1 else 's'}", transcripts=runs)
 
 
 def _messages_in(document: Mapping[str, Json]) -> tuple[str, list[Json]] | None:

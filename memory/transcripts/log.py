@@ -67,7 +67,7 @@ class Transcript:
 
 
 @dataclass(kw_only=True, slots=True)
-class _Call:
+class _OpenCall:
     step: dict[str, Any]
     is_open: bool = True
 
@@ -88,7 +88,7 @@ class Log:
         self.model = ""
         self.tokens = 0
         # Each call waits under its id, its name and "": a result takes the first that is still open.
-        self._waiting: dict[tuple[str, str], deque[_Call]] = defaultdict(deque)
+        self._waiting: dict[tuple[str, str], deque[_OpenCall]] = defaultdict(deque)
         self._heard: list[str] = []  # by the last step, besides its observation
         self._thoughts: list[str] = []
         self._texts: list[str] = []
@@ -111,7 +111,7 @@ class Log:
             thought="\n".join([*self._thoughts, *self._texts]), action={"name": name, "arguments": arguments}
         )
         self._thoughts, self._texts = [], []
-        call = _Call(step=step)
+        call = _OpenCall(step=step)
         for key in (("id", id), ("name", name), ("", "")):
             self._waiting[key].append(call)
 

@@ -17,7 +17,7 @@ _SAID_BY_HARNESS = ("[Request interrupted by user", *ADDED_BY_HARNESS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Task:
+class LoggedTask:
     """A prompt and the run that it began. `id` is that of the prompt; `problem` says why the run cannot be read."""
 
     id: str
@@ -42,7 +42,7 @@ class Session:
 
     id: str
     folder: str
-    tasks: list[Task] = field(default_factory=list)
+    tasks: list[LoggedTask] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -176,11 +176,11 @@ def _read(
     part: _Part,
     read: Callable[[Sequence[Mapping[str, Json]]], Transcript],
     head: Sequence[Mapping[str, Json]] = (),
-) -> Task:
+) -> LoggedTask:
     try:
-        return Task(id=prompt_id, prompt=part.prompt, run=read([*head, *part.lines]))
+        return LoggedTask(id=prompt_id, prompt=part.prompt, run=read([*head, *part.lines]))
     except (UnreadableTranscript, AttributeError, TypeError) as error:
-        return Task(id=prompt_id, prompt=part.prompt, run=Transcript(), problem=f"not readable: {error}")
+        return LoggedTask(id=prompt_id, prompt=part.prompt, run=Transcript(), problem=f"not readable: {error}")
 
 
 def _typed(blocks: Sequence[Json]) -> str:

@@ -14,26 +14,22 @@ from memory.trust.models import AuditEntry
 GENESIS = "0" * 64
 
 _REVIEWS = """
-WITH reviews AS (
-    SELECT id, project_id, 'review' AS kind, memory_review_digest(r) AS sha256 FROM memory_review r
-    UNION ALL
-    SELECT id, project_id, 'block_review', memory_review_digest(r) FROM memory_blockreview r
-)
 SELECT r.project_id, r.id::text, a.number, 'the review was changed after it was made'
-FROM reviews r JOIN memory_auditentry a ON a.project_id = r.project_id AND a.kind = r.kind AND a.subject_id = r.id
-WHERE a.content::jsonb #>> '{said,row_sha256}' <> r.sha256
+FROM memory_review r
+JOIN memory_auditentry a ON a.project_id = r.project_id AND a.kind = 'review' AND a.subject_id = r.id
+WHERE a.content::jsonb #>> '{said,row_sha256}' <> memory_review_digest(r)
 UNION ALL
 SELECT r.project_id, r.id::text, NULL, 'the review has no entry in the chain'
-FROM reviews r
+FROM memory_review r
 WHERE NOT EXISTS (SELECT FROM memory_auditentry a
-                  WHERE a.project_id = r.project_id AND a.kind = r.kind AND a.subject_id = r.id)
+                  WHERE a.project_id = r.project_id AND a.kind = 'review' AND a.subject_id = r.id)
 UNION ALL
 SELECT a.project_id, a.subject_id::text, a.number, 'the review is missing, and no erasure removed it'
 FROM memory_auditentry a
 WHERE a.kind = 'review' AND NOT EXISTS (SELECT FROM memory_review r WHERE r.id = a.subject_id)
     AND EXISTS (SELECT FROM memory_project p WHERE p.id = a.project_id)
     AND NOT EXISTS (SELECT FROM memory_auditentry e WHERE e.project_id = a.project_id AND e.kind = 'erasure'
-                    AND e.content::jsonb #> '{said,heuristics}' ? (a.content::jsonb #>> '{said,heuristic}'))
+                    AND e.content::jsonb #> '{said,heuristics}' ? (a.content::jsonb #>> '{said,subject}'))
 """
 _SERVING = """
 SELECT v.project_id, v.id::text, last.number,
@@ -80,7 +76,7 @@ def add_comparisons(*statements: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fault:
+class AuditFault:
     """One place where the chain, or a row it describes, was changed."""
 
     project_id: UUID
@@ -106,7 +102,7 @@ class AuditReport:
 
     entries: int = 0
     heads: list[Head] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[AuditFault] = field(default_factory=list)
 
 
 @transaction.atomic
@@ -127,18 +123,18 @@ def verify_audit(*, heads: list[Head] | None = None) -> AuditReport:
             before = None
         report.entries += 1
         report.faults += [
-            Fault(project_id=entry.project_id, number=entry.number, message=message)
+            AuditFault(project_id=entry.project_id, number=entry.number, message=message)
             for message in _check_link(entry, before)
         ]
         recorded = kept.pop((entry.project_id, entry.number), None)
         if recorded is not None and recorded.sha256 != entry.sha256:
             message = "the chain was rewritten: this entry had another hash when its end was recorded"
-            report.faults.append(Fault(project_id=entry.project_id, number=entry.number, message=message))
+            report.faults.append(AuditFault(project_id=entry.project_id, number=entry.number, message=message))
         before = entry
     if before is not None:
         _add_head(report, before)
     report.faults += [
-        Fault(project_id=head.project_id, number=head.number, message="the end of the chain is missing")
+        AuditFault(project_id=head.project_id, number=head.number, message="the end of the chain is missing")
         for head in kept.values()
     ]
     for statement in _comparisons:
@@ -167,10 +163,10 @@ def _add_head(report: AuditReport, entry: AuditEntry) -> None:
     report.heads.append(Head(project_id=entry.project_id, number=entry.number, sha256=entry.sha256))
 
 
-def _compare(statement: str) -> list[Fault]:
+def _compare(statement: str) -> list[AuditFault]:
     with connection.cursor() as cursor:
         cursor.execute(statement)
         return [
-            Fault(project_id=project_id, number=number, message=f"{subject}: {message}")
+            AuditFault(project_id=project_id, number=number, message=f"{subject}: {message}")
             for project_id, subject, number, message in cursor.fetchall()
         ]

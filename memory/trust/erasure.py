@@ -22,7 +22,7 @@ from memory.curation.proposals import repropose_heuristic
 from memory.effects.uses import find_lessons_of_run, refresh_uses
 from memory.failpoints import failpoint
 from memory.heuristics.extensions import forget_elsewhere
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.provenance import WordOrigin
 from memory.mistakes.erasure import forget_mistakes
 from memory.passages.storage import erase_run as erase_run_in_passages
@@ -153,7 +153,6 @@ def _forget_log_entries(ids: Iterable[UUID]) -> None:
 
 def _delete(orphans: list[Heuristic]) -> None:
     ids = [heuristic.pk for heuristic in orphans]
-    Review.objects.filter(heuristic__in=ids).delete()
     Heuristic.objects.filter(pk__in=ids).update(current_revision=None)
     HeuristicRevision.objects.filter(heuristic__in=ids).delete()
     Heuristic.objects.filter(pk__in=ids).delete()
@@ -175,7 +174,6 @@ def _reword(heuristic: Heuristic, trajectory: Trajectory, *, by: Actor) -> bool:
         clean = repropose_heuristic(heuristic, text=replace(current.as_text(), source_task=""), by=by)
         if status not in (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED):
             set_status(clean, status)
-    Review.objects.filter(revision__in=quoting).delete()
     HeuristicRevision.objects.filter(pk__in=quoting).delete()
     heuristic.refresh_from_db()
     return True

@@ -36,11 +36,9 @@ _PAIRS = (
     ("memory_evidence", "trajectory_id", "memory_trajectory"),
     ("memory_evidence", "merged_from_id", "memory_heuristic"),
     ("memory_heuristicembedding", "revision_id", "memory_heuristicrevision"),
-    ("memory_review", "revision_id", "memory_heuristicrevision"),
     ("memory_heuristicfeedback", "heuristic_id", "memory_heuristic"),
     ("memory_heuristicfeedback", "trajectory_id", "memory_trajectory"),
     ("memory_blockrevision", "block_id", "memory_block"),
-    ("memory_blockreview", "revision_id", "memory_blockrevision"),
     ("memory_passageembedding", "passage_id", "memory_passage"),
     ("memory_trajectory", "retrieval_id", "memory_retrieval"),
     ("memory_trajectory", "api_key_id", "memory_apikey"),
@@ -120,6 +118,14 @@ _INVARIANTS: list[Invariant] = [
         "(SELECT FROM memory_trajectory t WHERE t.id = i.resource_id)",
     ),
     Invariant(
+        name="review_is_of_a_revision",
+        says="Every review is of a revision of its own project.",
+        broken_by="SELECT r.id FROM memory_review r WHERE NOT EXISTS (SELECT FROM ("
+        "SELECT id, project_id FROM memory_heuristicrevision UNION ALL SELECT id, project_id FROM memory_blockrevision "
+        "UNION ALL SELECT id, project_id FROM agents_toolrevision UNION ALL SELECT id, project_id FROM "
+        "agents_agentrevision) v WHERE v.id = r.revision_id AND v.project_id = r.project_id)",
+    ),
+    Invariant(
         name="review_is_in_the_audit",
         says="Every review has an entry in the audit chain.",
         broken_by="SELECT r.id FROM memory_review r WHERE NOT EXISTS (SELECT FROM memory_auditentry a "
@@ -131,8 +137,7 @@ _INVARIANTS: list[Invariant] = [
         "review of exactly this text.",
         broken_by="SELECT b.id FROM memory_block b LEFT JOIN memory_blockrevision r ON r.id = b.current_id WHERE "
         "r.block_id IS DISTINCT FROM b.id OR char_length(r.value) > b.char_limit OR NOT (r.status = 'approved' AND "
-        "EXISTS (SELECT FROM memory_blockreview v WHERE v.revision_id = r.id AND v.decision = 'approve' AND "
-        "v.content_sha256 = r.content_sha256) OR r.status = 'applied' AND (b.policy = 'direct' OR r.operation IN "
+        "memory_is_approved(r.id, r.content_sha256) OR r.status = 'applied' AND (b.policy = 'direct' OR r.operation IN "
         "('create', 'withdraw')))",
     ),
     Invariant(

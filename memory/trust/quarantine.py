@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class QuarantinedSource:
     """An API key, or a client with all of its keys, since a time."""
 
     client: str
@@ -146,7 +146,7 @@ def lift_order(
     return lift
 
 
-def find_reach(project: Project, source: Source) -> Reach:
+def find_reach(project: Project, source: QuarantinedSource) -> Reach:
     """Return what an order on a source covers now."""
     suspects = find_suspects(project, source)
     revisions = HeuristicRevision.objects.filter(heuristic__in=suspects)
@@ -169,7 +169,7 @@ def find_covered_by(order: QuarantineOrder) -> frozenset[UUID]:
     return _find_descendants(Project.objects.get(pk=order.project_id), said.union(order.wording_ids))
 
 
-def find_suspects(project: Project, source: Source) -> set[UUID]:
+def find_suspects(project: Project, source: QuarantinedSource) -> set[UUID]:
     """Return the lessons a source contributed to. Proposals record only the client, not which of its keys was used."""
     recorded = Q(evidence__trajectory__created_at__gte=source.since) | Q(
         evidence__trajectory__appended_at__gte=source.since
@@ -185,10 +185,10 @@ def find_suspects(project: Project, source: Source) -> set[UUID]:
     return set(found.order_by().values_list("pk", flat=True))
 
 
-def _check_source(project: Project, *, api_key: ApiKey | None, client: str, since: datetime) -> Source:
+def _check_source(project: Project, *, api_key: ApiKey | None, client: str, since: datetime) -> QuarantinedSource:
     if (api_key is None) == (not client) or (api_key is not None and api_key.project_id != project.pk):
         raise ValueError("Name either an API key of this project or a client.")
-    return Source(client=api_key.client if api_key else client, api_key=api_key, since=since)
+    return QuarantinedSource(client=api_key.client if api_key else client, api_key=api_key, since=since)
 
 
 def _stop_serving(project: Project) -> None:

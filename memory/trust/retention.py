@@ -1,4 +1,4 @@
-"""How long answers are kept that no run was recorded with (ERL_ANSWER_RETENTION_DAYS).
+"""How long answers are kept that no run was recorded with (ERL_RETENTION_DAYS).
 
 Answers lie in a partition for each month. Once a month is past its time, the answers that are evidence move to the
 partition `memory_retrieval_kept`, and the month is dropped as a whole.
@@ -63,7 +63,7 @@ def delete_old_answers(*, batch_size: int = BATCH) -> int:
 
     Answers outside of the months, in the default partition or kept for a run that is gone, are deleted row by row.
     """
-    days = settings.ERL_ANSWER_RETENTION_DAYS
+    days = settings.ERL_RETENTION_DAYS
     if not days:
         return 0
     until = (database_now() - timedelta(days=days)).replace(day=1, hour=0, minute=0, second=0, microsecond=0)

@@ -68,6 +68,11 @@ class ReflectionSerializer(serializers.ModelSerializer[Reflection]):
 
     trajectory_id = serializers.UUIDField(read_only=True)
     finished = serializers.SerializerMethodField()
+    reflector = serializers.CharField(read_only=True)
+    reflector_version = serializers.CharField(read_only=True)
+    prompt_version = serializers.CharField(read_only=True)
+    heuristics_proposed = serializers.IntegerField(read_only=True)
+    skip_reason = serializers.CharField(read_only=True, help_text="Why nothing was proposed.")
     cost_usd = serializers.FloatField(read_only=True)
     proposals = ProposalSerializer(many=True, read_only=True)
     error = serializers.SerializerMethodField()

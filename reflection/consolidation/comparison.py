@@ -10,7 +10,7 @@ from memory.embeddings.base import Vectors
 from memory.heuristics.models import HeuristicRevision
 from memory.heuristics.sameness import compare_heuristics
 from memory.heuristics.text import HeuristicText
-from memory.meaning.comparison import Comparison, Verdict, compare_texts
+from memory.meaning.comparison import Comparison, MeaningVerdict, compare_texts
 from reflection.consolidation.drafts import Advice, Author
 from reflection.consolidation.models import Suggestion
 from reflection.consolidation.similarity import TRIED, group_similar, stack
@@ -89,7 +89,7 @@ def _find_repetitions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
         lessons,
         stack(lesson.vector for lesson in lessons),
         at_least=SAID_AGAIN_SIMILARITY,
-        may_join=lambda leader, lesson: compare(leader, lesson, anywhere=True).verdict is Verdict.SAME,
+        may_join=lambda leader, lesson: compare(leader, lesson, anywhere=True).verdict is MeaningVerdict.SAME,
     )
     for group in groups:
         leader = lessons[group[0][0]]
@@ -126,7 +126,7 @@ def _find_contradictions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
             if other.id == one.id or (one.place and other.place != one.place):
                 continue
             # "Do not open it" under avoid is not what "do not open it" as advice forbids.
-            if compare_texts(one.revision.avoid, other.revision.guideline).verdict is Verdict.SAME:
+            if compare_texts(one.revision.avoid, other.revision.guideline).verdict is MeaningVerdict.SAME:
                 opposed.setdefault((forbidding[row], column), "One lesson says to avoid what the other says to do")
     for (index, other_index), reason in opposed.items():
         one, other = lessons[index], lessons[other_index]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from memory.heuristics.text import RULE_TAG, Citation, HeuristicText
-from memory.meaning.comparison import NEAR, Verdict, compare_texts
+from memory.meaning.comparison import NEAR, MeaningVerdict, compare_texts
 from reflection.consolidation.drafts import Author, NewLesson, Support
 from reflection.consolidation.similarity import group_similar
 from reflection.consolidation.sources import Note
@@ -50,7 +50,7 @@ def group_notes(notes: Sequence[Note]) -> list[list[tuple[Note, float]]]:
 
 
 def _say_the_same(one: str, other: str) -> bool:
-    return compare_texts(drop_numbers(one), drop_numbers(other)).verdict is Verdict.SAME
+    return compare_texts(drop_numbers(one), drop_numbers(other)).verdict is MeaningVerdict.SAME
 
 
 def distil_notes(groups: Iterable[Sequence[tuple[Note, float]]]) -> list[NewLesson]:

@@ -8,7 +8,6 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
 
 from memory.effects.models import UsageVerdict
 from memory.effects.uses import refresh_uses
@@ -33,7 +32,7 @@ from reflection.consolidation.retirement_suggestions import suggest_retirements,
 from reflection.consolidation.sources import Lesson, read_lessons, read_notes
 from reflection.errors import LostClaim, ReflectionError
 from reflection.jobs.execution import Heartbeat, carry_out
-from reflection.jobs.queue import claim, finish, get_claimed, hold
+from reflection.jobs.queue import claim, finish, hold, note
 from reflection.llm.calls import Ask, RememberedAsk, ask_to_consolidate
 from reflection.llm.registry import configured_model, find_config
 
@@ -58,10 +57,10 @@ class Pass:
         except LostClaim:
             raise
         except ReflectionError as error:
-            self.run.fallback = redact(str(error)).value[:500]
+            self.run.result["fallback"] = redact(str(error)).value[:500]
             log.warning("consolidation_by_rules", code=error.code)
             return rules()
-        self.run.method, self.run.prompt_version = "llm", self.model.prompt_version
+        self.run.result |= {"method": "llm", "prompt_version": self.model.prompt_version}
         return drafts
 
 
@@ -80,8 +79,7 @@ def run_consolidation(
 
     What goes wrong is written on the row. Raises only what stops the process.
     """
-    job = claim(KIND, run_id, owner=owner)
-    run = get_claimed(ConsolidationRun, job) if job else None
+    run = claim(KIND, run_id, owner=owner, model=ConsolidationRun)
     if run is None:
         return None
     carry_out(run, partial(_see_through, run, ask_model=ask_model))
@@ -114,12 +112,12 @@ def _do(run: ConsolidationRun, name: str, found: StageResult) -> None:
     """
     hold(run)
     counts = write_drafts(run, found.drafts)
-    run.stages_done = [*run.stages_done, name]
-    ConsolidationRun.objects.filter(pk=run.pk).update(
-        stages_done=run.stages_done,
-        heuristics_proposed=F("heuristics_proposed") + counts["proposed"],
-        heuristics_supported=F("heuristics_supported") + counts["supported"],
-        suggestions_made=F("suggestions_made") + counts["suggested"],
+    note(
+        run,
+        stages_done=[*run.stages_done, name],
+        heuristics_proposed=run.heuristics_proposed + counts["proposed"],
+        heuristics_supported=run.heuristics_supported + counts["supported"],
+        suggestions_made=run.suggestions_made + counts["suggested"],
         method=run.method or "rules",
         version=distillation.VERSION,
         prompt_version=run.prompt_version,

@@ -1,8 +1,11 @@
 """Consolidations, and what they suggest to the reviewers."""
 
+from datetime import datetime
+
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 from django.utils.text import Truncator
 
 from memory.constraints import not_blank, one_of
@@ -11,13 +14,9 @@ from memory.ids import uuid7
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 from memory.stored_text import StoredJson, StoredText
-from reflection.jobs.models import Job, JobQuerySet
+from reflection.jobs.models import Job, KindManager, member
 
 KIND = "consolidation"
-
-
-class ConsolidationRunQuerySet(JobQuerySet["ConsolidationRun"]):
-    pass
 
 
 class ConsolidationRunCause(models.TextChoices):
@@ -36,35 +35,33 @@ class ConsolidationRun(Job):
 
     Cause = ConsolidationRunCause
 
-    cause = models.TextField(choices=Cause.choices)
-    since = models.DateTimeField(null=True, help_text="Runs recorded from here on are new; empty reads all.")
-    until = models.DateTimeField(help_text="Runs recorded later are left to the next consolidation.")
-    stages_done = models.JSONField(default=list, help_text="Names of the stages whose effect is written.")
-    method = models.TextField(blank=True, default="", help_text="What did it: llm or rules.")
-    version = models.TextField(blank=True, default="")
-    prompt_version = models.TextField(blank=True, default="")
-    fallback = models.TextField(blank=True, default="", help_text="Why the rules did the work of the model.")
-    episodes = models.PositiveIntegerField(default=0, help_text="New runs it read.")
-    notes = models.PositiveIntegerField(default=0, help_text="Notes it compared.")
-    items_before = models.PositiveIntegerField(default=0, help_text="Lessons in use or proposed, before.")
-    items_after = models.PositiveIntegerField(default=0, help_text="The same if every open suggestion is accepted.")
-    tokens_before = models.PositiveIntegerField(default=0, help_text="Tokens of those lessons in a prompt, before.")
-    tokens_after = models.PositiveIntegerField(default=0, help_text="The same if every open suggestion is accepted.")
-    heuristics_proposed = models.PositiveIntegerField(default=0)
-    heuristics_supported = models.PositiveIntegerField(default=0)
-    suggestions_made = models.PositiveIntegerField(default=0)
-    verdicts = models.PositiveIntegerField(default=0, help_text="Uses of lessons that were judged.")
+    objects = KindManager["ConsolidationRun"](KIND)  # type: ignore[misc]  # finds consolidations
 
-    objects = ConsolidationRunQuerySet.as_manager()  # type: ignore[misc]  # as a reflection's
+    cause: str = member("payload", "cause")
+    # Runs recorded from `since` on are new (all if it is None); those after `until` are left to the next consolidation.
+    since: datetime | None = member("payload", "since", None, read=parse_datetime)
+    until: datetime = member("payload", "until", None, read=parse_datetime)
+
+    stages_done: list[str] = member("result", "stages_done", ())  # names of the stages whose effect is written
+    method: str = member("result", "method")  # what did it: llm or rules
+    version: str = member("result", "version")
+    prompt_version: str = member("result", "prompt_version")
+    fallback: str = member("result", "fallback")  # why the rules did the work of the model
+    episodes: int = member("result", "episodes", 0)  # new runs it read
+    notes: int = member("result", "notes", 0)  # notes it compared
+    # Lessons in use or proposed and their tokens in a prompt: before, and if every open suggestion is accepted.
+    items_before: int = member("result", "items_before", 0)
+    items_after: int = member("result", "items_after", 0)
+    tokens_before: int = member("result", "tokens_before", 0)
+    tokens_after: int = member("result", "tokens_after", 0)
+    heuristics_proposed: int = member("result", "heuristics_proposed", 0)
+    heuristics_supported: int = member("result", "heuristics_supported", 0)
+    suggestions_made: int = member("result", "suggestions_made", 0)
+    verdicts: int = member("result", "verdicts", 0)  # uses of lessons that were judged
 
     class Meta:
+        proxy = True
         verbose_name = "consolidation"
-        constraints = [
-            one_of("cause", ConsolidationRunCause, "reflection_consolidation_cause_known"),
-            models.CheckConstraint(
-                condition=Q(stages_done__contains=[]), name="reflection_consolidation_stages_are_a_list"
-            ),
-        ]
         permissions = [("consolidate_project", "Can ask for a consolidation")]
 
     def __str__(self) -> str:

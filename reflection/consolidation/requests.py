@@ -4,8 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, Max, OuterRef, Q, Subquery, Value
-from django.db.models.functions import Coalesce
+from django.db.models import Count, DateTimeField, Max, OuterRef, Q, Subquery, Value
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast, Coalesce
 
 from memory.database_clock import database_now
 from memory.projects.actors import Actor
@@ -21,6 +22,7 @@ NIGHT_HOUR_UTC = 3
 POLICY = Actor.policy("consolidation")
 
 _Status = ConsolidationRun.Status
+_UNTIL = Cast(KT("payload__until"), DateTimeField())
 
 
 @transaction.atomic
@@ -31,14 +33,16 @@ def request_consolidation(project: Project, *, cause: str, by: Actor, again: boo
         again: read everything, not only what is new.
     """
     done = ConsolidationRun.objects.for_project(project).filter(status=_Status.DONE)
-    last = None if again else done.aggregate(at=Max("until"))["at"]
+    last = None if again else done.aggregate(at=Max(_UNTIL))["at"]
     run = ConsolidationRun(
         kind=KIND,
         project=project,
         subject=str(project.pk),
-        cause=cause,
-        since=None if last is None else last - OVERLAP,
-        until=database_now(),
+        payload={
+            "cause": cause,
+            "since": None if last is None else (last - OVERLAP).isoformat(),
+            "until": database_now().isoformat(),
+        },
         requested_by=by.label,
     )
     return enqueue(run)
@@ -50,7 +54,7 @@ def request_due_consolidations(*, nightly: bool = False) -> list[ConsolidationRu
     if least < 1:
         return []
     done = ConsolidationRun.objects.filter(project=OuterRef("pk"), status=_Status.DONE)
-    last = done.order_by().values("project").annotate(at=Max("until")).values("at")
+    last = done.order_by().values("project").annotate(at=Max(_UNTIL)).values("at")
     beginning = Value(datetime(2000, 1, 1, tzinfo=UTC))
     recorded = Trajectory.objects.filter(project=OuterRef("pk"), created_at__gt=Coalesce(OuterRef("last"), beginning))
     new = recorded.order_by().values("project").annotate(count=Count("pk")).values("count")
@@ -70,7 +74,7 @@ def request_nightly_consolidations() -> list[ConsolidationRun]:
     if now.hour != NIGHT_HOUR_UTC:
         return []
     start = now.replace(minute=0, second=0, microsecond=0)
-    if ConsolidationRun.objects.filter(cause=ConsolidationRun.Cause.NIGHTLY, created_at__gte=start).exists():
+    if ConsolidationRun.objects.filter(payload__cause=ConsolidationRun.Cause.NIGHTLY, created_at__gte=start).exists():
         return []
     return request_due_consolidations(nightly=True)
 

@@ -6,16 +6,18 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 
-from django.db.models import F, Q
+from django.db.models import DateTimeField, F, Q
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast
 from django.utils import timezone
 
-from memory.curation.decision_steps import lock_item
 from memory.curation.evidence import cite, link_evidence
 from memory.curation.proposals import propose_heuristic
 from memory.heuristics.models import Heuristic
-from memory.heuristics.text import Origin
+from memory.heuristics.text import Authorship
 from memory.projects.actors import Actor
 from memory.redaction import redact
+from memory.review.decisions import lock_subject
 from memory.runs.models import Trajectory
 from reflection.consolidation.drafts import Advice, Draft, NewLesson, Support
 from reflection.consolidation.models import ConsolidationRun, Suggestion, SuggestionEvidence
@@ -74,7 +76,7 @@ def _write_lesson(run: ConsolidationRun, draft: NewLesson) -> str:
         run.project,
         text=draft.text,
         by=Actor(label=f"consolidation:{draft.author.method}"),
-        origin=Origin(
+        origin=Authorship(
             reflector=draft.author.method,
             reflector_version=draft.author.version,
             model=draft.author.model,
@@ -123,7 +125,7 @@ def _find_said(run: ConsolidationRun, draft: NewLesson) -> Heuristic | None:
 
 def _add_runs(heuristic: Heuristic, support: Iterable[Support]) -> bool:
     """Link runs to a lesson; return whether any was new to it."""
-    heuristic = lock_item(heuristic)
+    heuristic = lock_subject(heuristic)
     known = set(heuristic.evidence.values_list("trajectory_id", flat=True))
     new = {each.trajectory_id: each.citation for each in support if each.trajectory_id not in known}
     there = Trajectory.objects.filter(project=heuristic.project_id).in_bulk(new)
@@ -184,9 +186,10 @@ def forget_run(trajectory: Trajectory) -> None:
     again.
     """
     Suggestion.objects.filter(evidence__trajectory=trajectory).delete()
-    read_it = ConsolidationRun.objects.filter(
-        Q(since__isnull=True) | Q(since__lte=trajectory.created_at),
-        project_id=trajectory.project_id,
-        until__gte=trajectory.created_at,
+    runs = ConsolidationRun.objects.filter(project_id=trajectory.project_id).annotate(
+        from_here=Cast(KT("payload__since"), DateTimeField()), to_here=Cast(KT("payload__until"), DateTimeField())
+    )
+    read_it = runs.filter(
+        Q(from_here__isnull=True) | Q(from_here__lte=trajectory.created_at), to_here__gte=trajectory.created_at
     )
     ModelCall.objects.filter(job__in=read_it.values("pk")).delete()

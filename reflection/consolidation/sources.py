@@ -11,7 +11,7 @@ from django.db.models import F
 
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.index.heuristic_vectors import embed_heuristics, find_heuristics_without_vectors, get_active_model
-from memory.meaning.comparison import Verdict
+from memory.meaning.comparison import MeaningVerdict
 from memory.projects.models import Project
 from memory.retrieval.context import count_tokens, write_line
 from memory.retrieval.models import HeuristicEmbedding
@@ -136,7 +136,7 @@ def read_notes(run: ConsolidationRun) -> list[Note]:
 def _is_given(note: Note, injected: list[str]) -> bool:
     """Tell whether a note only repeats a lesson that its run was given."""
     said = find_given("", note.text, injected)
-    return said is not None and said.verdict is Verdict.SAME
+    return said is not None and said.verdict is MeaningVerdict.SAME
 
 
 def _notes_of(trajectory: Trajectory, *, new: bool) -> Iterable[Note]:

@@ -1,6 +1,5 @@
 """Accept or dismiss a suggestion. Accepting carries it out with the services for lessons."""
 
-from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
@@ -16,11 +15,11 @@ from memory.heuristics.models import Heuristic
 from memory.heuristics.provenance import Sources
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
+from memory.review.decisions import UNDO_WITHIN
 from reflection.consolidation.models import Suggestion
 
 _Kind = Suggestion.Kind
 _Status = Suggestion.Status
-_UNDO_WITHIN = timedelta(seconds=15)
 
 # What can be carried out as it is. The others are decided on the page of the lesson.
 ACCEPTABLE = frozenset({_Kind.MERGE, _Kind.NARROW, _Kind.GENERALISE, _Kind.RETIRE})
@@ -91,7 +90,7 @@ def reopen_suggestion(suggestion: Suggestion, *, by: Actor) -> Suggestion:
     """
     suggestion = Suggestion.objects.select_for_update(of=("self",)).select_related("heuristic").get(pk=suggestion.pk)
     check_decider(suggestion.heuristic, by=by)
-    recent = suggestion.decided_at is not None and timezone.now() - suggestion.decided_at < _UNDO_WITHIN
+    recent = suggestion.decided_at is not None and timezone.now() - suggestion.decided_at < UNDO_WITHIN
     if suggestion.status != _Status.DISMISSED or suggestion.decided_by != by.label or not recent:
         raise TooLateToUndo("Only a dismissal of your own can be undone, and only at once.")
     suggestion.status, suggestion.decided_by, suggestion.decided_at = _Status.OPEN, "", None

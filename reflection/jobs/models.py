@@ -1,6 +1,7 @@
 """The durable queue of background work, and the workers that take it."""
 
-from typing import Self, TypeVar
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
 
 from django.db import models
 from django.db.models import Min, Q
@@ -10,6 +11,7 @@ from django.utils import timezone
 from memory.constraints import one_of
 from memory.ids import uuid7
 from memory.projects.models import Project
+from memory.runs.models import Trajectory
 
 _AnyJob = TypeVar("_AnyJob", bound="Job", covariant=True)
 
@@ -56,7 +58,8 @@ class Job(models.Model):
     """One unit of background work. The row is the job: a message to the workers only says that it waits.
 
     `attempts` grows at every claim and is the fencing token: a worker that holds an older number may write nothing.
-    `subject` says what the job is about; of one subject a project has one live job of a kind.
+    `subject` says what the job is about; of one subject a project has one live job of a kind. `payload` is what the job
+    was given, and `result` what it led to; a proxy of this model names their members where a kind has some.
     """
 
     Status = JobStatus
@@ -68,6 +71,21 @@ class Job(models.Model):
     kind = models.TextField(editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     subject = models.TextField(editable=False)
+    # What a reflection reads, and where a webhook's message goes: the job is deleted along with it.
+    trajectory = models.ForeignKey(
+        Trajectory, null=True, editable=False, on_delete=models.CASCADE, related_name="jobs", db_index=False
+    )
+    endpoint = models.ForeignKey(
+        "reflection.WebhookEndpoint",
+        null=True,
+        editable=False,
+        on_delete=models.CASCADE,
+        related_name="jobs",
+        db_index=False,
+        verbose_name="webhook",
+    )
+    payload = models.JSONField(default=dict, editable=False)
+    result = models.JSONField(default=dict, editable=False)
     status = models.TextField(choices=Status.choices, default=Status.QUEUED)
     available_at = models.DateTimeField(default=timezone.now)
     goes_last = models.BooleanField(default=False, help_text="Whether others of its kind are taken first.")
@@ -117,6 +135,10 @@ class Job(models.Model):
             ),
             models.Index(fields=["lease_until"], condition=Q(status="running"), name="reflection_job_leases"),
             models.Index(fields=["project", "kind", "status", "-created_at"], name="reflection_job_list"),
+            models.Index(
+                fields=["trajectory"], condition=Q(trajectory__isnull=False), name="reflection_job_of_trajectory"
+            ),
+            models.Index(fields=["endpoint"], condition=Q(endpoint__isnull=False), name="reflection_job_of_endpoint"),
         ]
 
     def __str__(self) -> str:
@@ -125,6 +147,33 @@ class Job(models.Model):
     def event(self, what: str) -> str:
         """Return the name of an event in the log, such as reflection_finished."""
         return f"{self.kind}_{what}"
+
+
+_JobManager = models.Manager.from_queryset(JobQuerySet)
+
+
+class KindManager(_JobManager[_AnyJob]):
+    """The jobs of one kind."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def get_queryset(self) -> models.QuerySet[_AnyJob]:
+        return super().get_queryset().filter(kind=self.kind)
+
+    def create(self, **fields: Any) -> _AnyJob:
+        return super().create(**{"kind": self.kind} | fields)
+
+
+def member(of: str, name: str, default: Any = "", *, read: Callable[[Any], Any] | None = None) -> Any:
+    """Return a property that reads one member of a job's `payload` or `result`, converted by `read` from JSON."""
+
+    def get(job: Job) -> Any:
+        value = getattr(job, of).get(name, default)
+        return value if value is None or read is None else read(value)
+
+    return property(get)
 
 
 class WorkerHeartbeat(models.Model):

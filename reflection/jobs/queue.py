@@ -5,7 +5,7 @@ Every change of state is one conditional statement whose row count decides. A wo
 """
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import Any, TypeVar, cast
 from uuid import UUID
@@ -88,23 +88,27 @@ def enqueue(job: _AnyJob) -> _AnyJob:
 
     It belongs to the caller's transaction; the workers are told once that is committed.
     """
-    row = Job(**{field.attname: getattr(job, field.attname) for field in Job._meta.concrete_fields})
     # Waits for a transaction that is queueing or finishing the same, so that two callers make one row.
-    while not insert_once(row, made={"available_at": "statement_timestamp()"}):
+    while not insert_once(job, made={"available_at": "statement_timestamp()"}):
         same = Job.objects.live().filter(project_id=job.project_id, kind=job.kind, subject=job.subject)
         if (live := same.first()) is not None:  # otherwise it was finished between the two statements
             after_commit(sender.send_job, live.pk, live.kind)
             return cast(_AnyJob, type(job)._default_manager.get(pk=live.pk))
-    after_commit(sender.send_job, row.pk, row.kind)
-    job.available_at = row.available_at
-    if type(job) is not Job:
-        job.pk = row.pk
-        insert_once(job)  # what the kind adds: the job itself is there
+    after_commit(sender.send_job, job.pk, job.kind)
     return job
 
 
-def claim(kind: str, job_id: UUID | None = None, *, owner: str, lease_seconds: float | None = None) -> Job | None:
+def claim(
+    kind: str,
+    job_id: UUID | None = None,
+    *,
+    owner: str,
+    model: type[_AnyJob] = Job,  # type: ignore[assignment]  # the default of a type variable
+    lease_seconds: float | None = None,
+) -> _AnyJob | None:
     """Take one job, or the one of its kind that is due longest, for `lease_seconds`; None where nothing can be taken.
+
+    It is returned as `model`, the proxy of its kind where there is one.
 
     Each claim raises `attempts`, the fence. A row that has used all attempts is marked dead instead.
     """
@@ -121,7 +125,8 @@ def claim(kind: str, job_id: UUID | None = None, *, owner: str, lease_seconds: f
     statement = _CLAIM_OLDEST if job_id is None else _CLAIM_BY_ID
     while True:
         with transaction.atomic():
-            job: Job | None = next(iter(Job.objects.raw(statement, parameters)), None)
+            rows = cast(Iterable[_AnyJob], model._default_manager.raw(statement, parameters))
+            job = next(iter(rows), None)
             if job is None or job.status == _Status.RUNNING:
                 return job
             get_kind(kind).give_up(job)
@@ -141,12 +146,6 @@ def find_first(job: Job) -> UUID:
     return others.order_by("available_at").values_list("pk", flat=True).first() or job.pk
 
 
-def get_claimed(model: type[_AnyJob], job: Job) -> _AnyJob | None:
-    """Return the whole row of a job that was just claimed, with its project; None where it is no longer ours."""
-    ours = model._default_manager.filter(pk=job.pk, attempts=job.attempts, status=_Status.RUNNING)
-    return cast(_AnyJob | None, ours.select_related("project").first())
-
-
 def extend_lease(job: Job, *, lease_seconds: float) -> bool:
     """Hold a claimed job for another `lease_seconds`; False where it is no longer ours."""
     return bool(_ours(job).update(lease_until=Now() + timedelta(seconds=lease_seconds)))
@@ -162,13 +161,25 @@ def hold(job: Job) -> None:
         raise LostClaim("Another worker holds this job now, so nothing was written.")
 
 
-def finish(job: Job) -> None:
-    """Mark a claimed job done, in the transaction of its effect.
+def note(job: Job, **members: Any) -> None:
+    """Add members to the result of a claimed job.
+
+    Raises:
+        LostClaim: another worker holds it.
+    """
+    job.result = job.result | members
+    if not _ours(job).update(result=job.result):
+        raise LostClaim("Another worker holds this job now, so nothing was written.")
+
+
+def finish(job: Job, **members: Any) -> None:
+    """Mark a claimed job done, in the transaction of its effect; `members` are added to its result.
 
     Raises:
         LostClaim: another worker holds it; the transaction has to be rolled back.
     """
-    _move(job, status=_Status.DONE, last_error_code="", last_error="", finished_at=Now())
+    job.result = job.result | members
+    _move(job, status=_Status.DONE, result=job.result, last_error_code="", last_error="", finished_at=Now())
 
 
 def fail(job: Job, *, code: str, message: str, transient: bool, retry_after_seconds: float | None = None) -> str:

@@ -46,11 +46,48 @@ class Migration(migrations.Migration):
                         ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
                         ('started_at', models.DateTimeField(blank=True, null=True)),
                         ('finished_at', models.DateTimeField(blank=True, null=True)),
+                        ('payload', models.JSONField(default=dict, editable=False)),
+                        ('result', models.JSONField(default=dict, editable=False)),
                         ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project')),
                     ],
                     options={
                         'ordering': ['-created_at', '-id'],
                     },
+                ),
+                migrations.CreateModel(
+                    name='ConsolidationRun',
+                    fields=[],
+                    options={
+                        'verbose_name': 'consolidation',
+                        'permissions': [('consolidate_project', 'Can ask for a consolidation')],
+                        'proxy': True,
+                        'indexes': [],
+                        'constraints': [],
+                    },
+                    bases=('reflection.job',),
+                ),
+                migrations.CreateModel(
+                    name='Reflection',
+                    fields=[],
+                    options={
+                        'permissions': [('requeue_reflection', 'Can queue reflections again')],
+                        'proxy': True,
+                        'indexes': [],
+                        'constraints': [],
+                    },
+                    bases=('reflection.job',),
+                ),
+                migrations.CreateModel(
+                    name='WebhookDelivery',
+                    fields=[],
+                    options={
+                        'verbose_name': 'webhook delivery',
+                        'verbose_name_plural': 'webhook deliveries',
+                        'proxy': True,
+                        'indexes': [],
+                        'constraints': [],
+                    },
+                    bases=('reflection.job',),
                 ),
                 migrations.CreateModel(
                     name='PeriodicRun',
@@ -73,68 +110,6 @@ class Migration(migrations.Migration):
                     options={
                         'ordering': ['name'],
                     },
-                ),
-                migrations.CreateModel(
-                    name='ConsolidationRun',
-                    fields=[
-                        ('job_ptr', models.OneToOneField(auto_created=True, on_delete=django.db.models.deletion.CASCADE, parent_link=True, primary_key=True, serialize=False, to='reflection.job')),
-                        ('cause', models.TextField(choices=[('episodes', 'Enough new runs'), ('nightly', 'Nightly'), ('command', 'Command'), ('person', 'Requested in the admin')])),
-                        ('since', models.DateTimeField(help_text='Runs recorded from here on are new; empty reads all.', null=True)),
-                        ('until', models.DateTimeField(help_text='Runs recorded later are left to the next consolidation.')),
-                        ('stages_done', models.JSONField(default=list, help_text='Names of the stages whose effect is written.')),
-                        ('method', models.TextField(blank=True, default='', help_text='What did it: llm or rules.')),
-                        ('version', models.TextField(blank=True, default='')),
-                        ('prompt_version', models.TextField(blank=True, default='')),
-                        ('fallback', models.TextField(blank=True, default='', help_text='Why the rules did the work of the model.')),
-                        ('episodes', models.PositiveIntegerField(default=0, help_text='New runs it read.')),
-                        ('notes', models.PositiveIntegerField(default=0, help_text='Notes it compared.')),
-                        ('items_before', models.PositiveIntegerField(default=0, help_text='Lessons in use or proposed, before.')),
-                        ('items_after', models.PositiveIntegerField(default=0, help_text='The same if every open suggestion is accepted.')),
-                        ('tokens_before', models.PositiveIntegerField(default=0, help_text='Tokens of those lessons in a prompt, before.')),
-                        ('tokens_after', models.PositiveIntegerField(default=0, help_text='The same if every open suggestion is accepted.')),
-                        ('heuristics_proposed', models.PositiveIntegerField(default=0)),
-                        ('heuristics_supported', models.PositiveIntegerField(default=0)),
-                        ('suggestions_made', models.PositiveIntegerField(default=0)),
-                        ('verdicts', models.PositiveIntegerField(default=0, help_text='Uses of lessons that were judged.')),
-                    ],
-                    options={
-                        'verbose_name': 'consolidation',
-                        'permissions': [('consolidate_project', 'Can ask for a consolidation')],
-                    },
-                    bases=('reflection.job',),
-                ),
-                migrations.CreateModel(
-                    name='Reflection',
-                    fields=[
-                        ('job_ptr', models.OneToOneField(auto_created=True, on_delete=django.db.models.deletion.CASCADE, parent_link=True, primary_key=True, serialize=False, to='reflection.job')),
-                        ('reflector', models.TextField(blank=True, default='')),
-                        ('reflector_version', models.TextField(blank=True, default='')),
-                        ('prompt_version', models.TextField(blank=True, default='')),
-                        ('heuristics_proposed', models.PositiveIntegerField(default=0)),
-                        ('skip_reason', models.TextField(blank=True, default='', help_text='Why nothing was proposed.')),
-                    ],
-                    options={
-                        'permissions': [('requeue_reflection', 'Can queue reflections again')],
-                    },
-                    bases=('reflection.job',),
-                ),
-                migrations.CreateModel(
-                    name='WebhookDelivery',
-                    fields=[
-                        ('job_ptr', models.OneToOneField(auto_created=True, on_delete=django.db.models.deletion.CASCADE, parent_link=True, primary_key=True, serialize=False, to='reflection.job')),
-                        ('message_id', models.UUIDField(default=uuid.uuid4, editable=False)),
-                        ('event_kind', models.TextField(choices=[('proposal.waiting', 'A lesson is waiting for review'), ('decision.made', 'A decision on a lesson was made'), ('approval.waiting', 'A call of an agent is waiting for a decision'), ('lesson.harmful', 'A lesson may be harmful: runs that follow it fail'), ('release.cut', 'A release was cut'), ('deployment.changed', 'What agents are given has changed'), ('evaluation.finished', 'An evaluation ended'), ('experiment.ended', 'An experiment ended: with a verdict, or stopped'), ('comment.written', 'A comment was written on an item of the inbox'), ('item.assigned', 'An item of the inbox was assigned to a person'), ('webhook.test', 'A test')], verbose_name='event')),
-                        ('lesson_ids', django.contrib.postgres.fields.ArrayField(base_field=models.UUIDField(), default=list, size=None)),
-                        ('details', models.JSONField(default=dict)),
-                        ('transaction', models.BigIntegerField(db_default=reflection.webhooks.models.CurrentTransaction(), editable=False)),
-                        ('happened_at', models.DateTimeField(default=django.utils.timezone.now)),
-                        ('status_code', models.PositiveIntegerField(null=True, verbose_name='answer')),
-                    ],
-                    options={
-                        'verbose_name': 'webhook delivery',
-                        'verbose_name_plural': 'webhook deliveries',
-                    },
-                    bases=('reflection.job',),
                 ),
                 migrations.CreateModel(
                     name='DailySpend',
@@ -319,28 +294,20 @@ class Migration(migrations.Migration):
                         'ordering': ['created_at', 'id'],
                     },
                 ),
-                migrations.AddConstraint(
-                    model_name='consolidationrun',
-                    constraint=models.CheckConstraint(condition=models.Q(('cause__in', ['episodes', 'nightly', 'command', 'person'])), name='reflection_consolidation_cause_known'),
-                ),
-                migrations.AddConstraint(
-                    model_name='consolidationrun',
-                    constraint=models.CheckConstraint(condition=models.Q(('stages_done__contains', [])), name='reflection_consolidation_stages_are_a_list'),
+                migrations.AddField(
+                    model_name='job',
+                    name='trajectory',
+                    field=models.ForeignKey(db_index=False, editable=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='jobs', to='memory.trajectory'),
                 ),
                 migrations.AddField(
-                    model_name='reflection',
-                    name='trajectory',
-                    field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='reflections', to='memory.trajectory'),
+                    model_name='job',
+                    name='endpoint',
+                    field=models.ForeignKey(db_index=False, editable=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='jobs', to='reflection.webhookendpoint', verbose_name='webhook'),
                 ),
                 migrations.AddField(
                     model_name='proposal',
                     name='reflection',
                     field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='proposals', to='reflection.reflection'),
-                ),
-                migrations.AddField(
-                    model_name='webhookdelivery',
-                    name='endpoint',
-                    field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='deliveries', to='reflection.webhookendpoint'),
                 ),
                 migrations.AddIndex(
                     model_name='job',
@@ -353,6 +320,14 @@ class Migration(migrations.Migration):
                 migrations.AddIndex(
                     model_name='job',
                     index=models.Index(fields=['project', 'kind', 'status', '-created_at'], name='reflection_job_list'),
+                ),
+                migrations.AddIndex(
+                    model_name='job',
+                    index=models.Index(condition=models.Q(('trajectory__isnull', False)), fields=['trajectory'], name='reflection_job_of_trajectory'),
+                ),
+                migrations.AddIndex(
+                    model_name='job',
+                    index=models.Index(condition=models.Q(('endpoint__isnull', False)), fields=['endpoint'], name='reflection_job_of_endpoint'),
                 ),
                 migrations.AddConstraint(
                     model_name='job',
@@ -445,10 +420,6 @@ class Migration(migrations.Migration):
                 migrations.AddConstraint(
                     model_name='proposal',
                     constraint=models.UniqueConstraint(fields=('reflection', 'ordinal'), name='reflection_proposal_ordinal_unique'),
-                ),
-                migrations.AddIndex(
-                    model_name='webhookdelivery',
-                    index=models.Index(fields=['endpoint', 'transaction'], name='reflection_webhook_together'),
                 ),
             ],
         ),

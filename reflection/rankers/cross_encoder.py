@@ -12,14 +12,13 @@ from django.conf import settings
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from memory.connections import BoundedTransport, deadline
-from memory.egress import find_url_fault
-from memory.retrieval.cross_encoder import RerankingFailed
+from memory.egress import find_url_fault, split_options
+from memory.retrieval.cross_encoder import FORMATS, RerankingFailed
 
 MAX_ANSWER_BYTES = 1024 * 1024
 CONNECT_SECONDS = 5.0
 TEXT_CHARACTERS = 2000
 DEADLINE_SECONDS = 1.0
-FORMATS = ("cohere", "tei")
 
 
 class _Score(BaseModel):
@@ -115,22 +114,20 @@ def find_http_reranker() -> HttpReranker | None:
     global _current
     if not settings.ERL_RERANK_URL:
         return None
-    key = (
-        os.getpid(),
-        settings.ERL_RERANK_URL,
-        settings.ERL_RERANK_API_KEY,
-        settings.ERL_RERANK_MODEL,
-        settings.ERL_RERANK_FORMAT,
-        DEADLINE_SECONDS,
-    )
+    key = (os.getpid(), settings.ERL_RERANK_URL, settings.ERL_RERANK_API_KEY, DEADLINE_SECONDS)
     with _lock:
         if _current is None or _current[0] != key:
             close_reranker()
-            _, url, api_key, model, shape, seconds = key
-            _current = (
-                key,
-                HttpReranker(url=url, api_key=api_key, model=model, shape=shape, deadline_seconds=seconds),
+            _, address, api_key, seconds = key
+            url, options = split_options(address, "model", "format")
+            reranker = HttpReranker(
+                url=url,
+                api_key=api_key,
+                model=options.get("model", ""),
+                shape=options.get("format", FORMATS[0]),
+                deadline_seconds=seconds,
             )
+            _current = (key, reranker)
         return _current[1]
 
 

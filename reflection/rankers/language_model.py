@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from memory.connections import deadline
 from memory.limits import JsonLimits
 from memory.projects.models import Project
-from memory.retrieval.llm_ranking import MAX_SUBTASKS, Choice, HeuristicRanker, OfferedHeuristic, RankingFailed
+from memory.retrieval.llm_ranking import MAX_SUBTASKS, HeuristicRanker, OfferedHeuristic, RankedChoice, RankingFailed
 from memory.strict_json import InvalidJson, parse_json
 from reflection.errors import BudgetExhausted, CircuitOpen, ReflectionError
 from reflection.llm import breaker, budget
@@ -73,7 +73,7 @@ def rank_lessons(
     batch_size: int | None,
     top_k: int,
     deadline_seconds: float,
-) -> list[Choice]:
+) -> list[RankedChoice]:
     """Ask the provider of the settings about all batches at once; return what it chose, batch after batch.
 
     Raises:
@@ -181,7 +181,7 @@ def build_requests(
         size = -(-size // 2)
 
 
-def read_answer(completion: ChatAnswer) -> list[Choice]:
+def read_answer(completion: ChatAnswer) -> list[RankedChoice]:
     """Return what the model chose, with sub-tasks in words.
 
     Raises:
@@ -196,7 +196,7 @@ def read_answer(completion: ChatAnswer) -> list[Choice]:
         raise UnusableRanking("The answer is not the JSON object that was asked for.") from error
     subtasks = [text.strip() for text in answer.subtasks[:MAX_SUBTASKS]]
     return [
-        Choice(
+        RankedChoice(
             label=one.id,
             similarity=one.similarity,
             informativeness=one.informativeness,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from memory.meaning.comparison import Verdict
+from memory.meaning.comparison import MeaningVerdict
 from memory.redaction import redact
 from memory.redaction.visible_text import is_hidden
 from memory.runs.episode import Episode
@@ -82,7 +82,7 @@ class Finding:
 
 def verify(lesson: ProposedLesson, episode: Episode) -> tuple[Finding, ...]:
     """Return what is wrong with a lesson, rejections first; empty where nothing is."""
-    run = _Run(episode)
+    run = _RunWords(episode)
     found = [
         *_check_lengths(lesson),
         *_check_evidence(lesson, episode),
@@ -101,7 +101,7 @@ def is_rejected(findings: Iterable[Finding]) -> bool:
     return any(finding.severity == Severity.REJECT for finding in findings)
 
 
-class _Run:
+class _RunWords:
     """What occurs in a run: names of tools and parameters, and all its text in lower case."""
 
     def __init__(self, episode: Episode) -> None:
@@ -174,7 +174,7 @@ def _check_evidence(lesson: ProposedLesson, episode: Episode) -> Iterator[Findin
             )
 
 
-def _check_tools(lesson: ProposedLesson, run: _Run) -> Iterator[Finding]:
+def _check_tools(lesson: ProposedLesson, run: _RunWords) -> Iterator[Finding]:
     """Compare the tools a lesson names with those the run had or used.
 
     A run that does not say which tools it had may have failed for want of calling one: the reviewer decides.
@@ -198,7 +198,7 @@ def _check_repetition(lesson: ProposedLesson, episode: Episode) -> Iterator[Find
     said = find_given(lesson.text.trigger, lesson.text.guideline, episode.injected)
     if said is None:
         return
-    if said.verdict is Verdict.SAME:
+    if said.verdict is MeaningVerdict.SAME:
         yield _reject("repeats_injected", ALREADY_SERVED)
     else:
         yield _flag("may_repeat_given", f"It may repeat a lesson that the run was given, but {said.reason}.")
@@ -224,7 +224,7 @@ def _check_text(lesson: ProposedLesson) -> Iterator[Finding]:
         yield _flag("instruction_like", "The lesson contains wording typical of attacks on agents; read it with care.")
 
 
-def _check_quotes(lesson: ProposedLesson, run: _Run) -> Iterator[Finding]:
+def _check_quotes(lesson: ProposedLesson, run: _RunWords) -> Iterator[Finding]:
     """Flag advice in the words of a tool, which may come from anyone; in a trigger, only where the advice follows them.
 
     "…" in a quotation stands for what was left out.
@@ -255,7 +255,7 @@ def _plain(text: str) -> str:
     return " ".join(_MARKS.sub("", text).lower().split())
 
 
-def _check_literals(lesson: ProposedLesson, run: _Run) -> Iterator[Finding]:
+def _check_literals(lesson: ProposedLesson, run: _RunWords) -> Iterator[Finding]:
     """Flag values of this one task in what agents will be told; the rationale may name them."""
     text = f"{lesson.text.trigger}\n{lesson.text.guideline}\n{lesson.text.avoid}\n{lesson.text.not_when}"
     if _DATE.search(text):

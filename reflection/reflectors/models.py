@@ -1,5 +1,7 @@
 """Reflections and their results."""
 
+from typing import TYPE_CHECKING
+
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
@@ -10,28 +12,27 @@ from memory.heuristics.models import Heuristic
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 from memory.stored_text import StoredJson, StoredText
-from reflection.jobs.models import Job, JobQuerySet
+from reflection.jobs.models import Job, KindManager, member
 
 KIND = "reflection"
-
-
-class ReflectionQuerySet(JobQuerySet["Reflection"]):
-    pass
 
 
 class Reflection(Job):
     """One pass of a reflector over one trajectory, a job about that trajectory."""
 
-    trajectory = models.ForeignKey(Trajectory, on_delete=models.CASCADE, related_name="reflections")
-    reflector = models.TextField(blank=True, default="")
-    reflector_version = models.TextField(blank=True, default="")
-    prompt_version = models.TextField(blank=True, default="")
-    heuristics_proposed = models.PositiveIntegerField(default=0)
-    skip_reason = models.TextField(blank=True, default="", help_text="Why nothing was proposed.")
+    if TYPE_CHECKING:  # a reflection always has a run
+        trajectory: models.ForeignKey[Trajectory, Trajectory]
 
-    objects = ReflectionQuerySet.as_manager()  # type: ignore[misc]  # the manager of a parent is a class variable
+    objects = KindManager["Reflection"](KIND)  # type: ignore[misc]  # finds reflections
+
+    reflector: str = member("result", "reflector")
+    reflector_version: str = member("result", "reflector_version")
+    prompt_version: str = member("result", "prompt_version")
+    heuristics_proposed: int = member("result", "heuristics_proposed", 0)
+    skip_reason: str = member("result", "skip_reason")  # why nothing was proposed
 
     class Meta:
+        proxy = True
         permissions = [("requeue_reflection", "Can queue reflections again")]
 
     def __str__(self) -> str:

@@ -14,9 +14,9 @@ from memory.curation.proposals import has_room, propose_heuristic
 from memory.embeddings.base import Vectors
 from memory.heuristics.models import Heuristic, HeuristicRevision, hash_said, hash_words
 from memory.heuristics.sameness import compare_heuristics
-from memory.heuristics.text import Citation, HeuristicText, Origin
+from memory.heuristics.text import Authorship, Citation, HeuristicText
 from memory.index.heuristic_vectors import store_lesson_vector
-from memory.meaning.comparison import NEAR, Comparison, Verdict
+from memory.meaning.comparison import NEAR, Comparison, MeaningVerdict
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
@@ -100,7 +100,7 @@ def _store_lesson(
             reflection.project,
             text=lesson.text,
             by=Actor(label=f"reflector:{reflection.reflector}"),
-            origin=Origin(
+            origin=Authorship(
                 reflector=reflection.reflector,
                 reflector_version=reflection.reflector_version,
                 model=reflection.model,
@@ -168,7 +168,9 @@ def find_match(project: Project, checked: CheckedLesson) -> Match:
         for each in neighbours
         if (heuristic := found.get(each.heuristic_id)) is not None
     ]
-    same = [(heuristic, similarity) for heuristic, similarity, compared in near if compared.verdict is Verdict.SAME]
+    same = [
+        (heuristic, similarity) for heuristic, similarity, compared in near if compared.verdict is MeaningVerdict.SAME
+    ]
     for heuristic, similarity in same:
         if similarity >= SAME_SIMILARITY:
             return Match(effect=_Effect.SUPPORT, heuristic=heuristic, similarity=similarity)
@@ -183,7 +185,7 @@ def find_match(project: Project, checked: CheckedLesson) -> Match:
     for heuristic, similarity in same:
         return Match(effect=_Effect.MERGE, heuristic=heuristic, similarity=similarity)
     for heuristic, similarity, compared in near:
-        if compared.is_opposite or (compared.verdict is Verdict.DOUBTFUL and similarity >= DOUBT_SIMILARITY):
+        if compared.is_opposite or (compared.verdict is MeaningVerdict.DOUBTFUL and similarity >= DOUBT_SIMILARITY):
             return Match(effect=_Effect.MERGE, heuristic=heuristic, similarity=similarity, doubt=compared.reason)
     return Match(effect=_Effect.NEW)
 
@@ -191,14 +193,14 @@ def find_match(project: Project, checked: CheckedLesson) -> Match:
 def _compare(heuristic: Heuristic, lesson: ProposedLesson, *, similarity: float | None = None) -> Comparison:
     revision = heuristic.current_revision
     if revision is None:
-        return Comparison(Verdict.DIFFERENT)
+        return Comparison(MeaningVerdict.DIFFERENT)
     return compare_heuristics(revision.as_text(), lesson.text, similarity=similarity)
 
 
 def _compare_rows(one: Heuristic, other: Heuristic) -> Comparison:
     texts = [each.current_revision for each in (one, other) if each.current_revision is not None]
     if len(texts) < 2:
-        return Comparison(Verdict.DIFFERENT, is_sure=True)
+        return Comparison(MeaningVerdict.DIFFERENT, is_sure=True)
     return compare_heuristics(texts[0].as_text(), texts[1].as_text())
 
 
@@ -231,7 +233,9 @@ def _find_same_words(project: Project, text: HeuristicText) -> HeuristicRevision
     )
     # The hash leaves out signs: `>` and `>=` have the same words.
     found = [
-        revision for revision in same if compare_heuristics(revision.as_text(), text).verdict is not Verdict.DIFFERENT
+        revision
+        for revision in same
+        if compare_heuristics(revision.as_text(), text).verdict is not MeaningVerdict.DIFFERENT
     ]
     in_place = [revision for revision in found if _is_same_place(revision, text)]
     live = [revision for revision in found if revision.heuristic.status in _LIVE]

@@ -16,7 +16,7 @@ from memory.runs.episode import Episode
 from memory.runs.models import Trajectory
 from reflection.errors import LostClaim, OutcomeChanged
 from reflection.jobs.execution import Heartbeat, Outcome, carry_out
-from reflection.jobs.queue import claim, finish, get_claimed
+from reflection.jobs.queue import claim, finish, note
 from reflection.llm.calls import Ask, RememberedAsk, ask_to_reflect
 from reflection.llm.registry import find_config
 from reflection.reflectors.base import ReflectionResult, Reflector
@@ -73,8 +73,7 @@ def run_reflection(
 
     Raises only what stops the process, after giving the reflection back, and what the database raises at the claim.
     """
-    job = claim(KIND, reflection_id, owner=owner)
-    reflection = get_claimed(Reflection, job) if job else None
+    reflection = claim(KIND, reflection_id, owner=owner, model=Reflection)
     if reflection is None:
         return Attempt(outcome=Outcome.NOTHING, reflection_id=reflection_id)
     outcome, proposals = carry_out(
@@ -88,7 +87,7 @@ def run_reflection(
 def _reflect(
     reflection: Reflection, heartbeat: Heartbeat, *, make_reflector: ReflectorFactory, ask_model: Ask
 ) -> list[Proposal]:
-    trajectory = Trajectory.objects.select_related("retrieval").filter(pk=reflection.trajectory_id).first()
+    trajectory = Trajectory.objects.select_related("retrieval").filter(pk=reflection.subject).first()
     if trajectory is None:
         raise LostClaim("The run was erased.")
     if not has_room(reflection.project_id, trajectory.client):
@@ -135,8 +134,7 @@ def _store(
     proposals = store_lessons(reflection, trajectory, lessons=lessons)
     proposed = sum(proposal.effect != Proposal.Effect.SUPPORT for proposal in proposals)
     reason = "" if proposals else NO_ROOM if lessons else skip_reason
-    finish(reflection)
-    Reflection.objects.filter(pk=reflection.pk).update(heuristics_proposed=proposed, skip_reason=reason)
+    finish(reflection, heuristics_proposed=proposed, skip_reason=reason)
     failpoint("reflection.before_commit")
     return proposals
 
@@ -152,12 +150,11 @@ def _find_injected_texts(trajectory: Trajectory) -> tuple[str, ...]:
 def _name_author(reflection: Reflection, reflector: Reflector, episode: Episode) -> None:
     """Note on the row what reflects, so that a failure names it too."""
     prompt_version: Callable[[Episode], str] | None = getattr(reflector, "prompt_version", None)
-    reflection.reflector, reflection.reflector_version = reflector.name, reflector.version
-    reflection.prompt_version = prompt_version(episode) if prompt_version else ""
-    Reflection.objects.filter(pk=reflection.pk, attempts=reflection.attempts).update(
-        reflector=reflection.reflector,
-        reflector_version=reflection.reflector_version,
-        prompt_version=reflection.prompt_version,
+    note(
+        reflection,
+        reflector=reflector.name,
+        reflector_version=reflector.version,
+        prompt_version=prompt_version(episode) if prompt_version else "",
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from memory.heuristics.models import HeuristicRevision
-from memory.meaning.comparison import Comparison, Verdict, compare_advice
+from memory.meaning.comparison import Comparison, MeaningVerdict, compare_advice
 
 ALREADY_SERVED = "Already served: the run repeats a lesson that it was given, which proves nothing new."
 
@@ -23,8 +23,8 @@ def find_given(trigger: str, guideline: str, injected: Iterable[str]) -> Compari
     for given in injected:
         when, _, said = given.rpartition("\n")
         compared = compare_advice(trigger, guideline, when, said)
-        if compared.verdict is Verdict.SAME:
+        if compared.verdict is MeaningVerdict.SAME:
             return compared
-        if compared.verdict is Verdict.DOUBTFUL and doubt is None:
+        if compared.verdict is MeaningVerdict.DOUBTFUL and doubt is None:
             doubt = compared
     return doubt

@@ -7,7 +7,8 @@ from uuid import UUID
 import structlog
 from django.db import transaction
 
-from memory.errors import QueueFull, RunIsOpen
+from memory.errors import NoRunToReflectOn, QueueFull, RunIsOpen
+from memory.heuristics.models import Heuristic
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
 from reflection.errors import StillQueued
@@ -76,6 +77,19 @@ def requeue_reflection(reflection: Reflection, *, by: Actor) -> Reflection:
     )
     log.info("reflection_requeued", reflection_id=str(new.pk), after=str(reflection.pk), by=by.label)
     return new
+
+
+def reflect_on_run_again(heuristic: Heuristic, by: Actor) -> str:
+    """Queue a reflection of the newest run a heuristic is drawn from.
+
+    Raises:
+        NoRunToReflectOn: a person wrote it by hand.
+    """
+    newest = heuristic.evidence.select_related("trajectory").order_by("-created_at", "-id").first()
+    if newest is None:
+        raise NoRunToReflectOn("No run is linked to this heuristic, so there is nothing to reflect on again.")
+    enqueue_reflection(newest.trajectory, by=by)
+    return "Its newest run is queued for another reflection. What it finds will be a separate proposal."
 
 
 def _was_given_lessons(trajectory: Trajectory) -> bool:

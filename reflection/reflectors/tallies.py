@@ -14,7 +14,7 @@ from memory.heuristics.extensions import Tally
 from memory.heuristics.models import Heuristic
 from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE
 from memory.runs.models import Trajectory
-from reflection.reflectors.models import RunPatterns
+from reflection.reflectors.models import Proposal, RunPatterns
 
 # The patterns of a lesson are those of its group; its place is its task family or the project.
 _TALLY = """
@@ -85,6 +85,15 @@ def find_tallies(heuristic_ids: Iterable[UUID]) -> dict[UUID, Tally]:
         rows = cursor.fetchall()
     names = ("failures_met", "failures", "successes_contradicted", "successes", "family")
     return {row[0]: Tally(**dict(zip(names, row[1:], strict=True))) for row in rows}
+
+
+def find_flags(heuristic_ids: Iterable[UUID]) -> dict[UUID, set[str]]:
+    """Return the codes of the checks' findings in these heuristics. One query."""
+    flagged = Proposal.objects.filter(heuristic__in=list(heuristic_ids)).exclude(findings=[])
+    found: dict[UUID, set[str]] = {}
+    for heuristic_id, findings in flagged.values_list("heuristic_id", "findings"):
+        found.setdefault(heuristic_id, set()).update(finding["code"] for finding in findings)
+    return found
 
 
 def _ended(trajectory: Trajectory) -> str:

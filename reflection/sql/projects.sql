@@ -9,11 +9,11 @@ SELECT memory_belongs_to_project('reflection_reservation');
 SELECT memory_belongs_to_project('reflection_runpatterns');
 SELECT memory_belongs_to_project('reflection_suggestion');
 SELECT memory_belongs_to_project('reflection_suggestionevidence');
--- What a kind adds to a job has no project_id of its own: it is seen where its job is.
-SELECT memory_limit_rows('reflection_reflection', 'EXISTS (SELECT FROM reflection_job j WHERE j.id = job_ptr_id)');
-SELECT memory_limit_rows(
-    'reflection_consolidationrun', 'EXISTS (SELECT FROM reflection_job j WHERE j.id = job_ptr_id)'
-);
+
+SELECT memory_check_references('reflection_job', ARRAY[
+    ['trajectory_id', 'memory_trajectory', ''],
+    ['endpoint_id', 'reflection_webhookendpoint', '']
+]);
 
 SELECT memory_check_references('reflection_suggestion', ARRAY[
     ['run_id', 'reflection_job', ''],
@@ -39,21 +39,6 @@ SELECT memory_check_references('reflection_reservation', ARRAY[
     ['spend_id', 'reflection_dailyspend', ''],
     ['job_id', 'reflection_job', '']
 ]);
-
--- A reflection reads a run of its job's project.
-CREATE OR REPLACE FUNCTION reflection_reflection_references() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
-BEGIN
-    IF EXISTS (
-        SELECT FROM memory_trajectory t, reflection_job j
-        WHERE t.id = NEW.trajectory_id AND j.id = NEW.job_ptr_id AND t.project_id <> j.project_id
-    ) THEN
-        RAISE EXCEPTION 'reflection_reflection.trajectory_id refers to a row that belongs elsewhere'
-            USING ERRCODE = 'restrict_violation';
-    END IF;
-    RETURN NEW;
-END $$;
-CREATE OR REPLACE TRIGGER reflection_reflection_references BEFORE INSERT OR UPDATE OF trajectory_id
-    ON reflection_reflection FOR EACH ROW EXECUTE FUNCTION reflection_reflection_references();
 
 CREATE OR REPLACE TRIGGER reflection_suggestion_end_discussion AFTER DELETE ON reflection_suggestion
     FOR EACH ROW EXECUTE FUNCTION memory_end_discussion();

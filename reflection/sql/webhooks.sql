@@ -3,26 +3,7 @@
 
 SELECT memory_belongs_to_project('reflection_webhookendpoint');
 SELECT memory_belongs_to_project('reflection_webhooksecret');
-SELECT memory_limit_rows(
-    'reflection_webhookdelivery', 'EXISTS (SELECT FROM reflection_job j WHERE j.id = job_ptr_id)'
-);
 SELECT memory_check_references('reflection_webhooksecret', ARRAY[['endpoint_id', 'reflection_webhookendpoint', '']]);
-
--- A message goes to an endpoint of its job's project.
-CREATE OR REPLACE FUNCTION reflection_webhookdelivery_references() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = public, pg_temp AS $$
-BEGIN
-    IF EXISTS (
-        SELECT FROM reflection_webhookendpoint e, reflection_job j
-        WHERE e.id = NEW.endpoint_id AND j.id = NEW.job_ptr_id AND e.project_id <> j.project_id
-    ) THEN
-        RAISE EXCEPTION 'reflection_webhookdelivery.endpoint_id refers to a row that belongs elsewhere'
-            USING ERRCODE = 'restrict_violation';
-    END IF;
-    RETURN NEW;
-END $$;
-CREATE OR REPLACE TRIGGER reflection_webhookdelivery_references BEFORE INSERT OR UPDATE OF endpoint_id
-    ON reflection_webhookdelivery FOR EACH ROW EXECUTE FUNCTION reflection_webhookdelivery_references();
 
 -- Where a project's events go, and with which secrets. Of the address only the host and a hash are kept: chat services
 -- put a secret into theirs.

@@ -18,7 +18,7 @@ from memory.failpoints import failpoint
 from reflection.errors import NotNow
 from reflection.jobs.execution import Heartbeat, Outcome, carry_out
 from reflection.jobs.models import Job
-from reflection.jobs.queue import claim, finish, get_claimed
+from reflection.jobs.queue import claim, finish, note
 from reflection.webhooks.bodies import write_body
 from reflection.webhooks.models import KIND, WebhookDelivery, WebhookEndpoint
 from reflection.webhooks.signatures import find_secret, sign
@@ -37,8 +37,7 @@ DELETED_AT_ONCE = 5000
 
 def run_delivery(job_id: UUID | None = None, *, owner: str) -> Outcome:
     """Claim one delivery, or the one that is due longest, and carry it out. What goes wrong is written on its row."""
-    job = claim(KIND, job_id, owner=owner)
-    delivery = get_claimed(WebhookDelivery, job) if job else None
+    delivery = claim(KIND, job_id, owner=owner, model=WebhookDelivery)
     if delivery is None:
         return Outcome.NOTHING
     outcome, _ = carry_out(delivery, partial(_deliver, delivery))
@@ -59,10 +58,9 @@ def _deliver(delivery: WebhookDelivery, heartbeat: Heartbeat) -> None:
         _note_failure(delivery, error)
         raise
     with transaction.atomic():
-        WebhookDelivery.objects.filter(pk=delivery.pk).update(status_code=status)
         failing = WebhookEndpoint.objects.filter(pk=endpoint.pk, failing_since__isnull=False)
         failing.update(failing_since=None, rests_until=None)
-        finish(delivery)
+        finish(delivery, status_code=status)
 
 
 def _wait_for_rest(delivery: WebhookDelivery) -> None:
@@ -105,7 +103,7 @@ def _note_failure(delivery: WebhookDelivery, error: DeliveryFailed) -> None:
     endpoint = delivery.endpoint
     failing = (database_now() - endpoint.failing_since).total_seconds() if endpoint.failing_since else 0.0
     rest = max(asked, min(max(failing, FIRST_REST_SECONDS), LONGEST_REST_SECONDS))
-    WebhookDelivery.objects.filter(pk=delivery.pk).update(status_code=error.status)
+    note(delivery, status_code=error.status)
     rows = WebhookEndpoint.objects.filter(pk=endpoint.pk)
     until = Now() + timedelta(seconds=rest)
     rows.update(failing_since=Coalesce(F("failing_since"), Now()), rests_until=until)

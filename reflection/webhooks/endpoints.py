@@ -109,7 +109,7 @@ def enable_endpoint(endpoint: WebhookEndpoint, *, by: Actor) -> None:
 
 def send_test(endpoint: WebhookEndpoint, *, by: Actor) -> WebhookDelivery:
     """Queue a test message."""
-    return queue_delivery(endpoint, event_kind=TEST_EVENT, requested_by=by.label)
+    return queue_delivery(endpoint, event=TEST_EVENT, requested_by=by.label)
 
 
 def send_again(delivery: WebhookDelivery, *, by: Actor) -> WebhookDelivery:
@@ -122,10 +122,9 @@ def send_again(delivery: WebhookDelivery, *, by: Actor) -> WebhookDelivery:
         raise StillQueued("This message is still on its way, so it cannot be sent again.")
     return queue_delivery(
         delivery.endpoint,
-        message_id=delivery.message_id,
-        event_kind=delivery.event_kind,
+        again=delivery,
+        event=delivery.event_kind,
         lesson_ids=delivery.lesson_ids,
         details=delivery.details,
-        happened_at=delivery.happened_at,
         requested_by=by.label,
     )

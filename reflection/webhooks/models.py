@@ -1,30 +1,25 @@
 """Where a project's events are sent, the secrets that sign them, and each message to be delivered."""
 
-import uuid
-from typing import Self
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Self
+from uuid import UUID
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Func, Q
+from django.db.models import Q
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
 from memory.constraints import one_of
 from memory.events import EventKind
 from memory.ids import uuid7
 from memory.projects.models import Project
-from reflection.jobs.models import Job, JobQuerySet
+from reflection.jobs.models import Job, KindManager, member
 
 KIND = "webhook"
 TEST_EVENT = "webhook.test"
 EVENTS = {**dict(EventKind.choices), TEST_EVENT: "A test"}
-
-
-class CurrentTransaction(Func):
-    """The number of the running transaction, the same in all of its savepoints."""
-
-    template = "pg_current_xact_id()::text::bigint"
-    arity = 0
-    output_field = models.BigIntegerField()
 
 
 class WebhookEndpointQuerySet(models.QuerySet["WebhookEndpoint"]):
@@ -110,8 +105,8 @@ class WebhookSecret(models.Model):
         return self.fingerprint
 
 
-class WebhookDeliveryQuerySet(JobQuerySet["WebhookDelivery"]):
-    pass
+def _read_ids(ids: Iterable[str]) -> list[UUID]:
+    return [UUID(id) for id in ids]
 
 
 class WebhookDelivery(Job):
@@ -120,21 +115,27 @@ class WebhookDelivery(Job):
     `message_id` stays the same however often it is sent. Events of one kind and one `transaction` are one message.
     """
 
-    endpoint = models.ForeignKey(WebhookEndpoint, on_delete=models.CASCADE, related_name="deliveries", db_index=False)
-    message_id = models.UUIDField(default=uuid.uuid4, editable=False)
-    event_kind = models.TextField("event", choices=EVENTS)
-    lesson_ids = ArrayField(models.UUIDField(), default=list)
-    details = models.JSONField(default=dict)
-    transaction = models.BigIntegerField(db_default=CurrentTransaction(), editable=False)
-    happened_at = models.DateTimeField(default=timezone.now)
-    status_code = models.PositiveIntegerField("answer", null=True)
+    if TYPE_CHECKING:  # a message always has one
+        endpoint: models.ForeignKey[WebhookEndpoint, WebhookEndpoint]
 
-    objects = WebhookDeliveryQuerySet.as_manager()  # type: ignore[misc]  # as a reflection's
+    objects = KindManager["WebhookDelivery"](KIND)  # type: ignore[misc]  # finds messages
+
+    message_id: UUID = member("payload", "message_id", read=UUID)
+    event_kind: str = member("payload", "event")
+    lesson_ids: list[UUID] = member("payload", "lesson_ids", (), read=_read_ids)
+    details: dict[str, Any] = member("payload", "details", {})
+    transaction: str = member("payload", "transaction")
+    happened_at: datetime = member("payload", "happened_at", read=parse_datetime)
+    status_code: int | None = member("result", "status_code", None)  # of the receiver's last answer
 
     class Meta:
+        proxy = True
         verbose_name = "webhook delivery"
         verbose_name_plural = "webhook deliveries"
-        indexes = [models.Index(fields=["endpoint", "transaction"], name="reflection_webhook_together")]
 
     def __str__(self) -> str:
         return f"{self.event_kind} to {self.endpoint}"
+
+    @property
+    def event_label(self) -> str:
+        return EVENTS.get(self.event_kind, self.event_kind)

@@ -1,19 +1,21 @@
 """Write the messages about an event in its transaction: none for what is rolled back, none lost once committed."""
 
+from collections.abc import Iterable
 from typing import Any
+from uuid import UUID, uuid4
 
-from django.contrib.postgres.fields import ArrayField
-from django.db.models import F, Func, UUIDField, Value
+from django.db import connection
+from django.utils import timezone
 
-from memory.events import Event
+from memory.events import ProjectEvent
 from memory.ids import uuid7
 from reflection.jobs.queue import enqueue
-from reflection.webhooks.models import KIND, CurrentTransaction, WebhookDelivery, WebhookEndpoint
+from reflection.webhooks.models import KIND, WebhookDelivery, WebhookEndpoint
 
 MOST_LESSONS = 200  # in one message
 
 
-def queue_deliveries(event: Event) -> None:
+def queue_deliveries(event: ProjectEvent) -> None:
     """Queue a message about an event to every endpoint of its project that wants it.
 
     Events that are equal apart from their lessons and happen in one transaction are one message, so that an order on a
@@ -22,28 +24,61 @@ def queue_deliveries(event: Event) -> None:
     enabled = WebhookEndpoint.objects.enabled()
     for endpoint in enabled.filter(project_id=event.project_id, events__contains=[event.kind]):
         if not (event.lesson_ids and _join(endpoint, event)):
-            queue_delivery(
-                endpoint, event_kind=event.kind, lesson_ids=list(event.lesson_ids), details=dict(event.details)
-            )
+            queue_delivery(endpoint, event=event.kind, lesson_ids=event.lesson_ids, details=dict(event.details))
 
 
-def queue_delivery(endpoint: WebhookEndpoint, **values: Any) -> WebhookDelivery:
-    """Queue one message; `values` are the columns of the delivery."""
+def queue_delivery(
+    endpoint: WebhookEndpoint,
+    *,
+    event: str,
+    lesson_ids: Iterable[UUID] = (),
+    details: dict[str, Any] | None = None,
+    again: WebhookDelivery | None = None,
+    requested_by: str = "",
+) -> WebhookDelivery:
+    """Queue one message; one that is sent `again` keeps its id and time."""
     id = uuid7()
+    payload = {
+        "event": event,
+        "lesson_ids": [str(id) for id in lesson_ids],
+        "details": details or {},
+        "message_id": str(again.message_id if again else uuid4()),
+        "happened_at": (again.happened_at if again else timezone.now()).isoformat(),
+        "transaction": _find_transaction(),
+    }
     return enqueue(
-        WebhookDelivery(id=id, kind=KIND, project_id=endpoint.project_id, subject=str(id), endpoint=endpoint, **values)
+        WebhookDelivery(
+            id=id,
+            kind=KIND,
+            project_id=endpoint.project_id,
+            subject=str(id),
+            endpoint=endpoint,
+            payload=payload,
+            requested_by=requested_by,
+        )
     )
 
 
-def _join(endpoint: WebhookEndpoint, event: Event) -> bool:
+def _join(endpoint: WebhookEndpoint, event: ProjectEvent) -> bool:
     """Add an event to the message of its transaction; False where there is none, or it is full."""
-    ids = Value(list(event.lesson_ids), output_field=ArrayField(UUIDField()))
+    # What this transaction has queued nobody else sees yet, so nothing comes between reading and writing.
     same = WebhookDelivery.objects.filter(
         endpoint=endpoint,
-        transaction=CurrentTransaction(),
         status=WebhookDelivery.Status.QUEUED,
-        event_kind=event.kind,
-        details=dict(event.details),
-        lesson_ids__len__lt=MOST_LESSONS,
+        payload__transaction=_find_transaction(),
+        payload__event=event.kind,
+        payload__details=dict(event.details),
     )
-    return bool(same.update(lesson_ids=Func(F("lesson_ids"), ids, function="array_cat")))
+    delivery = same.first()  # the newest: the others are full
+    if delivery is None or len(delivery.lesson_ids) >= MOST_LESSONS:
+        return False
+    delivery.payload["lesson_ids"] += [str(id) for id in event.lesson_ids]
+    delivery.save(update_fields=["payload"])
+    return True
+
+
+def _find_transaction() -> str:
+    """Return the number of the running transaction, the same in all of its savepoints."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_current_xact_id()::text")
+        return str(cursor.fetchone()[0])

@@ -267,7 +267,8 @@ class ApprovalPage(BaseModel):
 
 
 def describe_revision(revision: AgentRevision) -> dict[str, Any]:
-    return {name: getattr(revision, name) for name in RevisionAnswer.model_fields}
+    named = {"sha256": "content_sha256"}
+    return {name: getattr(revision, named.get(name, name)) for name in RevisionAnswer.model_fields}
 
 
 def describe_agent(agent: Agent) -> dict[str, Any]:

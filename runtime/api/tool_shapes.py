@@ -1,5 +1,6 @@
 """Tools as clients send and read them."""
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -9,6 +10,7 @@ from pydantic import BaseModel, Field
 from memory.api.input import ContentHash, Input, OneOf, Text
 from memory.limits import MAX_TEXT_CHARS
 from memory.retrieval.serializers import LessonPage
+from memory.review.models import Review
 from runtime.definitions.values import Example, ToolDefinition
 from runtime.models.tools import Tool, ToolKind, ToolRevision, ToolRuntime, ToolStatus
 from runtime.sandbox import Limits, Status
@@ -149,15 +151,33 @@ class TryAnswer(BaseModel):
     calls: list[HostCallAnswer]
 
 
+def describe_tools(tools: Iterable[Tool], latest: Mapping[UUID, ToolRevision]) -> list[dict[str, Any]]:
+    """Return tools as clients read them. One query. `latest` is the revision of each that was stored last."""
+    tools = list(tools)
+    in_force = [tool.current for tool in tools if tool.current is not None]
+    decided = Review.objects.newest_of([*in_force, *(latest[tool.pk] for tool in tools)])
+    return [
+        {
+            "id": tool.pk,
+            "name": tool.name,
+            "current": _describe(tool.current, decided) if tool.current else None,
+            "latest": _describe(latest[tool.pk], decided),
+        }
+        for tool in tools
+    ]
+
+
 def describe_tool(tool: Tool, latest: ToolRevision) -> dict[str, Any]:
     """Return a tool as clients read it."""
-    return {
-        "id": tool.pk,
-        "name": tool.name,
-        "current": _describe(tool.current) if tool.current else None,
-        "latest": _describe(latest),
+    (described,) = describe_tools([tool], {tool.pk: latest})
+    return described
+
+
+def _describe(revision: ToolRevision, decided: Mapping[UUID, Review]) -> dict[str, Any]:
+    review = decided.get(revision.pk)
+    plain = ToolRevisionAnswer.model_fields.keys() - {"sha256", "decided_by", "decided_at"}
+    return {name: getattr(revision, name) for name in plain} | {
+        "sha256": revision.content_sha256,
+        "decided_by": review.reviewer if review is not None else "",
+        "decided_at": review.created_at if review is not None else None,
     }
-
-
-def _describe(revision: ToolRevision) -> dict[str, Any]:
-    return {name: getattr(revision, name) for name in ToolRevisionAnswer.model_fields}

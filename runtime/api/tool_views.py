@@ -24,6 +24,7 @@ from runtime.api.tool_shapes import (
     TryAnswer,
     TryInput,
     describe_tool,
+    describe_tools,
 )
 from runtime.definitions.storage import approve_tool, reject_tool, save_tool
 from runtime.errors import InvalidArguments, InvalidDefinition
@@ -50,7 +51,7 @@ class ToolListView(ApiView):
         tools = self.paginate_queryset(_shown(self.project)) or ()
         last = ToolRevision.objects.filter(tool__in=tools).order_by("tool_id", "-number").distinct("tool_id")
         latest = {revision.tool_id: revision for revision in last}
-        return self.get_paginated_response([describe_tool(tool, latest[tool.pk]) for tool in tools])
+        return self.get_paginated_response(describe_tools(tools, latest))
 
     @describe(
         "storeTool",
@@ -133,7 +134,7 @@ def _decide(view: ApiView, id: UUID, decide: Callable[..., ToolRevision]) -> Res
     """Decide about the revision whose content was read, and answer with its tool."""
     sent = ToolDecisionInput.from_body(view.body)
     tool = get_object_or_404(_shown(view.project), pk=id)
-    revision = tool.revisions.filter(sha256=sent.sha256).first() or _get_latest(tool)
+    revision = tool.revisions.filter(content_sha256=sent.sha256).first() or _get_latest(tool)
     decide(revision, by=view.actor, sha256=sent.sha256)
     tool = _shown(view.project).get(pk=id)
     return Response(describe_tool(tool, _get_latest(tool)))

@@ -13,10 +13,9 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from memory.errors import ChangedMeanwhile, MemoryAppError, NotDeployable
-from memory.events import Event, EventKind
-from memory.projects.access import Right, check_right
+from memory.events import EventKind, ProjectEvent
 from memory.projects.actors import Actor, name_actor
-from memory.projects.models import ApiKey, Project, ProjectMembership
+from memory.projects.models import Project
 from memory.releases.deployments import (
     SERVES_ALL,
     cut_variant,
@@ -28,6 +27,8 @@ from memory.releases.deployments import (
 )
 from memory.releases.manifest import tune
 from memory.releases.models import Deployment, Release
+from memory.review.decisions import check_reviewer
+from memory.review.models import ReviewKind
 from runtime.changes.checks import Found, failed, run_checks, write_rows
 from runtime.changes.proposals import new_tools
 from runtime.changes.regression import Rehearsed
@@ -35,7 +36,7 @@ from runtime.changes.served import approve_lessons, withdraw_lessons
 from runtime.definitions.storage import let_run
 from runtime.errors import NotOnRung
 from runtime.models.agents import Agent, AgentRevision
-from runtime.models.changes import Change, Check, CheckVerdict, ShadowRun
+from runtime.models.changes import Change, CheckVerdict, EvaluationRow
 from runtime.revisions import check_spec, point_at, spec_of
 
 log = structlog.get_logger(__name__)
@@ -43,15 +44,10 @@ log = structlog.get_logger(__name__)
 _Rung = Change.Rung
 FIRST_SHARE = 100  # of the units, in thousandths
 BY_DEPLOYMENT = Actor.policy("deployment")
-_DECIDE = Right(
-    to="decide about changes of agents",
-    scope=ApiKey.Scope.REVIEW,
-    permissions={ProjectMembership.Role.REVIEWER: "agents.decide_change"},
-)
 _watchers: list[Callable[[Change, Actor], None]] = []
 
 
-def check_change(change: Change, *, by: Actor) -> list[Check]:
+def check_change(change: Change, *, by: Actor) -> list[EvaluationRow]:
     """Run the checks of a change and write down what each found. It is `checked`, or has `failed`.
 
     Raises:
@@ -62,7 +58,7 @@ def check_change(change: Change, *, by: Actor) -> list[Check]:
     verdict = _Rung.FAILED if any(row.verdict == CheckVerdict.FAILED for row in rows) else _Rung.CHECKED
     with transaction.atomic():
         _lock(change, _Rung.PROPOSED, _Rung.CHECKED, _Rung.FAILED)
-        Check.objects.bulk_create(rows)
+        EvaluationRow.objects.bulk_create(rows)
         _move(change, verdict, by=by)
     return rows
 
@@ -75,7 +71,7 @@ def record_shadow(change: Change, rehearsed: Rehearsed, *, by: Actor) -> None:
         NotOnRung: it has not passed its checks, or was decided.
     """
     _lock(change, _Rung.CHECKED, _Rung.SHADOWED)
-    ShadowRun.objects.bulk_create(rehearsed.rows, ignore_conflicts=True)
+    EvaluationRow.objects.bulk_create(rehearsed.rows, ignore_conflicts=True)
     has_failed = _add_checks(change, rehearsed.found, by=by)
     _move(change, _Rung.FAILED if has_failed else _Rung.SHADOWED, by=by)
 
@@ -97,7 +93,7 @@ def _add_checks(change: Change, found: Sequence[tuple[str, Found]], *, by: Actor
     last = change.checks.order_by("-attempt", "-index").first()
     attempt, index = (last.attempt, last.index + 1) if last is not None else (1, 0)
     rows = write_rows(change, found, attempt=attempt, first=index, by=by.label)
-    Check.objects.bulk_create(rows)
+    EvaluationRow.objects.bulk_create(rows)
     return any(row.verdict == CheckVerdict.FAILED for row in rows)
 
 
@@ -132,7 +128,7 @@ def start_trial(change: Change, *, sha256: str, by: Actor, share: int = FIRST_SH
     for revision in new_tools(change):
         let_run(revision, by=by)
     check_spec(project, spec_of(change.target), before=agent.current)
-    named = {"revision": str(change.target_id), "sha256": change.target.sha256}
+    named = {"revision": str(change.target_id), "sha256": change.target.content_sha256}
     lessons = approve_lessons(change, by=by)
     parts = {"agents": {str(agent.pk): named}} | tune(change.retrieval)
     release = cut_variant(project, parts=parts, lessons=lessons, by=by, note=f"{agent.name}: {change}")
@@ -217,10 +213,10 @@ def check_decider(project: Project, *, by: Actor) -> None:
     Raises:
         NotAllowed: the permission, the role or the scope is missing.
     """
-    check_right(_DECIDE, project, by=by)
+    check_reviewer(ReviewKind.AGENT, project, by=by)
 
 
-def follow_deployment(event: Event) -> None:
+def follow_deployment(event: ProjectEvent) -> None:
     """Let the rungs of changes, and what agents are, follow what is deployed. Runs in the transaction that deploys.
 
     Raises:
@@ -236,7 +232,7 @@ def follow_deployment(event: Event) -> None:
     if (candidate := changes.get(deployment.candidate_id)) is not None and candidate.rung != _Rung.CANARY:
         _move(candidate, _Rung.CANARY, by=by)
     if (stable := changes.get(deployment.stable_id)) is not None and stable.rung != _Rung.STABLE:
-        _bring_in(stable)
+        _bring_in(stable, by=by)
         _move(stable, _Rung.STABLE, by=by)
     stands = _lineage(deployment.stable)
     for change in changes.values():
@@ -244,7 +240,7 @@ def follow_deployment(event: Event) -> None:
             withdraw_lessons(change, deployment.stable)
             _move(change, _Rung.ROLLED_BACK, by=by)
         elif change.rung == _Rung.STABLE and change.release_id not in stands:
-            _take_back(change, deployment.stable)
+            _take_back(change, deployment.stable, by=by)
             withdraw_lessons(change, deployment.stable)
             _move(change, _Rung.ROLLED_BACK, by=by)
 
@@ -255,7 +251,7 @@ def deployed_agents(project: Project) -> dict[str, Any]:
     named = deployment.stable.manifest.get("agents", {}) if deployment.stable is not None else {}
     agents = Agent.objects.filter(project=project, pk__in=list(named), archived_at__isnull=True)
     return {
-        str(agent.pk): {"revision": str(agent.current.pk), "sha256": agent.current.sha256}
+        str(agent.pk): {"revision": str(agent.current.pk), "sha256": agent.current.content_sha256}
         for agent in agents.select_related("current").order_by("pk")
         if agent.current is not None
     }
@@ -270,23 +266,22 @@ def _lineage(release: Release | None) -> set[UUID]:
     return found
 
 
-def _bring_in(change: Change) -> None:
+def _bring_in(change: Change, *, by: Actor) -> None:
     agent = Agent.objects.select_for_update(of=("self",)).get(pk=change.agent_id)
     if agent.current_id not in (change.base_id, change.target_id):
         raise ChangedMeanwhile(
             f"The agent {agent.name} was changed by hand since {change} was proposed, and that would be lost. Propose "
             "it again, for what the agent is now."
         )
-    point_at(agent, change.target)
+    point_at(agent, change.target, by=by)
 
 
-def _take_back(change: Change, stable: Release | None) -> None:
+def _take_back(change: Change, stable: Release | None, *, by: Actor) -> None:
     """Let the agent be what it was. This never fails: what a person changed since stays as a revision."""
     named = stable.manifest.get("agents", {}).get(str(change.agent_id)) if stable is not None else None
     agent = Agent.objects.select_for_update(of=("self",)).get(pk=change.agent_id)
     revision = AgentRevision.objects.get(pk=named["revision"]) if named else change.base
-    if agent.current_id != revision.pk:
-        point_at(agent, revision)
+    point_at(agent, revision, by=by)
 
 
 def _deployed_changes(project_id: UUID) -> list[Change]:

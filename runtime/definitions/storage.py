@@ -6,24 +6,17 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import F
-from django.db.models.functions import Now
 
-from memory.errors import AlreadyDecided, ChangedMeanwhile
-from memory.projects.access import Right, check_right
+from memory.errors import AlreadyDecided
 from memory.projects.actors import Actor, name_actor
-from memory.projects.models import ApiKey, Project, ProjectMembership
+from memory.projects.models import Project
+from memory.review.decisions import add_revision, check_read, check_rights, lock_subject, record_review
+from memory.review.models import ReviewDecision
 from runtime.definitions.checks import check_tool, find_form_faults
 from runtime.definitions.values import Example, ToolDefinition
 from runtime.errors import InvalidDefinition
 from runtime.models.tools import Tool, ToolRevision, ToolStatus
 from runtime.tools.catalogue import core_tools
-
-_DECIDE = Right(
-    to="decide on tools of agents",
-    scope=ApiKey.Scope.REVIEW,
-    permissions={ProjectMembership.Role.REVIEWER: "agents.review_tool"},
-)
-OTHER_CONTENT = "The tool has another content than the one you read. Read it again."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,12 +65,11 @@ def let_run(revision: ToolRevision, *, by: Actor) -> None:
     Raises:
         AlreadyDecided: it was rejected.
     """
-    name_actor(by)
-    revision = ToolRevision.objects.select_for_update().get(pk=revision.pk)
+    revision = lock_subject(revision.tool).revisions.get(pk=revision.pk)
     if revision.status in (ToolStatus.REJECTED, ToolStatus.RETIRED):
         raise AlreadyDecided(f"{revision.tool.name} {revision} was {revision.status}. Propose it with a change.")
-    waits = ToolRevision.objects.filter(pk=revision.pk, status=ToolStatus.PROPOSED)
-    waits.update(status=ToolStatus.APPROVED, decided_by=by.label, decided_at=Now())
+    if revision.status == ToolStatus.PROPOSED:
+        _decide(revision, ReviewDecision.APPROVE, by=by)
 
 
 @transaction.atomic
@@ -85,15 +77,12 @@ def _store(project: Project, definition: ToolDefinition, *, by: Actor, approve: 
     Tool.objects.bulk_create([Tool(project=project, name=definition.name, created_by=by.label)], ignore_conflicts=True)
     tool = Tool.objects.select_for_update().get(project=project, name=definition.name)
     sha256 = definition.sha256
-    revision = tool.revisions.filter(sha256=sha256).first()
+    revision = tool.revisions.filter(content_sha256=sha256).first()
     created = revision is None
     if revision is None:
-        last = tool.revisions.order_by("-number").values_list("number", flat=True).first() or 0
         content = definition.content()
         del content["name"]
-        revision = ToolRevision.objects.create(
-            project=project, tool=tool, number=last + 1, sha256=sha256, created_by=by.label, **content
-        )
+        revision = add_revision(tool, by=by, content_sha256=sha256, **content)
     if approve and tool.current_id != revision.pk:
         _put_in_force(tool, revision, by=by)
     return Stored(revision=revision, created=created)
@@ -109,12 +98,9 @@ def approve_tool(revision: ToolRevision, *, by: Actor, sha256: str) -> ToolRevis
     Raises:
         ChangedMeanwhile: that is another content.
         AlreadyDecided: it was rejected.
-        NotAllowed: see `check_right`.
+        NotAllowed, ProjectArchived: see `check_rights`.
     """
-    tool = _lock_to_decide(revision, by=by)
-    revision = tool.revisions.get(pk=revision.pk)
-    if revision.sha256 != sha256:
-        raise ChangedMeanwhile(OTHER_CONTENT)
+    tool, revision = _lock_to_decide(revision, by=by, sha256=sha256)
     if revision.status == ToolStatus.REJECTED:
         raise AlreadyDecided("This revision was rejected. Store it with a change to propose it again.")
     if tool.current_id != revision.pk:
@@ -132,33 +118,35 @@ def reject_tool(revision: ToolRevision, *, by: Actor, sha256: str) -> ToolRevisi
     Raises:
         ChangedMeanwhile: that is another content.
         AlreadyDecided: it was approved.
-        NotAllowed: see `check_right`.
+        NotAllowed, ProjectArchived: see `check_rights`.
     """
-    tool = _lock_to_decide(revision, by=by)
-    revision = tool.revisions.get(pk=revision.pk)
-    if revision.sha256 != sha256:
-        raise ChangedMeanwhile(OTHER_CONTENT)
+    _, revision = _lock_to_decide(revision, by=by, sha256=sha256)
     if revision.status not in (ToolStatus.PROPOSED, ToolStatus.REJECTED):
         raise AlreadyDecided("This revision was approved, and agents may have it. Only a proposed one can be rejected.")
-    name_actor(by)
-    waits = ToolRevision.objects.filter(pk=revision.pk, status=ToolStatus.PROPOSED)
-    waits.update(status=ToolStatus.REJECTED, decided_by=by.label, decided_at=Now())
-    revision.refresh_from_db()
+    if revision.status == ToolStatus.PROPOSED:
+        _decide(revision, ReviewDecision.REJECT, by=by)
     return revision
 
 
-def _lock_to_decide(revision: ToolRevision, *, by: Actor) -> Tool:
-    tool = Tool.objects.select_for_update(of=("self",)).select_related("project").get(pk=revision.tool_id)
-    check_right(_DECIDE, tool.project, by=by)
-    return tool
+def _lock_to_decide(revision: ToolRevision, *, by: Actor, sha256: str) -> tuple[Tool, ToolRevision]:
+    tool = lock_subject(revision.tool)
+    check_rights(tool, by=by)
+    revision = tool.revisions.get(pk=revision.pk)
+    check_read(revision, sha256)
+    return tool, revision
 
 
 def _put_in_force(tool: Tool, revision: ToolRevision, *, by: Actor) -> None:
-    name_actor(by)
-    waits = ToolRevision.objects.filter(pk=revision.pk).exclude(status=ToolStatus.APPROVED)
-    waits.update(status=ToolStatus.APPROVED, decided_by=by.label, decided_at=Now())
+    _decide(revision, ReviewDecision.APPROVE, by=by)
     Tool.objects.filter(pk=tool.pk).update(current=revision)
-    revision.refresh_from_db()
+
+
+def _decide(revision: ToolRevision, decision: str, *, by: Actor) -> None:
+    """Record a decision on a revision of a locked tool, and what it makes of it."""
+    name_actor(by)
+    record_review(revision.tool, revision, decision, by=by)
+    revision.status = ToolStatus.APPROVED if decision == ReviewDecision.APPROVE else ToolStatus.REJECTED
+    revision.save(update_fields=["status"])
 
 
 def find_schemas(project: Project, names: Collection[str]) -> dict[str, Any]:

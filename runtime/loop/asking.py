@@ -15,7 +15,7 @@ from memory.failpoints import failpoint
 from memory.projects.actors import Actor
 from memory.releases.models import Release
 from memory.retrieval.answers import prepare_answer, record_answer
-from memory.retrieval.assignment import Arm
+from memory.retrieval.assignment import ServedArm
 from memory.retrieval.question import Question
 from reflection.errors import LostClaim, NotNow, ReflectionError
 from reflection.llm.base import Provider, ProviderError
@@ -64,7 +64,7 @@ def prepare_run(claimed: Claimed, run: Run) -> None:
         release = None
         if answer.release is not None:
             release = Release.objects.filter(project=run.project_id, number=answer.release).first()
-        if answer.arm == Arm.CANDIDATE:
+        if answer.arm == ServedArm.CANDIDATE:
             run.revision = deployed_revision(run, release)
         now = database_now()
         Run.objects.filter(pk=run.pk).update(

@@ -9,6 +9,7 @@ from django.db.models.functions import Now
 from memory.constraints import not_blank, one_of
 from memory.ids import uuid7
 from memory.projects.models import Project
+from memory.review.models import AbstractRevision, ReviewKind, ReviewSubject
 from memory.stored_text import BY_PEOPLE, OF_CHANGES, StoredJson, StoredText
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
@@ -24,7 +25,7 @@ class AgentQuerySet(models.QuerySet["Agent"]):
         return self.filter(project=project)
 
 
-class Agent(models.Model):
+class Agent(ReviewSubject):
     """An agent that ERL runs. `current` is the revision that new runs pin.
 
     Who decides about its changes, and after how many runs ERL looks for some, is no part of a revision: no change of
@@ -71,19 +72,20 @@ class Agent(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def review_kind(self) -> str:
+        return ReviewKind.AGENT
 
-class AgentRevision(models.Model):
+
+class AgentRevision(AbstractRevision):
     """What an agent is: its instructions, model, memory, tools, rules and limits.
 
     `blocks` names blocks: `[{"label", "block"}]`. `tools` names tools: `[{"name"}]` for those of ERL, with `revision`
     for those of the project. `rules` are read by runtime/rules.py, `limits` by `Limits`, `compaction` by `Compacting`,
-    `model_settings` by `ModelSettings`. `sha256` is the hash of all of it.
+    `model_settings` by `ModelSettings`.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="revisions", db_index=False)
-    number = models.PositiveIntegerField()
     system = StoredText(
         blank=True,
         default="",
@@ -100,16 +102,13 @@ class AgentRevision(models.Model):
     rules = StoredJson(default=list, blank=True, kept=BY_PEOPLE)
     limits = models.JSONField(default=dict, blank=True)
     compaction = models.JSONField(default=dict, blank=True)
-    sha256 = models.CharField(max_length=64, editable=False)
-    created_by = models.TextField(editable=False)
-    created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
         ordering = ["agent", "-number"]
         constraints = [
             not_blank("created_by", "agents_agentrevision_by_not_blank"),
             models.UniqueConstraint(fields=["agent", "number"], name="agents_agentrevision_number_unique"),
-            models.UniqueConstraint(fields=["agent", "sha256"], name="agents_agentrevision_once"),
+            models.UniqueConstraint(fields=["agent", "content_sha256"], name="agents_agentrevision_once"),
             models.CheckConstraint(
                 condition=Q(window_tokens__gt=models.F("max_output_tokens"), max_output_tokens__gt=0),
                 name="agents_agentrevision_answer_fits",

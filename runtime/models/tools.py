@@ -9,6 +9,7 @@ from django.db.models.functions import Now
 from memory.constraints import not_blank, one_of
 from memory.ids import uuid7
 from memory.projects.models import Project
+from memory.review.models import AbstractRevision, ReviewKind, ReviewSubject
 from memory.stored_text import BY_PEOPLE, StoredArray, StoredJson, StoredText
 
 TOOL_NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
@@ -40,7 +41,7 @@ class ToolQuerySet(models.QuerySet["Tool"]):
         return self.filter(project=project)
 
 
-class Tool(models.Model):
+class Tool(ReviewSubject):
     """A tool of a project. `current` is its approved revision, which new agents are given; None where there is none."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -65,6 +66,10 @@ class Tool(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def review_kind(self) -> str:
+        return ReviewKind.TOOL
+
 
 class ToolRevisionQuerySet(models.QuerySet["ToolRevision"]):
     def for_project(self, project: Project) -> Self:
@@ -74,22 +79,19 @@ class ToolRevisionQuerySet(models.QuerySet["ToolRevision"]):
         return self.filter(status=ToolStatus.APPROVED)
 
 
-class ToolRevision(models.Model):
+class ToolRevision(AbstractRevision):
     """What a tool is: words for the model, and what a call does.
 
     `parameters` is the JSON schema of the arguments. `uses` names the host functions that the source may call, each a
     tool of the project or of ERL. `examples` are calls with what they answer, run in the sandbox before it is stored.
-    `request` says what a tool of the runtime `http` sends. `sha256` is the hash of all of it.
+    `request` says what a tool of the runtime `http` sends.
     """
 
     Kind = ToolKind
     Runtime = ToolRuntime
     Status = ToolStatus
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     tool = models.ForeignKey(Tool, on_delete=models.CASCADE, related_name="revisions", db_index=False)
-    number = models.PositiveIntegerField()
     description = StoredText(kept=BY_PEOPLE)
     source = StoredText(blank=True, default="", kept=BY_PEOPLE)
     parameters = StoredJson(kept=BY_PEOPLE)
@@ -100,12 +102,7 @@ class ToolRevision(models.Model):
     limits = StoredJson(default=dict, blank=True, kept=BY_PEOPLE)
     request = StoredJson(default=dict, blank=True, kept=BY_PEOPLE)
     requires_approval = models.BooleanField(default=False, help_text="Unless a person allowed an agent to call it.")
-    sha256 = models.CharField(max_length=64, editable=False)
     status = models.TextField(choices=Status.choices, default=Status.PROPOSED)
-    created_by = models.TextField(editable=False)
-    created_at = models.DateTimeField(db_default=Now(), editable=False)
-    decided_by = models.TextField(blank=True, default="", editable=False)
-    decided_at = models.DateTimeField(null=True, editable=False)
 
     objects = ToolRevisionQuerySet.as_manager()
 
@@ -118,18 +115,15 @@ class ToolRevision(models.Model):
             not_blank("description", "agents_toolrevision_says_what_it_does"),
             not_blank("created_by", "agents_toolrevision_by_not_blank"),
             models.UniqueConstraint(fields=["tool", "number"], name="agents_toolrevision_number_unique"),
-            models.UniqueConstraint(fields=["tool", "sha256"], name="agents_toolrevision_once"),
-            models.CheckConstraint(condition=Q(sha256__regex=r"^[0-9a-f]{64}$"), name="agents_toolrevision_is_hash"),
+            models.UniqueConstraint(fields=["tool", "content_sha256"], name="agents_toolrevision_once"),
+            models.CheckConstraint(
+                condition=Q(content_sha256__regex=r"^[0-9a-f]{64}$"), name="agents_toolrevision_is_hash"
+            ),
             models.CheckConstraint(
                 condition=Q(runtime__in=["monty", "python"], request={}) & ~Q(source="")
                 | Q(runtime="http", source="") & ~Q(request={})
                 | Q(runtime="core", source="", request={}),
                 name="agents_toolrevision_fits_runtime",
-            ),
-            models.CheckConstraint(
-                condition=Q(status="proposed", decided_at__isnull=True, decided_by="")
-                | ~Q(status="proposed") & Q(decided_at__isnull=False) & ~Q(decided_by=""),
-                name="agents_toolrevision_decision_is_known",
             ),
         ]
 

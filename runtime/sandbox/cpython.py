@@ -192,7 +192,7 @@ def _start(call: ToolCall) -> Iterator[_Guest]:
                 [INTERPRETER, "-I", "-S", "-c", GUEST, ALLOWED.hex()], stdin=piped, stdout=piped, stderr=null
             )
         except RuntimeError as error:
-            said = "sandlock starts no process on this host; manage.py doctor says what it needs"
+            said = "sandlock starts no process on this host; manage.py check --running says what it needs"
             raise SandboxError(f"The sandbox cannot be started: {said}.") from error
         with process:
             guest = _Guest(process, call.limits)

@@ -1,13 +1,6 @@
 -- Agents in the audit chain: what people decided about calls, which revision of a tool is in force, and what an agent
 -- is. The chain is in memory/sql/audit.sql, the comparison with the rows in runtime/audit.py.
 
--- The hash of a revision as it was written, without what is decided about it.
-CREATE OR REPLACE FUNCTION agents_revision_digest(revision anyelement) RETURNS text
-LANGUAGE sql STABLE SET timezone = 'UTC' AS $$
-    SELECT encode(sha256(convert_to(
-        (to_jsonb(revision) - ARRAY['status', 'decided_by', 'decided_at'])::text, 'UTF8')), 'hex')
-$$;
-
 -- A decision about a call that waited, or of which it was not known whether it happened. A policy decides where no
 -- person did: the time was up, or the run had ended.
 CREATE OR REPLACE FUNCTION agents_audit_approval() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
@@ -26,24 +19,6 @@ DROP TRIGGER IF EXISTS agents_audit_approval_at_once ON agents_approval;
 CREATE CONSTRAINT TRIGGER agents_audit_approval_at_once AFTER INSERT ON agents_approval
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.status <> 'pending')
     EXECUTE FUNCTION agents_audit_approval();
-
--- A decision about a revision of a tool.
-CREATE OR REPLACE FUNCTION agents_audit_toolrevision() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = public, pg_temp AS $$
-BEGIN
-    PERFORM memory_audit_append(NEW.project_id, 'tool_' || NEW.status, NEW.id, jsonb_build_object(
-        'tool', NEW.tool_id, 'number', NEW.number, 'sha256', NEW.sha256, 'by', NEW.decided_by,
-        'row_sha256', agents_revision_digest(NEW)));
-    RETURN NULL;
-END $$;
-DROP TRIGGER IF EXISTS agents_audit_toolrevision ON agents_toolrevision;
-CREATE CONSTRAINT TRIGGER agents_audit_toolrevision AFTER UPDATE ON agents_toolrevision
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status)
-    EXECUTE FUNCTION agents_audit_toolrevision();
-DROP TRIGGER IF EXISTS agents_audit_toolrevision_at_once ON agents_toolrevision;
-CREATE CONSTRAINT TRIGGER agents_audit_toolrevision_at_once AFTER INSERT ON agents_toolrevision
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.status <> 'proposed')
-    EXECUTE FUNCTION agents_audit_toolrevision();
 
 -- Another revision of a tool is in force. It may have been approved long ago.
 CREATE OR REPLACE FUNCTION agents_audit_tool() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
@@ -71,8 +46,8 @@ BEGIN
         CASE WHEN OLD.archived_at IS DISTINCT FROM NEW.archived_at THEN 'agent_archived'
              WHEN OLD.current_id IS NULL THEN 'agent_created' ELSE 'agent_revised' END,
         NEW.id,
-        jsonb_build_object('name', NEW.name, 'revision', NEW.current_id, 'number', r.number, 'sha256', r.sha256,
-                           'archived_at', NEW.archived_at, 'row_sha256', CASE WHEN r.id IS NOT NULL THEN agents_revision_digest(r) END));
+        jsonb_build_object('name', NEW.name, 'revision', NEW.current_id, 'number', r.number, 'sha256', r.content_sha256,
+                           'archived_at', NEW.archived_at, 'row_sha256', CASE WHEN r.id IS NOT NULL THEN memory_revision_digest(r) END));
     RETURN NULL;
 END $$;
 DROP TRIGGER IF EXISTS agents_audit_agent ON agents_agent;

@@ -12,8 +12,7 @@ from rest_framework.test import APIClient
 
 from evaluation.experiments.lifecycle import start_experiment
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.plan import Plan
-from evaluation.shadow.models import ShadowAnswer
+from evaluation.experiments.plan import ExperimentPlan
 from memory.blocks.edits import Edit, NewBlock, append_to_block, create_block
 from memory.blocks.models import Block
 from memory.passages.storage import NewPassage, insert_passage
@@ -26,6 +25,7 @@ from runtime.definitions.storage import save_tool
 from runtime.definitions.values import ToolDefinition
 from runtime.loop.finishing import finish_run
 from runtime.loop.journal import hash_arguments
+from runtime.models.changes import EvaluationRow
 from runtime.models.runs import RunStatus, StopReason
 from tests.evaluation.evolution_rows import store_evolution
 from tests.evaluation.recorded_runs import make_talker
@@ -138,10 +138,17 @@ def make_shadow_answer(project: Project) -> UUID:
     """Make a request that two releases answer."""
     answer = make_retrieval(project=project)
     release = cut_release(project, by=Actor.policy("test"))
-    compared = {"stable": release, "candidate": release, "stable_tokens": 1, "candidate_tokens": 1}
-    asked_at = answer.created_at
-    return ShadowAnswer.objects.create(
-        project=project, retrieval=answer, differs=False, asked_at=asked_at, **compared
+    figures: dict[str, Any] = {"lessons": [], "added": [], "removed": [], "reworded": []}
+    return EvaluationRow.objects.create(
+        project=project,
+        kind="answer",
+        retrieval=answer,
+        stable=release,
+        candidate=release,
+        verdict="same",
+        figures=figures | {"stable_tokens": 1, "candidate_tokens": 1},
+        at=answer.created_at,
+        made_by="policy:shadow",
     ).pk
 
 
@@ -220,7 +227,7 @@ def start_on_trial(operation: Operation, project: Project) -> Experiment:
         return running
     deploy(operation, project)
     release = Deployment.objects.get(project=project).candidate
-    return start_experiment(project, plan=Plan(), by=Actor.policy("test"), release=release)
+    return start_experiment(project, plan=ExperimentPlan(), by=Actor.policy("test"), release=release)
 
 
 def _load() -> list[Operation]:

@@ -10,9 +10,10 @@ from memory.api.models import IdempotencyRecord
 from memory.curation.decisions import decide_unflagged
 from memory.curation.priority import prioritise_heuristics
 from memory.errors import NotReadYet
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from memory.review.models import Review
 from tests.api.proposing import LESSON
 from tests.api.proposing import URL as HEURISTICS
 from tests.factories import make_heuristic, make_trajectory, read

@@ -68,7 +68,7 @@ def test_broker_address_that_makes_no_sense_is_degraded(client: Client) -> None:
     assert client.get("/ready").json()["checks"]["broker"] == "unavailable"
 
 
-@override_settings(ERL_EMBEDDER="http", ERL_EMBEDDER_BASE_URL="")
+@override_settings(ERL_EMBEDDER="magic")
 def test_ready_without_embedder_is_degraded(client: Client, broker: str) -> None:
     assert client.get("/ready").json() == {
         "status": "degraded",

@@ -12,12 +12,13 @@ from rest_framework.test import APIClient
 from memory.api.models import IdempotencyRecord
 from memory.api.throttling import counters
 from memory.effects.models import HeuristicFeedback
-from memory.heuristics.models import Evidence, Heuristic, Review
+from memory.heuristics.models import Evidence, Heuristic
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.mcp.protocol import LEGACY_VERSIONS, MODERN_VERSION, VERSIONS
 from memory.mcp.tools import BY_NAME, TOOLS
 from memory.projects.models import ApiKey
 from memory.retrieval.models import Retrieval
+from memory.review.models import Review
 from memory.runs.models import Trajectory
 from reflection.reflectors.models import Reflection
 from tests.api.conftest import make_client

@@ -13,6 +13,7 @@ from memory.projects.actors import Actor
 from memory.projects.models import ApiKey, Project, ProjectMembership
 from runtime.definitions.storage import save_tool
 from runtime.definitions.values import ToolDefinition
+from tests.desk.desk_pages import served
 from tests.factories import (
     approve_as_read,
     bearer,
@@ -23,7 +24,6 @@ from tests.factories import (
     read,
     require_two,
 )
-from tests.memory.desk_pages import served
 from tests.runtime.running import Script, go_on, make_agent, make_run
 
 pytestmark = pytest.mark.django_db
@@ -85,7 +85,7 @@ def _tool(project: Project) -> tuple[str, str]:
     source = 'def greet() -> str:\n    return "hi"\n'
     definition = ToolDefinition(name="greet", description="Greet.", parameters=NOTHING, source=source)
     revision = save_tool(project, definition, by=BY).revision
-    return str(revision.tool_id), revision.sha256
+    return str(revision.tool_id), revision.content_sha256
 
 
 def approve_tool(project: Project) -> Asked:

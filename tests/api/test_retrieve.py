@@ -13,7 +13,7 @@ from memory.heuristics.models import Heuristic
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.retrieval import llm_ranking
-from memory.retrieval.llm_ranking import Choice
+from memory.retrieval.llm_ranking import RankedChoice
 from memory.retrieval.models import Retrieval
 from tests.factories import (
     approve_as_read,
@@ -352,7 +352,7 @@ class WatchingRanker:
 
     def __call__(self, project, *, task, lessons, batch_size, top_k, deadline_seconds):
         self.in_transaction.append(connection.in_atomic_block)
-        return [Choice(label=one.label, similarity=9, informativeness=9) for one in lessons]
+        return [RankedChoice(label=one.label, similarity=9, informativeness=9) for one in lessons]
 
 
 @pytest.mark.django_db(transaction=True)

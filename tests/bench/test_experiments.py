@@ -7,12 +7,12 @@ import pytest
 from pytest_django.live_server_helper import LiveServer
 
 from bench import experiments, false_claims, lesson_effects, releases, sequential_figures
-from evaluation.experiments.analysis import Verdict
+from evaluation.experiments.analysis import ArmVerdict
 
 pytestmark = pytest.mark.nightly
 
 
-CLAIMS = {Verdict.BETTER, Verdict.WORSE, Verdict.ROLL_BACK}
+CLAIMS = {ArmVerdict.BETTER, ArmVerdict.WORSE, ArmVerdict.ROLL_BACK}
 
 
 @pytest.mark.django_db(transaction=True)
@@ -64,7 +64,7 @@ def test_no_claim_of_an_experiment_is_missed_by_the_figures_of_all_looks(kind: f
 
     missing = [findings[look].missing_e_value for look in looks]
     assert [found.missing_e_value[look // 20 - 1] for look in looks] == pytest.approx(missing, rel=0.01)
-    claimed = {look for look in looks if findings[look].verdict in CLAIMS - {kind.truth and Verdict.WORSE}}
+    claimed = {look for look in looks if findings[look].verdict in CLAIMS - {kind.truth and ArmVerdict.WORSE}}
     assert claimed <= {look for look in looks if found.is_close[look // 20 - 1]}
 
 

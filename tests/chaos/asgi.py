@@ -6,7 +6,7 @@ from importlib import import_module
 from django.conf import settings
 from django.test import Client
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "erl_site.settings")
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
 settings.ROOT_URLCONF = "tests.chaos.urls"
 application = import_module("erl_site.asgi").application
 

@@ -25,7 +25,7 @@ def served_environment(django_db_setup: None, django_db_blocker: DjangoDbBlocker
 @pytest.fixture(scope="package")
 def chaos_web(served_environment: dict[str, str]) -> Iterator[ChaosWeb]:
     """A web server on the tests' database whose workers may be killed: its master replaces them."""
-    web = ChaosWeb(home=HOME, environment=served_environment | {"ERL_DATABASE_CONN_MAX_AGE": "600"})
+    web = ChaosWeb(home=HOME, environment=served_environment | {"TEST_DATABASE_CONN_MAX_AGE": "600"})
     web.start_web()
     try:
         yield web

@@ -24,7 +24,7 @@ from typing import Any
 
 from tests.servers import HOME, throw_away_servers  # names the throw-away servers before Django reads its settings
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "erl_site.settings")
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
 
 import django
 

@@ -129,7 +129,7 @@ def jobs(*, environment: dict[str, str] | None = None, behaviour: Behaviour | No
         seen_by_workers = {
             "DATABASE_URL": database_url(connection.settings_dict),
             "CELERY_BROKER_URL": valkey.broker_url(BROKER),
-            "ERL_REFLECTION_LEASE_SECONDS": str(LEASE_SECONDS),
+            "TEST_REFLECTION_LEASE_SECONDS": str(LEASE_SECONDS),
             "ERL_EMBEDDER": "none",
             "ERL_LLM_PROVIDER": "openai-compatible",
             "ERL_LLM_MODEL": "scripted-1",

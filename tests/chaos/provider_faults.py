@@ -155,7 +155,7 @@ def test_whatever_a_provider_does_each_reflection_ends_once_and_with_a_reason() 
     count = ROUNDS * AT_ONCE
     clock = Clock()
     provider = Provider()
-    environment = {"ERL_LLM_TIMEOUT_SECONDS": str(CALL_SECONDS), "ERL_REFLECTION_LEASE_SECONDS": "5"}
+    environment = {"ERL_LLM_TIMEOUT_SECONDS": str(CALL_SECONDS), "TEST_REFLECTION_LEASE_SECONDS": "5"}
     with jobs(environment=environment, behaviour=provider) as made:
         made.stack.start_worker(concurrency=pick(2, 4))
         for first in range(1, count, AT_ONCE):  # all of them at once would wake each other whenever the circuit closes

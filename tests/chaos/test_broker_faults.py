@@ -110,7 +110,7 @@ def test_recording_does_not_feel_the_broker_and_nothing_is_forgotten() -> None:
     with FaultProxy(upstream=valkey.socket_path(BROKER)) as proxy:
         environment = {
             "CELERY_BROKER_URL": f"redis://127.0.0.1:{proxy.port}/0",
-            "ERL_REFLECTION_LEASE_SECONDS": "5",
+            "TEST_REFLECTION_LEASE_SECONDS": "5",
             "ERL_LOG_LEVEL": "WARNING",
         }
         with jobs(environment=environment, behaviour=slowly(0)) as made:

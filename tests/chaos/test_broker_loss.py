@@ -84,7 +84,7 @@ def test_queue_is_drained_with_neither_broker_nor_worker(settings: Any) -> None:
         made.stop_broker()
         made.enqueue(RUNS)
 
-        call_command("run_reflections")
+        call_command("run_jobs")
 
         assert Reflection.objects.filter(status=Status.DONE).count() == RUNS
 

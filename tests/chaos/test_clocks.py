@@ -50,7 +50,7 @@ def wrong_webs(
     broker: str, served_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, WrongWeb]]:
     """Two web servers on the tests' database, an hour before and after it."""
-    environment = served_environment | {"ERL_IDEMPOTENCY_HOURS": "1"}
+    environment = served_environment | {"TEST_IDEMPOTENCY_HOURS": "1"}
     webs = {
         name: WrongWeb(home=tmp_path_factory.mktemp(name), environment=environment, shift=shift)
         for name, shift in (("ahead", 1.5 * HOUR), ("behind", -1.5 * HOUR))

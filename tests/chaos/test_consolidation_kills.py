@@ -47,7 +47,7 @@ def state_of(project: Project) -> list[Any]:
 def kill_when(run: ConsolidationRun, *, stages_done: int) -> None:
     """Let a process take the consolidation, and kill it once so many stages are done."""
     environment = os.environ | {"DATABASE_URL": database_url(connection.settings_dict), "ERL_REFLECTOR": "rules"}
-    command = [sys.executable, "manage.py", "consolidate", "--project", run.project.slug]
+    command = [sys.executable, "manage.py", "run_jobs", "--kind", "consolidation"]
     process = subprocess.Popen(command, cwd=settings.BASE_DIR, env=environment, stderr=subprocess.DEVNULL)
     rows = ConsolidationRun.objects.filter(pk=run.pk)
     try:

@@ -21,10 +21,11 @@ from rest_framework.test import APIClient
 from memory.api.models import IdempotencyRecord
 from memory.embeddings.registry import forget_embedders
 from memory.errors import AlreadyDecided
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.index.heuristic_vectors import find_heuristics_without_vectors
 from memory.projects.actors import Actor
 from memory.projects.models import ApiKey, Project
+from memory.review.models import Review
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
 from memory.trust.invariants import find_violations

@@ -75,7 +75,7 @@ def web_on(database: OwnDatabase, home: Path) -> Iterator[ChaosWeb]:
     environment = {
         "DATABASE_URL": database.url,
         "CELERY_BROKER_URL": settings.CELERY_BROKER_URL,
-        "ERL_DATABASE_CONN_MAX_AGE": "600",
+        "TEST_DATABASE_CONN_MAX_AGE": "600",
         "ERL_LOG_LEVEL": "ERROR",
     }
     web = ChaosWeb(home=home, environment=environment)

@@ -42,7 +42,7 @@ def test_web_process_that_dies_at_decisive_moments_loses_and_doubles_nothing(
         "DATABASE_URL": database_url(connection.settings_dict),
         "CELERY_BROKER_URL": settings.CELERY_BROKER_URL,
         "ERL_LOG_LEVEL": "WARNING",
-        "ERL_FAILPOINTS": crash_often(IN_A_REQUEST, 0.15),
+        "TEST_FAILPOINTS": crash_often(IN_A_REQUEST, 0.15),
     }
     web = ChaosWeb(home=tmp_path_factory.mktemp("web"), environment=environment)
     acknowledged: dict[str, UUID] = {}
@@ -75,8 +75,8 @@ def test_web_process_that_dies_at_decisive_moments_loses_and_doubles_nothing(
 
 def test_worker_that_dies_at_decisive_moments_does_each_reflection_once() -> None:
     environment = {
-        "ERL_FAILPOINTS": crash_often(IN_A_REFLECTION, 0.08),
-        "ERL_REFLECTION_MAX_ATTEMPTS": "50",
+        "TEST_FAILPOINTS": crash_often(IN_A_REFLECTION, 0.08),
+        "TEST_REFLECTION_MAX_ATTEMPTS": "50",
     }
     with jobs(environment=environment, behaviour=slowly(0)) as made:
         made.stack.start_worker()

@@ -169,10 +169,7 @@ def test_new_connections_leave_no_class_behind(client: APIClient) -> None:
 @pytest.fixture
 def service(settings: Any) -> Iterator[EmbeddingService]:
     service = EmbeddingService()
-    settings.ERL_EMBEDDER = "http"
-    settings.ERL_EMBEDDER_BASE_URL = service.base_url
-    settings.ERL_EMBEDDER_MODEL = "new"
-    settings.ERL_EMBEDDER_DIMENSIONS = 2
+    settings.ERL_EMBEDDER = f"{service.base_url}?model=new&dimensions=2"
     yield service
     forget_embedders()
 

@@ -28,11 +28,11 @@ RUN = (
 def deliver_in_a_process(failpoints: str) -> int:
     """Deliver in a process of its own, which a failpoint kills; return how it ended."""
     environment = os.environ | {
-        "DJANGO_SETTINGS_MODULE": "erl_site.settings",
+        "DJANGO_SETTINGS_MODULE": "tests.settings",
         "DATABASE_URL": database_url(connection.settings_dict),
         "ERL_SECRET_KEY": settings.SECRET_KEY,
         "ERL_HTTP_HOSTS": "127.0.0.1",
-        "ERL_FAILPOINTS": failpoints,
+        "TEST_FAILPOINTS": failpoints,
     }
     process = subprocess.run(
         [sys.executable, "-c", RUN], cwd=settings.BASE_DIR, env=environment, capture_output=True, timeout=120

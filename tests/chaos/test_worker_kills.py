@@ -38,7 +38,7 @@ POISON, GOOD = pick(1, 20, full=5), pick(10, 500, full=120)
 
 
 def test_killed_workers_lose_and_repeat_nothing() -> None:
-    patient = {"ERL_REFLECTION_MAX_ATTEMPTS": "50"}  # the same reflection may be hit again and again
+    patient = {"TEST_REFLECTION_MAX_ATTEMPTS": "50"}  # the same reflection may be hit again and again
     with jobs(environment=patient, behaviour=slowly(pick(0.3, 0.1))) as made:
         made.stack.start_worker()
         made.enqueue(JOBS)

@@ -48,7 +48,7 @@ class WrongWorkers(WorkerStack):
 
 
 def test_workers_an_hour_apart_do_each_reflection_once() -> None:
-    environment = {"ERL_REFLECTION_LEASE_SECONDS": str(LEASE_SECONDS), "TZ": "America/New_York"}
+    environment = {"TEST_REFLECTION_LEASE_SECONDS": str(LEASE_SECONDS), "TZ": "America/New_York"}
     shifts = {"ahead": HOUR, "behind": -HOUR, "dst": seconds_to_the_end_of_summer_time()}
     with jobs(environment=environment, behaviour=slowly(1.5 * LEASE_SECONDS)) as made:
         stack = WrongWorkers(home=made.stack.home, environment=made.stack.environment)

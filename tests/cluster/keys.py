@@ -11,9 +11,6 @@ PROJECT = "project_id"
 BY_PARENT = {
     "memory_project": "the project itself",
     "memory_reviewclaim": "heuristic_id: a row while a page is open",
-    "reflection_reflection": "job_ptr_id: one more part of a job, always read with it",
-    "reflection_consolidationrun": "job_ptr_id: the same",
-    "reflection_webhookdelivery": "job_ptr_id: the same",
 }
 # Keys that have to be unique over all projects, and why.
 ACROSS_PROJECTS = {

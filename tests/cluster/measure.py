@@ -126,7 +126,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     for name in [*os.environ]:
         if name.startswith(("ERL_", "CELERY_", "DATABASE_")):
             del os.environ[name]
-    os.environ |= {"ERL_HOME": str(home), "ERL_ENV_FILE": os.devnull, "DJANGO_SETTINGS_MODULE": "erl_site.settings"}
+    os.environ |= {"ERL_HOME": str(home), "ERL_ENV_FILE": os.devnull, "DJANGO_SETTINGS_MODULE": "tests.settings"}
     from tests.cluster.servers import Database, Network
 
     make_network()
@@ -146,7 +146,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             "ERL_ALLOWED_HOSTS": "*",
             "ERL_LOG_LEVEL": "WARNING",
             "ERL_RATE_LIMITS": "",
-            "ERL_API_MAX_WAIT_SECONDS": "0",
+            "TEST_API_MAX_WAIT_SECONDS": "0",
             "ERL_API_MAX_IN_FLIGHT": "0",
             "ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS": "5",
         }

@@ -2,7 +2,8 @@
 
 import pytest
 
-from memory.heuristics.models import HeuristicRevision, Review
+from memory.heuristics.models import HeuristicRevision
+from memory.review.models import Review
 from tests.api.proposing import LESSON, URL
 from tests.factories import make_api_key, make_heuristic, read
 

@@ -105,7 +105,7 @@ def test_reflect_that_waits_answers_200_once_it_is_finished(transactional_db):
         try:
             while True:
                 done = Reflection.objects.filter(status="queued").update(
-                    status="done", skip_reason="Nothing to learn.", finished_at=timezone.now()
+                    status="done", result={"skip_reason": "Nothing to learn."}, finished_at=timezone.now()
                 )
                 if done:
                     return done

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory.heuristics.models import Evidence, HeuristicRevision, Review
+from memory.heuristics.models import Evidence, HeuristicRevision
 from memory.projects.models import Project
+from memory.review.models import Review
 from tests.factories import make_api_key, make_heuristic, make_trajectory, read
 
 pytestmark = pytest.mark.django_db

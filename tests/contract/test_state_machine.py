@@ -79,7 +79,7 @@ class ApprovesWithoutAReview(World):
         approved = super().approve(heuristic)
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL session_replication_role = replica")
-            cursor.execute("DELETE FROM memory_review WHERE heuristic_id = %s", [heuristic.pk])
+            cursor.execute("DELETE FROM memory_review WHERE subject_id = %s", [heuristic.pk])
             cursor.execute("SET LOCAL session_replication_role = origin")
         return approved
 

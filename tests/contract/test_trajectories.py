@@ -220,5 +220,5 @@ def test_recording_a_run_takes_a_fixed_number_of_queries(api_client, django_asse
     # The first also counts what waits, and notes the use of the API key.
     api_client.post(URL, RUN | {"external_id": "one", "mistake_cards": []}, headers={"Idempotency-Key": "one"})
 
-    with django_assert_num_queries(7):  # key, run, job, reflection and answer, and the savepoint of a test
+    with django_assert_num_queries(6):  # key, run, job and answer, and the savepoint of a test
         api_client.post(URL, RUN | {"external_id": "two", "mistake_cards": []}, headers={"Idempotency-Key": "two"})

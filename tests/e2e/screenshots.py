@@ -56,6 +56,20 @@ def sign_in(page: Page, root: str, stack: dict[str, Any]) -> None:
     page.wait_for_url(f"{root}/admin/")
 
 
+def consolidate(page: Page, root: str) -> None:
+    """Consolidate all projects by the action of their list, and wait until a worker has done it."""
+    page.goto(f"{root}/admin/memory/project/")
+    page.check("#action-toggle")
+    page.select_option("select[name=action]", "consolidate")
+    page.click("button[name=index]")
+    for _ in range(120):
+        page.goto(f"{root}/admin/reflection/consolidationrun/?status__exact=done")
+        if page.locator("#result_list tbody tr").count():
+            return
+        page.wait_for_timeout(1_000)
+    raise SystemExit("The consolidation is not done after two minutes. Is a worker running?")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--home", type=Path, default=Path(".erl"), help="ERL_HOME of the running stack (.erl)")
@@ -69,9 +83,12 @@ def main() -> int:
     root = stack["admin_url"].removesuffix("/admin/")
     options.out.mkdir(parents=True, exist_ok=True)
     record_runs(stack["base_url"], stack["api_key"])
-    for command in (["consolidate", "--project", stack["project"]], ["evolve", "demo"]):
-        environment = os.environ | {"ERL_HOME": str(options.home)}
-        subprocess.run([sys.executable, "manage.py", *command], env=environment, check=True)
+    environment = os.environ | {"ERL_HOME": str(options.home)}
+    subprocess.run([sys.executable, "manage.py", "evolve", "demo"], env=environment, check=True)
+    with open_browser(executable) as context:
+        page = context.new_page()
+        sign_in(page, root, stack)
+        consolidate(page, root)
     for look, settings in LOOKS.items():
         with open_browser(executable, **settings) as context:
             page = context.new_page()

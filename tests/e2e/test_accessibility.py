@@ -12,15 +12,15 @@ from playwright.sync_api import BrowserContext, Page
 
 from evaluation.experiments.lifecycle import start_experiment
 from evaluation.experiments.models import Look
-from evaluation.experiments.plan import STEPS, Plan
+from evaluation.experiments.plan import STEPS, ExperimentPlan
 from evaluation.models import EvaluationRun
 from memory.curation.decisions import retire_heuristic
 from memory.effects.models import HeuristicFeedback
-from memory.heuristics.models import Review
 from memory.projects.actors import Actor
 from memory.projects.models import Project, ProjectMembership
 from memory.releases.deployments import DeploymentChange, change_deployment, cut_release, roll_back, start_canary
 from memory.releases.models import Deployment
+from memory.review.models import Review
 from reflection.llm.models import ModelCall
 from tests.e2e.conftest import log_in
 from tests.e2e.every_page import list_pages, row_pages
@@ -175,7 +175,7 @@ def try_release(project: Project) -> None:
     release = cut_release(project, by=by, note="Lost bags")
     start_canary(project, release=release, share=100, by=by)
     roll_back(project, by=by, reason="Worse than the control: success.")
-    experiment = start_experiment(project, plan=Plan(steps=STEPS), by=by, release=release)
+    experiment = start_experiment(project, plan=ExperimentPlan(steps=STEPS), by=by, release=release)
     for number in (1, 2):
         Look.objects.create(number=number, experiment=experiment, project=project, **LOOK)
 

@@ -7,14 +7,15 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from bench.desk_timing import measure_decisions
-from memory.admin.inbox.views import SHOWN_ROWS
+from desk.inbox.views import SHOWN_ROWS
 from memory.curation.proposals import revise_heuristic
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review, ReviewClaim
+from memory.heuristics.models import Heuristic, HeuristicRevision, ReviewClaim
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from memory.review.models import Review
+from tests.desk.desk_pages import embed
 from tests.factories import approve_as_read, make_heuristic, make_project, make_trajectory
-from tests.memory.desk_pages import embed
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -160,6 +161,8 @@ HIDDEN_LINES = """() => [...document.querySelectorAll('#item .lesson dd')].flatM
   });
 })"""
 LONG = "Ask for the reservation number, read it back, and wait until the customer has confirmed every digit. " * 5
+# What was on the screen is noticed frame by frame.
+PAINT = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
 @pytest.mark.parametrize(("width", "height"), [(1600, 900), (1280, 720), (390, 844)])
@@ -224,9 +227,11 @@ def test_key_approves_only_after_all_deciding_words_were_on_screen(
     assert not Review.objects.exists()
     desk.locator("[data-field=not_when]").scroll_into_view_if_needed()
     desk.locator(".words").evaluate("words => { words.scrollTop = words.scrollHeight / 2; }")
+    desk.evaluate(PAINT)
     desk.locator(".words").evaluate("words => { words.scrollTop = words.scrollHeight; }")
     expect(desk.locator(".facts").last).to_be_in_viewport()
     for _ in range(4):
+        desk.evaluate(PAINT)
         desk.keyboard.press("a")
     expect(desk.locator(".row")).to_have_count(0)
     expect(desk.locator(".undo")).to_be_visible()  # it was saved

@@ -8,12 +8,13 @@ from playwright.sync_api import Page, expect
 from memory.curation.proposal_groups import join_group
 from memory.curation.proposals import revise_heuristic
 from memory.curation.reviewers import take_over_heuristic
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from memory.review.models import Review
+from tests.desk.test_consolidation_pages import suggest
 from tests.factories import make_heuristic, make_member, make_project, make_trajectory
-from tests.reflection.test_consolidation_pages import suggest
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

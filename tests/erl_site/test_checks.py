@@ -1,14 +1,18 @@
 """`manage.py check` finds configuration errors and gives hints."""
 
+import re
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core.checks import CheckMessage, run_checks
 from django.db import connection
 from django.test import override_settings
 
 from erl_site import preflight
 from erl_site.checks import database
+from erl_site.checks.names import ELSEWHERE, FORMER
+from tests.stack import ROOT
 
 
 def ids(messages: list[CheckMessage]) -> list[str]:
@@ -27,17 +31,17 @@ def test_embedded_database_has_all_that_is_needed() -> None:
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({"ERL_API_PORT": 0}, "erl.limits.E001"),
+        ({"ERL_LISTEN": "127.0.0.1"}, "erl.services.E010"),
         ({"ERL_API_MAX_REQUEST_BYTES": 10}, "erl.limits.E001"),
-        ({"ERL_IDEMPOTENCY_HOURS": 0}, "erl.limits.E001"),
-        ({"ERL_EMBEDDER_DIMENSIONS": 5_000}, "erl.limits.E001"),
-        ({"ERL_REFLECTION_LEASE_SECONDS": 0.1}, "erl.limits.E001"),
+        ({"ERL_RETENTION_DAYS": -1}, "erl.limits.E001"),
         ({"DATABASE_URL": "sqlite:///erl.db"}, "erl.services.E001"),
         ({"ERL_EMBEDDED_BROKER": False, "CELERY_BROKER_URL": "amqp://host"}, "erl.services.E003"),
         ({"ERL_EMBEDDER": "openai"}, "erl.services.E005"),
-        ({"ERL_EMBEDDER": "http", "ERL_EMBEDDER_MODEL": "m"}, "erl.services.E006"),
-        ({"ERL_EMBEDDER": "http", "ERL_EMBEDDER_BASE_URL": "https://host/v1"}, "erl.services.E007"),
+        ({"ERL_EMBEDDER": "http://host/v1?model=m&dimensions=2"}, "erl.services.E006"),
+        ({"ERL_EMBEDDER": "https://host/v1?model=m"}, "erl.services.E007"),
+        ({"ERL_EMBEDDER": "https://host/v1?model=m&dimensions=5000"}, "erl.services.E007"),
         ({"ERL_RERANK_URL": "http://reranker:8080/rerank"}, "erl.services.E008"),
+        ({"ERL_RERANK_URL": "https://reranker/rerank?format=other"}, "erl.services.E008"),
     ],
 )
 def test_wrong_setting_is_found(settings: dict[str, Any], expected: str) -> None:
@@ -52,10 +56,8 @@ def test_wrong_setting_is_found(settings: dict[str, Any], expected: str) -> None
     [
         ({"DATABASE_URL": ""}, "erl.deploy.W001"),
         ({"ERL_EMBEDDED_BROKER": True}, "erl.deploy.W002"),
-        ({"ERL_EMBEDDED_DURABLE": False}, "erl.deploy.W003"),
         ({"ERL_ADMIN_OTP": False}, "erl.deploy.W004"),
         ({"ERL_HTTPS": True, "ERL_PROXY_COUNT": 0}, "erl.deploy.W005"),
-        ({"ERL_FAILPOINTS": ["review.before_commit=crash"]}, "erl.deploy.W006"),
     ],
 )
 def test_laptop_setting_is_found_in_a_deployment(settings: dict[str, Any], expected: str) -> None:
@@ -81,3 +83,30 @@ def test_database_that_lacks_something_is_found(
     found = database.check_database(databases=[connection.alias])
 
     assert ids(found) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("ERL_API_PORT", "Write ERL_LISTEN=host:port."),
+        ("ERL_LLM_MODLE", "Is ERL_LLM_MODEL meant? docs/configuration.md lists all settings."),
+        ("ERL_ANYTHING_ELSE_AT_ALL", "Remove it, or find its name in docs/configuration.md."),
+    ],
+)
+def test_name_that_no_setting_has_is_found(monkeypatch: pytest.MonkeyPatch, name: str, hint: str) -> None:
+    monkeypatch.setenv(name, "1")
+
+    found = run_checks(tags=["names"])
+
+    assert ids(found) == ["erl.names.W001"]
+    assert found[0].hint == hint
+
+
+def test_names_of_the_compose_file_are_known() -> None:
+    named = set(re.findall(r"\$\{(ERL_\w+)", (ROOT / "compose.yaml").read_text(encoding="utf-8")))
+
+    assert named - ELSEWHERE - settings.ERL_NAMES == set()
+
+
+def test_former_settings_are_gone() -> None:
+    assert FORMER.keys() & settings.ERL_NAMES == set()

@@ -41,7 +41,7 @@ def refuse(home: Path, *command: str, **environment: str) -> str:
     ended = subprocess.run(
         [sys.executable, *command],
         cwd=ROOT,
-        env=inherited | {"ERL_HOME": str(home), "ERL_EMBEDDED_DURABLE": "1"} | environment,
+        env=inherited | {"ERL_HOME": str(home), "TEST_EMBEDDED_DURABLE": "1"} | environment,
         capture_output=True,
         text=True,
         timeout=60,
@@ -103,13 +103,13 @@ def test_setting_that_cannot_be_read_is_named(home: Path, name: str, value: str,
     [
         (["embedded", "start"], ""),
         (["migrate"], "garbage\n/data\n"),
-        (["doctor"], ""),
+        (["check", "--running"], ""),
         (["quickstart", "--once"], "\n"),
     ],
 )
 def test_damaged_lock_of_postgresql_says_what_to_do(home: Path, command: list[str], lock: str) -> None:
     path = write(home / "postgres" / "data" / "postmaster.pid", lock)
-    said = refuse(home, *MANAGE, *command, ERL_API_PORT=str(free_port()))
+    said = refuse(home, *MANAGE, *command, ERL_LISTEN=f"127.0.0.1:{free_port()}")
     assert f"{path} is damaged" in said
     assert "delete that file and start again" in said
 
@@ -136,7 +136,7 @@ def test_damaged_append_only_file_says_what_to_do(home: Path, command: tuple[str
 @pytest.mark.parametrize(("command", "key"), [("quickstart", ""), ("quickstart", GOOD_KEY), ("migrate", GOOD_KEY)])
 def test_read_only_home_says_what_to_do(home: Path, command: str, key: str) -> None:
     home.chmod(0o500)
-    said = refuse(home, *MANAGE, command, ERL_SECRET_KEY=key, ERL_API_PORT=str(free_port()))
+    said = refuse(home, *MANAGE, command, ERL_SECRET_KEY=key, ERL_LISTEN=f"127.0.0.1:{free_port()}")
     assert f"{home} cannot be used (Permission denied)" in said or f"{home}/postgres cannot be used" in said
     assert "set ERL_HOME to a folder of your own" in said
 

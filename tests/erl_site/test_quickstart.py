@@ -26,7 +26,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.django_db  # so that there are tables to copy where these tests run alone
 COUNTED = [
     "memory_project", "memory_apikey", "memory_trajectory", "memory_heuristic", "memory_review", "memory_evidence",
-    "reflection_reflection", "auth_user", "agents_run", "agents_approval",
+    "reflection_job", "reflection_runpatterns", "auth_user", "agents_run", "agents_approval",
 ]  # fmt: skip
 
 
@@ -46,7 +46,7 @@ class Quickstart:
 
     @property
     def environment(self) -> dict[str, str]:
-        return os.environ | {"ERL_HOME": str(self.home), "ERL_EMBEDDED_DURABLE": "0"}
+        return os.environ | {"ERL_HOME": str(self.home), "TEST_EMBEDDED_DURABLE": "0"}
 
     def run(self, *options: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -136,7 +136,7 @@ def test_quickstart_once_closes_the_loop_and_a_second_run_changes_nothing(quicks
     kept = quickstart.home / "quickstart.json"
     assert json.loads(kept.read_text()) == access
     assert kept.stat().st_mode & 0o777 == 0o600
-    assert rows["memory_trajectory"] == rows["reflection_reflection"] == 24
+    assert rows["memory_trajectory"] == rows["reflection_runpatterns"] == 24
     assert rows["memory_review"] == 3
     assert "the policy quickstart-demo approved" in first.stderr
     assert f"It waits for your decision: {access['admin_url']}agents/approval/" in first.stderr

@@ -53,7 +53,7 @@ def test_start_that_fails_is_an_operational_error() -> None:
 def web(django_db_setup: None, place: Path) -> Iterator[Stack]:
     """A web server with the embedded PostgreSQL, which nothing else looks after."""
     home = migrated_home(place)
-    stack = Stack(home=home, environment={"ERL_HOME": str(home), "ERL_DATABASE_CONN_MAX_AGE": "600"})
+    stack = Stack(home=home, environment={"ERL_HOME": str(home), "TEST_DATABASE_CONN_MAX_AGE": "600"})
     try:
         stack.start_web()
         yield stack

@@ -100,9 +100,9 @@ def test_application_role_reads_new_months(home: Path) -> None:
 def test_what_differs_from_its_file_is_installed_again(statement: str, home: Path) -> None:
     with connect(home, ADMINISTRATOR) as administrator:
         administrator.execute(statement.encode())
-    assert "differ from their .sql files" in manage(home, "doctor").stdout
+    assert "differ from their .sql files" in manage(home, "check", "--running").stdout
 
     done = manage(home, "migrate", "--verbosity=0")
 
     assert done.returncode == 0, done.stderr
-    assert "differ from their .sql files" not in manage(home, "doctor").stdout
+    assert "differ from their .sql files" not in manage(home, "check", "--running").stdout

@@ -171,8 +171,8 @@ def test_command_works_with_the_roles(migrated: Path, command: str) -> None:
 
 
 @pytest.mark.slow
-def test_doctor_is_content_with_the_roles(migrated: Path) -> None:
-    told = manage(migrated, "doctor", "--json").stdout
+def test_roles_are_found_in_order(migrated: Path) -> None:
+    told = manage(migrated, "check", "--running", "--json").stdout
 
     assert "The role erl can do no more than the application needs." in told
     assert "PostgreSQL's log keeps no statements, parameters or rows." in told

@@ -1,4 +1,4 @@
-"""Workers keep their database connection between tasks, as ERL_DATABASE_CONN_MAX_AGE promises."""
+"""Workers keep their database connection between tasks, as CONN_MAX_AGE promises."""
 
 import pytest
 from celery.fixups.django import DjangoWorkerFixup  # type: ignore[attr-defined]  # the stubs lack it

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from evaluation.experiments.lifecycle import start_experiment
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.plan import Guardrail, Plan
+from evaluation.experiments.plan import ExperimentPlan, Guardrail
 from memory.ids import uuid7
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -22,7 +22,7 @@ from tests.factories import make_heuristic, make_project
 
 OPERATOR = Actor.policy("test")
 SUCCESS_ONLY = (Guardrail(metric="success"),)
-PLAN = Plan(guardrails=SUCCESS_ONLY, max_units=5000)
+PLAN = ExperimentPlan(guardrails=SUCCESS_ONLY, max_units=5000)
 _numbers = itertools.count(1)
 
 
@@ -35,7 +35,7 @@ def make_deployed(*, holdout: int = 0) -> tuple[Project, Release]:
     return project, cut_release(project, by=OPERATOR)
 
 
-def make_experiment(*, plan: Plan = PLAN, share: int = 500, **options: Any) -> Experiment:
+def make_experiment(*, plan: ExperimentPlan = PLAN, share: int = 500, **options: Any) -> Experiment:
     """Start an experiment with a canary of a share that nothing changes."""
     project, release = make_deployed()
     start_canary(project, release=release, share=share, by=OPERATOR)

@@ -28,7 +28,8 @@ def home() -> Iterator[Path]:
 def manage(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command with an environment that names only the home directory."""
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG")}
-    environment = kept | {"ERL_HOME": str(home), "ERL_ENV_FILE": os.devnull, "ERL_EMBEDDED_DURABLE": "0"}
+    environment = kept | {"ERL_HOME": str(home), "ERL_ENV_FILE": os.devnull, "TEST_EMBEDDED_DURABLE": "0"}
+    environment["DJANGO_SETTINGS_MODULE"] = "tests.settings"
     return subprocess.run(
         [sys.executable, "manage.py", *arguments],
         cwd=ROOT,

@@ -6,11 +6,12 @@ from evaluation.arms import EVALUATION
 from evaluation.environments.base import Task
 from evaluation.environments.clerk import Clerk
 from evaluation.suites.loop.store import Learner, LearningCounts, approve_all
-from memory.heuristics.models import Heuristic, Review
+from memory.heuristics.models import Heuristic
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.models import Project
 from memory.retrieval.answers import retrieve
 from memory.retrieval.question import Question
+from memory.review.models import Review
 from tests.factories import make_project
 
 pytestmark = pytest.mark.django_db

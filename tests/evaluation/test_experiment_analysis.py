@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from evaluation.errors import PlanInvalid
-from evaluation.experiments.analysis import Findings, State, Unit, Verdict, analyse
-from evaluation.experiments.plan import Guardrail, Method, Plan, Step, plan_units
+from evaluation.experiments.analysis import ArmVerdict, Findings, State, Unit, analyse
+from evaluation.experiments.plan import ExperimentPlan, Guardrail, Method, RolloutStep, plan_units
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 SUCCESS_ONLY = (Guardrail(metric="success"),)
@@ -43,7 +43,7 @@ def count(units: Iterable[Unit], share: float = 0.5) -> list[tuple[list[int], li
 
 def look(units: list[Unit], *, ratios: Any = None, steps_done: bool = True, **plan: Any) -> Findings:
     return analyse(
-        Plan(**{"guardrails": SUCCESS_ONLY} | plan).check(),
+        ExperimentPlan(**{"guardrails": SUCCESS_ONLY} | plan).check(),
         units,
         ratios=count(units) if ratios is None else ratios,
         steps_done=steps_done,
@@ -53,7 +53,7 @@ def look(units: list[Unit], *, ratios: Any = None, steps_done: bool = True, **pl
 def test_large_benefit_is_suggested_for_promotion() -> None:
     findings = look(make_units(1000, base=0.4, lift=0.2))
 
-    assert findings.verdict == Verdict.BETTER
+    assert findings.verdict == ArmVerdict.BETTER
     assert findings.interval is not None
     assert 0 < findings.interval.low < 0.2 < findings.interval.high
 
@@ -61,32 +61,32 @@ def test_large_benefit_is_suggested_for_promotion() -> None:
 def test_benefit_waits_for_all_steps_of_canary() -> None:
     findings = look(make_units(1000, base=0.4, lift=0.2), steps_done=False)
 
-    assert findings.verdict == Verdict.CONTINUE
+    assert findings.verdict == ArmVerdict.CONTINUE
     assert "not every step" in findings.reason
 
 
 def test_equal_arms_end_without_benefit_at_planned_maximum() -> None:
     units = make_units(600, base=0.5, lift=0)
 
-    assert look(units, max_units=601).verdict == Verdict.CONTINUE
-    assert look(units, max_units=600).verdict == Verdict.NO_BENEFIT
+    assert look(units, max_units=601).verdict == ArmVerdict.CONTINUE
+    assert look(units, max_units=600).verdict == ArmVerdict.NO_BENEFIT
 
 
 def test_units_of_the_first_steps_do_not_use_up_the_planned_maximum() -> None:
     """A first step of 1 % takes 2,000 units to give 20 of them the release."""
-    steps = (Step(share=10, units=20), Step(share=500, units=100))
+    steps = (RolloutStep(share=10, units=20), RolloutStep(share=500, units=100))
     first = make_units(2000, base=0.5, lift=0, share=0.01)
     last = make_units(400, base=0.5, lift=0, block=1, seed=2)
 
-    assert look(first, ratios=[], steps=steps, max_units=400).verdict == Verdict.CONTINUE
-    assert look(first + last[:-1], ratios=[], steps=steps, max_units=400).verdict == Verdict.CONTINUE
-    assert look(first + last, ratios=[], steps=steps, max_units=400).verdict == Verdict.NO_BENEFIT
+    assert look(first, ratios=[], steps=steps, max_units=400).verdict == ArmVerdict.CONTINUE
+    assert look(first + last[:-1], ratios=[], steps=steps, max_units=400).verdict == ArmVerdict.CONTINUE
+    assert look(first + last, ratios=[], steps=steps, max_units=400).verdict == ArmVerdict.NO_BENEFIT
 
 
 def test_harm_fires_guardrail_before_verdict() -> None:
     findings = look(make_units(400, base=0.7, lift=-0.3))
 
-    assert findings.verdict == Verdict.ROLL_BACK
+    assert findings.verdict == ArmVerdict.ROLL_BACK
     assert findings.reason == "Worse than the control: success."
     assert findings.guardrails["success"]["fired"]
 
@@ -94,33 +94,33 @@ def test_harm_fires_guardrail_before_verdict() -> None:
 def test_wrong_shares_leave_no_verdict_however_large_the_benefit() -> None:
     findings = look(make_units(1000, base=0.4, lift=0.2), ratios=[([300, 700], [0.5, 0.5])])
 
-    assert findings.verdict == Verdict.INVALID
+    assert findings.verdict == ArmVerdict.INVALID
 
 
 def test_small_harm_within_guardrail_margin_is_found_by_verdict() -> None:
     wide = (Guardrail(metric="success", margin=0.5),)
 
-    assert look(make_units(1000, base=0.6, lift=-0.2), guardrails=wide).verdict == Verdict.WORSE
+    assert look(make_units(1000, base=0.6, lift=-0.2), guardrails=wide).verdict == ArmVerdict.WORSE
 
 
 def test_worse_arm_ends_at_planned_maximum_too() -> None:
     wide = (Guardrail(metric="success", margin=0.5),)
     units = make_units(1000, base=0.6, lift=-0.2)
 
-    assert look(units, guardrails=wide, max_units=1000).verdict == Verdict.NO_BENEFIT
+    assert look(units, guardrails=wide, max_units=1000).verdict == ArmVerdict.NO_BENEFIT
 
 
 def test_not_worse_needs_only_the_margin() -> None:
     units = make_units(2000, base=0.5, lift=0)
 
-    assert look(units, rule="not_worse", margin=0.2, max_units=3000).verdict == Verdict.BETTER
-    assert look(units, max_units=3000).verdict == Verdict.CONTINUE
+    assert look(units, rule="not_worse", margin=0.2, max_units=3000).verdict == ArmVerdict.BETTER
+    assert look(units, max_units=3000).verdict == ArmVerdict.CONTINUE
 
 
 def test_exact_method_decides_before_a_mean_counts_as_normal() -> None:
     units = make_units(40, base=0.1, lift=0.8)
 
-    assert look(units, method=Method.EXACT).verdict == Verdict.BETTER
+    assert look(units, method=Method.EXACT).verdict == ArmVerdict.BETTER
     assert look(units[:40]).interval is None
 
 
@@ -150,7 +150,7 @@ def test_outcomes_missing_in_one_arm_hold_back_promotion() -> None:
     findings = look(censored)
 
     assert findings.missing_e_value > 1000
-    assert findings.verdict == Verdict.CONTINUE
+    assert findings.verdict == ArmVerdict.CONTINUE
     assert "missing" in findings.reason
 
 
@@ -170,7 +170,7 @@ def test_outcomes_that_one_arm_still_awaits_are_an_alarm_from_the_first_look_on(
 
     assert findings.interval is not None
     assert findings.missing_e_value > 100
-    assert findings.verdict == Verdict.CONTINUE
+    assert findings.verdict == ArmVerdict.CONTINUE
     assert "missing outcomes" in findings.reason
 
 
@@ -185,11 +185,11 @@ def test_slow_outcomes_too_few_for_an_alarm_make_no_claim(treated: bool, value: 
 
     findings = look(hidden, max_units=5000)
 
-    assert alone.verdict != Verdict.CONTINUE
+    assert alone.verdict != ArmVerdict.CONTINUE
     assert findings.missing_e_value < 100
     assert findings.interval is not None
     assert findings.interval.low < 0 < findings.interval.high
-    assert findings.verdict == Verdict.CONTINUE
+    assert findings.verdict == ArmVerdict.CONTINUE
 
 
 def test_effect_is_found_though_both_arms_await_outcomes() -> None:
@@ -197,21 +197,21 @@ def test_effect_is_found_though_both_arms_await_outcomes() -> None:
     random = Random(4)
     late = [replace(unit, state=State.PENDING, figures={}) if random.random() < 0.2 else unit for unit in units]
 
-    assert look(late).verdict == Verdict.BETTER
+    assert look(late).verdict == ArmVerdict.BETTER
 
 
 def test_alarm_of_missing_outcomes_holds_back_roll_back_too() -> None:
     """The successes of the treated arm are slow."""
     findings = look(hide(make_units(400, base=0.5, lift=0), treated=True, value=1.0, share=0.9))
 
-    assert findings.verdict == Verdict.CONTINUE
+    assert findings.verdict == ArmVerdict.CONTINUE
 
 
 @pytest.mark.parametrize("base", [0.0, 1.0])
 def test_outcomes_that_never_vary_decide_nothing(base: float) -> None:
     units = make_units(400, base=base, lift=0)
 
-    assert look(units, rule="not_worse", margin=0.1, max_units=401).verdict == Verdict.CONTINUE
+    assert look(units, rule="not_worse", margin=0.1, max_units=401).verdict == ArmVerdict.CONTINUE
     assert look(units, max_units=400).reason.startswith("Every outcome so far is the same")
 
 
@@ -280,10 +280,10 @@ def test_past_of_families_narrows_the_interval() -> None:
                 family=family,
             )
         )
-    plan = Plan(guardrails=SUCCESS_ONLY)
+    plan = ExperimentPlan(guardrails=SUCCESS_ONLY)
     without = analyse(plan, units, ratios=[])
 
-    found = analyse(Plan(guardrails=SUCCESS_ONLY, use_past=True), units, ratios=[], past=past)
+    found = analyse(ExperimentPlan(guardrails=SUCCESS_ONLY, use_past=True), units, ratios=[], past=past)
 
     assert found.difference is not None
     assert without.difference is not None
@@ -296,7 +296,7 @@ def test_verdict_of_units_that_differ_leaves_the_others_out() -> None:
 
     found = look([*differing, *alike], only_differing=True)
 
-    assert found.verdict == Verdict.BETTER
+    assert found.verdict == ArmVerdict.BETTER
     assert sum(found.units.values()) == 400
     assert sum(arm["left_out"] for arm in found.outcomes.values()) == 1600
     assert sum(found.guardrails["success"]["units"].values()) == 2000
@@ -322,12 +322,12 @@ def test_verdict_of_units_that_differ_leaves_the_others_out() -> None:
         ({"rule": "not_worse"}, "belongs to the rule"),
         ({"guardrails": ()}, "Keep a guardrail"),
         ({"guardrails": SUCCESS_ONLY * 2}, "Name each guardrail once"),
-        ({"steps": (Step(share=100, units=20), Step(share=10, units=20))}, "larger than the one before"),
+        ({"steps": (RolloutStep(share=100, units=20), RolloutStep(share=10, units=20))}, "larger than the one before"),
     ],
 )
 def test_plan_that_cannot_be_carried_out_is_refused(plan: dict[str, Any], said: str) -> None:
     with pytest.raises(PlanInvalid, match=said):
-        Plan(**plan).check()
+        ExperimentPlan(**plan).check()
 
 
 def test_planned_units_are_those_of_the_published_table_times_the_cost_of_looking() -> None:

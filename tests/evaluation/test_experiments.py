@@ -10,14 +10,14 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from evaluation.errors import ExperimentEnded, ExperimentRunning, PlanInvalid
-from evaluation.experiments.analysis import Verdict
+from evaluation.experiments.analysis import ArmVerdict
 from evaluation.experiments.lifecycle import find_unwatched_canaries, start_experiment, stop_experiment
 from evaluation.experiments.looks import look_at_experiments, take_look
 from evaluation.experiments.models import Experiment, Look
-from evaluation.experiments.plan import GUARDRAILS, Guardrail, Plan, Step
+from evaluation.experiments.plan import GUARDRAILS, ExperimentPlan, Guardrail, RolloutStep
 from evaluation.experiments.uplift import measure_uplift
+from evaluation.models import ShadowAnswer
 from evaluation.reports.experiments import describe_experiment
-from evaluation.shadow.models import ShadowAnswer
 from memory.effects.models import HeuristicFeedback
 from memory.projects.models import Project
 from memory.releases.deployments import (
@@ -64,7 +64,7 @@ def look(experiment: Experiment) -> Look:
 
 def test_start_begins_canary_at_first_step() -> None:
     project, release = make_deployed()
-    plan = replace(PLAN, steps=(Step(share=10, units=5), Step(share=100, units=5)))
+    plan = replace(PLAN, steps=(RolloutStep(share=10, units=5), RolloutStep(share=100, units=5)))
 
     experiment = start_experiment(project, plan=plan, by=OPERATOR, release=release)
 
@@ -131,7 +131,7 @@ def test_equal_arms_go_on() -> None:
 
     found = look(experiment)
 
-    assert (found.verdict, found.control_units + found.treated_units) == (Verdict.CONTINUE, 300)
+    assert (found.verdict, found.control_units + found.treated_units) == (ArmVerdict.CONTINUE, 300)
     assert found.low is not None
     assert found.high is not None
     assert found.low < 0 < found.high
@@ -153,7 +153,7 @@ def test_outcome_reported_by_agent_or_judge_never_promotes(source: str) -> None:
 
     found = look(experiment)
 
-    assert (found.verdict, found.treated_units) == (Verdict.CONTINUE, 0)
+    assert (found.verdict, found.treated_units) == (ArmVerdict.CONTINUE, 0)
     assert found.outcomes["treated"].keys() == {"untrusted"}
 
 
@@ -214,8 +214,8 @@ def test_broken_splitter_leaves_no_verdict() -> None:
 
     found = look(experiment)
 
-    assert found.verdict == Verdict.INVALID
-    assert (experiment.status, experiment.conclusion) == ("ended", Verdict.INVALID)
+    assert found.verdict == ArmVerdict.INVALID
+    assert (experiment.status, experiment.conclusion) == ("ended", ArmVerdict.INVALID)
     assert deployment_of(experiment).candidate_id is not None
 
 
@@ -234,7 +234,7 @@ def test_harm_is_rolled_back_at_once_with_event_audit_and_message() -> None:
 
     found = look(experiment)
 
-    assert found.verdict == Verdict.ROLL_BACK
+    assert found.verdict == ArmVerdict.ROLL_BACK
     assert (experiment.status, experiment.conclusion, experiment.ended_by) == (
         "ended",
         "roll_back",
@@ -253,7 +253,7 @@ def test_benefit_is_suggested_and_waits_for_a_person() -> None:
 
     found = look(experiment)
 
-    assert (found.verdict, experiment.conclusion) == (Verdict.BETTER, "better")
+    assert (found.verdict, experiment.conclusion) == (ArmVerdict.BETTER, "better")
     assert deployment_of(experiment).candidate == experiment.treated_release
 
 
@@ -271,27 +271,27 @@ def test_experiment_ends_without_benefit_at_its_maximum() -> None:
     experiment = make_experiment(plan=replace(PLAN, max_units=200))
     Traffic(experiment=experiment).send(200)
 
-    assert look(experiment).verdict == Verdict.NO_BENEFIT
+    assert look(experiment).verdict == ArmVerdict.NO_BENEFIT
     assert experiment.status == "ended"
     assert look_at_experiments() == []
 
 
 def test_canary_climbs_its_steps_and_is_judged_after_the_last() -> None:
     project, release = make_deployed()
-    plan = replace(PLAN, steps=(Step(share=100, units=20), Step(share=500, units=30)))
+    plan = replace(PLAN, steps=(RolloutStep(share=100, units=20), RolloutStep(share=500, units=30)))
     experiment = start_experiment(project, plan=plan, by=OPERATOR, release=release)
     traffic = Traffic(experiment=experiment, base=0.2, lift=0.6)
 
     traffic.send(80)
     first = look(experiment)
-    assert (first.verdict, first.share, deployment_of(experiment).canary_share) == (Verdict.CONTINUE, 100, 100)
+    assert (first.verdict, first.share, deployment_of(experiment).canary_share) == (ArmVerdict.CONTINUE, 100, 100)
     traffic.send(150)
     second = look(experiment)
-    assert (second.verdict, deployment_of(experiment).canary_share) == (Verdict.CONTINUE, 500)
+    assert (second.verdict, deployment_of(experiment).canary_share) == (ArmVerdict.CONTINUE, 500)
     traffic.send(100)
     third = look(experiment)
 
-    assert (third.verdict, third.share) == (Verdict.BETTER, 500)
+    assert (third.verdict, third.share) == (ArmVerdict.BETTER, 500)
     assert third.estimate == pytest.approx(0.6, abs=0.15)
 
 
@@ -395,7 +395,7 @@ def test_memory_is_compared_with_the_holdout() -> None:
 
     found = look(experiment)
 
-    assert (experiment.compared, found.verdict) == ("memory", Verdict.BETTER), (
+    assert (experiment.compared, found.verdict) == ("memory", ArmVerdict.BETTER), (
         found.reason,
         found.outcomes,
         found.estimate,
@@ -410,7 +410,7 @@ def test_harm_of_memory_ends_the_experiment_and_leaves_the_deployment() -> None:
     experiment = make_held_out(units=600, base=0.8, lift=-0.4)
     before = deployment_of(experiment).version
 
-    assert look(experiment).verdict == Verdict.ROLL_BACK
+    assert look(experiment).verdict == ArmVerdict.ROLL_BACK
     assert deployment_of(experiment).version == before
 
 
@@ -505,7 +505,7 @@ def test_look_does_not_promote_what_a_person_rolls_back_meanwhile() -> None:
 
 
 def test_default_plan_can_be_carried_out() -> None:
-    assert Plan().check().guardrails[0].metric == "success"
+    assert ExperimentPlan().check().guardrails[0].metric == "success"
 
 
 # ── After the end ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -536,7 +536,7 @@ def promote_after_trial() -> Experiment:
     Traffic(experiment=experiment, base=0.3, lift=0.4).send(300)
     take_look(experiment.pk)
     experiment.refresh_from_db()
-    assert experiment.conclusion == Verdict.BETTER
+    assert experiment.conclusion == ArmVerdict.BETTER
     return experiment
 
 
@@ -587,7 +587,7 @@ def test_untrusted_runs_roll_nothing_back_and_raise_an_alarm(
 
     found = look(experiment)
 
-    assert found.verdict == Verdict.CONTINUE
+    assert found.verdict == ArmVerdict.CONTINUE
     assert not found.guardrails[guardrail]["fired"]
     assert found.guardrails[guardrail]["untrusted"]["fired"]
     assert any("Any agent can report such runs" in alarm for alarm in describe_experiment(experiment)["alarms"])
@@ -611,7 +611,7 @@ def test_untrusted_feedback_rolls_nothing_back() -> None:
 
     found = look(experiment)
 
-    assert (found.verdict, found.guardrails["harm"]["untrusted"]["fired"]) == (Verdict.CONTINUE, True)
+    assert (found.verdict, found.guardrails["harm"]["untrusted"]["fired"]) == (ArmVerdict.CONTINUE, True)
 
 
 def test_feedback_from_one_arm_only_is_not_compared() -> None:
@@ -624,7 +624,7 @@ def test_feedback_from_one_arm_only_is_not_compared() -> None:
 
     found = look(experiment)
 
-    assert (found.verdict, found.guardrails["harm"]["comparable"]) == (Verdict.CONTINUE, False)
+    assert (found.verdict, found.guardrails["harm"]["comparable"]) == (ArmVerdict.CONTINUE, False)
     assert any("one arm reports this more often" in alarm for alarm in describe_experiment(experiment)["alarms"])
 
 
@@ -636,7 +636,7 @@ def test_cost_that_one_arm_reports_of_failures_only_is_not_compared() -> None:
 
     found = look(experiment)
 
-    assert (found.verdict, found.guardrails["cost"]["comparable"]) == (Verdict.CONTINUE, False)
+    assert (found.verdict, found.guardrails["cost"]["comparable"]) == (ArmVerdict.CONTINUE, False)
 
 
 @pytest.mark.parametrize("promotes", ["people", "policy"])
@@ -648,7 +648,7 @@ def test_outcomes_that_one_arm_still_awaits_hold_everything_back(promotes: str) 
 
     found = look(experiment)
 
-    assert (found.verdict, experiment.status) == (Verdict.CONTINUE, "running")
+    assert (found.verdict, experiment.status) == (ArmVerdict.CONTINUE, "running")
     assert found.missing_e_value > 100
     assert deployment_of(experiment).candidate_id == experiment.treated_release_id
 
@@ -685,13 +685,13 @@ def test_units_that_shadow_found_alike_or_did_not_compare_are_left_out() -> None
     ShadowAnswer.objects.bulk_create(
         ShadowAnswer(
             project=project,
+            kind="answer",
             retrieval=answer,
             stable=deployment.stable,
             candidate=release,
-            differs=number < 12,
-            stable_tokens=0,
-            candidate_tokens=0,
-            asked_at=answer.created_at,
+            verdict="differs" if number < 12 else "same",
+            at=answer.created_at,
+            made_by="policy:shadow",
         )
         for number, answer in enumerate(Retrieval.objects.order_by("created_at")[:20])
     )

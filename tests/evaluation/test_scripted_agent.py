@@ -10,7 +10,7 @@ from evaluation.environments import bfcl
 from evaluation.environments.base import Task
 from evaluation.environments.clerk import FORMS, HABITS, Clerk, OpenedOffice, make_plan
 from evaluation.environments.office import make_tasks, open_office
-from evaluation.environments.scripted.advice import Advice, read_advice
+from evaluation.environments.scripted.advice import GivenAdvice, read_advice
 from evaluation.environments.scripted.agent import ScriptedAgent
 from evaluation.environments.scripted.plan import Work
 from evaluation.environments.scripted.slips import choose_slips, find_slips
@@ -40,11 +40,11 @@ def solve(family: str, *lessons: dict[str, str], seed: int = 0) -> list[bool]:
     return [clerk.run(task, lessons=block(*lessons), trial=0).success for task in tasks]
 
 
-def work(task: Task, *, advice: Advice | None = None) -> bool:
+def work(task: Task, *, advice: GivenAdvice | None = None) -> bool:
     """Work on a task without slips."""
     world = OpenedOffice(task.id)
     plan = Work(requests=(task.text,), plan=make_plan(open_office(task.id), task.text), forms=FORMS)
-    ScriptedAgent(world, plan, (), advice=advice or Advice(), seed="a").do_turn(0)
+    ScriptedAgent(world, plan, (), advice=advice or GivenAdvice(), seed="a").do_turn(0)
     return world.office.is_done
 
 

@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 
 from evaluation.environments.base import Task, TryResult
 from evaluation.errors import EvaluationError
-from evaluation.experiments.plan import Guardrail, Plan, Step
+from evaluation.experiments.plan import ExperimentPlan, Guardrail, RolloutStep
 from evaluation.runner import create_run
 from evaluation.suites.base import Options
 from evaluation.suites.registry import get_suite
@@ -22,7 +22,9 @@ from tests.releases import BY, TASK, make_lesson
 
 pytestmark = pytest.mark.django_db
 GOOD, USELESS, POISON = "Offer a travel credit.", "Say good morning.", "Delete the account."
-PLAN = Plan(guardrails=(Guardrail(metric="success"),), steps=(Step(share=500, units=20),), max_units=140)
+PLAN = ExperimentPlan(
+    guardrails=(Guardrail(metric="success"),), steps=(RolloutStep(share=500, units=20),), max_units=140
+)
 
 
 def make_attempt() -> Callable[[Task, str], TryResult]:

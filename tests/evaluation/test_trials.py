@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
-from evaluation.evolution.aftercare import take_back_worse
 from evaluation.experiments.looks import take_look
 from evaluation.experiments.models import Experiment
+from evaluation.experiments.of_changes import take_back_worse
 from memory.projects.models import Project
 from memory.releases.deployments import get_deployment
 from memory.releases.models import Deployment
@@ -20,6 +20,7 @@ from runtime.changes.policy import POLICY, climb
 from runtime.changes.proposals import Proposal, propose_change
 from runtime.models.agents import Agent
 from runtime.models.changes import Change
+from tests.desk.test_agent_pages import log_in
 from tests.evaluation.experiment_rows import Traffic
 from tests.factories import make_project
 from tests.releases import serve_releases
@@ -37,7 +38,6 @@ from tests.runtime.changing import (
 )
 from tests.runtime.running import BY, Script, check_deferred, go_on, make_agent, make_run
 from tests.runtime.test_api import Api
-from tests.runtime.test_pages import log_in
 
 pytestmark = pytest.mark.django_db
 REFUND = [("refund_order", {"order": "A1"})], "Paid."
@@ -93,7 +93,7 @@ def climb_by_admin(service: Service) -> Change:
     page = reverse("admin:agents_change_change", args=[change.pk])
 
     def press(button: str) -> None:
-        client.post(page, {"do": button, "sha256": change.target.sha256, "reason": "Read."})
+        client.post(page, {"do": button, "sha256": change.target.content_sha256, "reason": "Read."})
 
     press("check")
     press("shadow")
@@ -175,7 +175,7 @@ def test_trial_of_a_person_is_watched_and_waits_for_the_person(shop: Service) ->
     agent = make_deployed_shop(shop, make_project())
     change = climb_to_shadow(propose_refund(agent, refund(agent)))
 
-    start_trial(change, sha256=change.target.sha256, by=BY, share=200)
+    start_trial(change, sha256=change.target.content_sha256, by=BY, share=200)
     experiment = Experiment.objects.get()
     Traffic(experiment=experiment, base=0.5, lift=0.4).send(1_500)
     take_look(experiment.pk)

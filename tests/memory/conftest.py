@@ -1,25 +1,11 @@
-"""What most tests of the memory start from: a project, and who is at the review desk."""
+"""Embedders of the tests of the memory."""
 
 from collections.abc import Iterator
 
 import pytest
-from django.test import Client
 
 from memory.embeddings.registry import forget_embedders
-from memory.projects.models import Project
-from tests.factories import make_member, make_project
 from tests.memory.embedding_service import EmbeddingService
-
-
-@pytest.fixture
-def project() -> Project:
-    return make_project()
-
-
-@pytest.fixture
-def reviewer(client: Client) -> Client:
-    client.force_login(make_member("ana"))
-    return client
 
 
 @pytest.fixture

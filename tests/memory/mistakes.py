@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from memory.intake.recording import Sender, record_trajectory
+from memory.intake.recording import RunSender, record_trajectory
 from memory.mistakes.models import MistakeCard
 from memory.mistakes.policy import settle_cards
 from memory.projects.actors import Actor
@@ -29,7 +29,7 @@ def record(project: Project, *cards: dict[str, Any], client: str = "agent", **da
     """Record a run that reports mistakes, and do what follows the commit."""
     fields = {"task": "Cancel my flight", "task_id": "airline", "agent": "bot", "mistake_cards": list(cards)} | data
     trajectory = record_trajectory(
-        project, data=fields, by=Actor(label=f"key:{client}"), sender=Sender(client=client), reflect=False
+        project, data=fields, by=Actor(label=f"key:{client}"), sender=RunSender(client=client), reflect=False
     ).trajectory
     ids = list(trajectory.evidence.values_list("heuristic_id", flat=True))
     new = [card.pk for card in MistakeCard.objects.filter(pk__in=ids) if card.evidence.count() == 1]

@@ -17,7 +17,7 @@ from memory.blocks.edits import (
     set_block,
     undo_block,
 )
-from memory.blocks.models import Block, BlockReview, BlockRevision
+from memory.blocks.models import Block, BlockRevision
 from memory.blocks.reading import read_block
 from memory.errors import (
     AlreadyDecided,
@@ -34,6 +34,7 @@ from memory.errors import (
 )
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from memory.review.models import Review
 from tests.factories import make_api_key, make_member, make_project, require_two
 
 pytestmark = pytest.mark.django_db
@@ -283,7 +284,7 @@ def test_proposal_is_in_effect_after_approval_only(project: Project) -> None:
     decide(revision)
 
     assert say(block) == "a\nb"
-    assert BlockReview.objects.get().content_sha256 == revision.content_sha256
+    assert Review.objects.get().content_sha256 == revision.content_sha256
     undo = undo_block(block, edit=EDIT)
     assert (undo.status, undo.value, say(block)) == ("proposed", "a", "a\nb")
 
@@ -441,11 +442,12 @@ def test_review_names_the_hash_of_a_waiting_revision(project: Project) -> None:
     key = make_api_key(project=project).api_key
     assert block.current is not None
 
-    with pytest.raises(IntegrityError, match="hash of a revision"), transaction.atomic():
-        BlockReview.objects.create(
+    with pytest.raises(IntegrityError, match="hash of its revision"), transaction.atomic():
+        Review.objects.create(
             project=project,
-            block=block,
-            revision=block.current,
+            kind="block",
+            subject_id=block.pk,
+            revision_id=block.current.pk,
             decision="approve",
             content_sha256=block.current.content_sha256,
             reviewer="key:agent",

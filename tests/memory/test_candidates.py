@@ -271,9 +271,7 @@ def test_embedding_follows_its_wording_into_and_out_of_service() -> None:
 
 def test_embedding_without_an_embedder_leaves_the_words_and_is_found_for_later(settings: Any) -> None:
     get_active_model()
-    settings.ERL_EMBEDDER = "http"
-    settings.ERL_EMBEDDER_BASE_URL = "http://127.0.0.1:9"
-    settings.ERL_EMBEDDER_MODEL = "unreachable"
+    settings.ERL_EMBEDDER = "http://127.0.0.1:9/v1?model=unreachable&dimensions=384"
     forget_embedders()
     EmbeddingModel.objects.all().delete()
     heuristic = serve(make_project(), "A flight is cancelled")

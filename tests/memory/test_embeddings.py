@@ -159,7 +159,7 @@ def test_http_embedder_says_whether_a_refusal_may_pass(service: EmbeddingService
 
 
 def test_http_embedder_refuses_vectors_of_another_length(service: EmbeddingService) -> None:
-    with pytest.raises(EmbedderError, match="ERL_EMBEDDER_DIMENSIONS"):
+    with pytest.raises(EmbedderError, match="dimensions in ERL_EMBEDDER"):
         service.embedder(dimensions=3).embed(["a"])
 
 
@@ -239,8 +239,7 @@ def test_composite_of_nothing_is_a_zero_vector() -> None:
 
 @pytest.fixture
 def _uses_service(service: EmbeddingService, settings: Any) -> None:
-    settings.ERL_EMBEDDER, settings.ERL_EMBEDDER_BASE_URL = "http", service.base_url
-    settings.ERL_EMBEDDER_MODEL, settings.ERL_EMBEDDER_DIMENSIONS = "some-model", 2
+    settings.ERL_EMBEDDER = f"{service.base_url}?model=some-model&dimensions=2"
 
 
 @pytest.mark.usefixtures("_uses_service")
@@ -272,13 +271,12 @@ def test_registry_gives_none_if_embeddings_are_off(settings: Any) -> None:
 
 def test_registry_refuses_an_unknown_embedder(settings: Any) -> None:
     settings.ERL_EMBEDDER = "magic"
-    with pytest.raises(ValueError, match="set it to one of minilm, minilm-floats, http, none"):
+    with pytest.raises(ValueError, match="set it to minilm, minilm-floats, none or a URL"):
         get_embedder()
 
 
 def test_registry_keeps_the_bundled_model_after_a_change(settings: Any) -> None:
-    settings.ERL_EMBEDDER = "http"
-    settings.ERL_EMBEDDER_MODEL = "some-model"
+    settings.ERL_EMBEDDER = "http://127.0.0.1:9/v1?model=some-model&dimensions=384"
     found = find_embedder(MiniLM.model_id)
     assert found is not None
     assert found.model_id == MiniLM.model_id

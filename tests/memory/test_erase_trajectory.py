@@ -9,9 +9,10 @@ from memory.api.models import IdempotencyRecord
 from memory.curation.evidence import add_evidence
 from memory.curation.proposals import revise_heuristic
 from memory.effects.feedback import Feedback, record_feedback
-from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
 from memory.heuristics.text import Citation
 from memory.projects.actors import Actor
+from memory.review.models import Review
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
 from tests.factories import approve_as_read, make_heuristic, make_idempotency_record, make_trajectory

@@ -11,7 +11,7 @@ from memory.curation.decisions import approve_heuristic, confirm_evidence, retir
 from memory.curation.evidence import add_evidence
 from memory.curation.undo import undo_review
 from memory.errors import ChangedMeanwhile, NotAllowed, NothingChanged, NotServable
-from memory.heuristics.models import Evidence, Heuristic, Review
+from memory.heuristics.models import Evidence, Heuristic
 from memory.heuristics.text import Citation
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
@@ -19,8 +19,9 @@ from memory.projects.models import Project
 from memory.retrieval.answers import retrieve
 from memory.retrieval.question import Filters, Question
 from memory.retrieval.snapshot import snapshots
+from memory.review.models import Review
+from tests.desk.desk_pages import address, decide, log_in, page
 from tests.factories import approve_as_read, make_heuristic, make_member, make_trajectory, read
-from tests.memory.desk_pages import address, decide, log_in, page
 
 pytestmark = pytest.mark.django_db
 ANA = Actor(label="user:ana")

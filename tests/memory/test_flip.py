@@ -21,6 +21,19 @@ from tests.stack import database_url
 pytestmark = pytest.mark.django_db(transaction=True)
 FLIPS = 20
 FIRST, SECOND = "Check the fare rules.", "Offer a travel credit."
+PROMOTE = """
+import sys
+
+import django
+
+django.setup()
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+from memory.releases.deployments import get_release, promote
+
+project = Project.objects.get(slug=sys.argv[1])
+promote(project, release=get_release(project, "2"), by=Actor(label="test"), reason="")
+"""
 LESSONS = {1: [FIRST], 2: [FIRST, SECOND]}
 
 
@@ -61,11 +74,11 @@ def test_process_that_is_killed_during_a_flip_leaves_the_state_before(project: P
     before = get_deployment(project)
     environment = os.environ | {
         "DATABASE_URL": database_url(connection.settings_dict),
-        "ERL_FAILPOINTS": "deployment.before_commit=crash",
+        "TEST_FAILPOINTS": "deployment.before_commit=crash",
     }
 
     killed = subprocess.run(
-        [sys.executable, "manage.py", "release", "--project", project.slug, "promote", "2"],
+        [sys.executable, "-c", PROMOTE, project.slug],
         cwd=Path(settings.BASE_DIR),
         env=environment,
         capture_output=True,

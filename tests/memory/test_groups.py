@@ -10,8 +10,8 @@ from django.test import Client
 from django.urls import reverse
 
 from memory.groups import MEMORY_PERMISSIONS, grant_permissions
-from memory.heuristics.models import Review
 from memory.projects.models import ProjectMembership
+from memory.review.models import Review
 from tests.factories import make_heuristic
 
 pytestmark = pytest.mark.django_db

@@ -10,13 +10,14 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from memory.effects.comparison import Compared, LessonEffect, attribute, compare_lessons, find_inseparable
+from memory.effects.comparison import ComparedRuns, LessonEffect, attribute, compare_lessons, find_inseparable
 from memory.effects.harm import measure_lessons
 from memory.effects.interval import Share
 from memory.effects.stratified import Strata
-from memory.heuristics.models import Heuristic, Review
+from memory.heuristics.models import Heuristic
 from memory.ids import uuid7
 from memory.retrieval.models import Retrieval
+from memory.review.models import Review
 from tests.factories import make_heuristic, make_project, make_retrieval, make_trajectory
 from tests.memory.effect_rows import make_lesson, record_observed, record_units
 
@@ -145,7 +146,7 @@ def test_one_client_moves_usefulness_only_so_far() -> None:
     given = Share(successes=1, known=2)
 
     effects = [
-        LessonEffect(heuristic_id=uuid7(), given=given, compared=Compared(by_client=each)) for each in (few, flood)
+        LessonEffect(heuristic_id=uuid7(), given=given, compared=ComparedRuns(by_client=each)) for each in (few, flood)
     ]
 
     assert [effect.usefulness for effect in effects] == [0.5, 0.5]
@@ -173,8 +174,8 @@ def test_lessons_of_the_same_runs_are_not_told_apart(blocks: Any, together: Any)
 def test_effect_of_a_lesson_is_not_credited_to_those_in_the_same_blocks() -> None:
     """Of another domain, but often in one block with it: in blocks without the lesson that helps it does nothing."""
 
-    def compare(given: int, good: int, without: int, other_good: int) -> Compared:
-        return Compared(by_client={"agent": Strata.of(given, good, without, other_good)})
+    def compare(given: int, good: int, without: int, other_good: int) -> ComparedRuns:
+        return ComparedRuns(by_client={"agent": Strata.of(given, good, without, other_good)})
 
     answers = {
         frozenset(): {A: compare(400, 340, 100, 50), B: compare(400, 310, 100, 50)},

@@ -10,7 +10,7 @@ from django.conf import settings
 
 from memory.embeddings.base import embed_composites
 from memory.embeddings.registry import get_embedder
-from memory.meaning.comparison import Comparison, Verdict, compare_advice, compare_texts
+from memory.meaning.comparison import Comparison, MeaningVerdict, compare_advice, compare_texts
 
 DATA = Path(settings.BASE_DIR) / "tests" / "data" / "same_meaning"
 
@@ -37,14 +37,14 @@ def test_nothing_else_is_the_same_in_whatever_near_words(judged: list[tuple[dict
     others = [(row, said) for row, said in judged if row["kind"] != "same"]
 
     assert len(others) >= 300
-    assert [row for row, said in others if said.verdict is Verdict.SAME] == []
+    assert [row for row, said in others if said.verdict is MeaningVerdict.SAME] == []
 
 
 @pytest.mark.parametrize(("name", "joined"), [("tuned", 46), ("held-out", 52)])
 def test_paraphrases_that_are_found(judged: list[tuple[dict[str, str], Comparison]], name: str, joined: int) -> None:
     same = [said.verdict for row, said in judged if (row["kind"], row["set"]) == ("same", name)]
 
-    assert (len(same), same.count(Verdict.SAME)) == (58, joined)
+    assert (len(same), same.count(MeaningVerdict.SAME)) == (58, joined)
 
 
 def test_paraphrases_that_are_called_opposites(judged: list[tuple[dict[str, str], Comparison]]) -> None:
@@ -68,7 +68,7 @@ def test_similarity_alone_never_joins() -> None:
     one, other = "Retry the payment call.", "I will not retry the payment call."
 
     assert compare_texts(one, other, similarity=1.0) == Comparison(
-        Verdict.DIFFERENT, "one says what the other denies of “call”", is_opposite=True, is_sure=True
+        MeaningVerdict.DIFFERENT, "one says what the other denies of “call”", is_opposite=True, is_sure=True
     )
 
 
@@ -84,7 +84,7 @@ def test_similarity_alone_never_joins() -> None:
     ],
 )
 def test_signs_and_words_of_other_languages_are_compared(one: str, other: str) -> None:
-    assert compare_texts(one, other, similarity=0.999).verdict is not Verdict.SAME
+    assert compare_texts(one, other, similarity=0.999).verdict is not MeaningVerdict.SAME
 
 
 @pytest.mark.parametrize(
@@ -97,21 +97,21 @@ def test_signs_and_words_of_other_languages_are_compared(one: str, other: str) -
     ],
 )
 def test_spelling_is_not_compared(one: str, other: str) -> None:
-    assert compare_texts(one, other).verdict is Verdict.SAME
+    assert compare_texts(one, other).verdict is MeaningVerdict.SAME
 
 
 @pytest.mark.parametrize(
     ("condition", "advice", "verdict"),
     [
-        ('When `pay` answers "declined"', "Offer another card.", Verdict.SAME),
-        ("When the task is of the kind shop", "Offer another card.", Verdict.SAME),
-        ("", 'When `pay` answers "declined", offer another card.', Verdict.SAME),
-        ('When `refund` answers "declined"', "Offer another card.", Verdict.DIFFERENT),
-        ("When the customer is tired", "Offer another card.", Verdict.DOUBTFUL),
-        ('When `pay` answers "declined"', "Never offer another card.", Verdict.DIFFERENT),
+        ('When `pay` answers "declined"', "Offer another card.", MeaningVerdict.SAME),
+        ("When the task is of the kind shop", "Offer another card.", MeaningVerdict.SAME),
+        ("", 'When `pay` answers "declined", offer another card.', MeaningVerdict.SAME),
+        ('When `refund` answers "declined"', "Offer another card.", MeaningVerdict.DIFFERENT),
+        ("When the customer is tired", "Offer another card.", MeaningVerdict.DOUBTFUL),
+        ('When `pay` answers "declined"', "Never offer another card.", MeaningVerdict.DIFFERENT),
     ],
 )
-def test_condition_and_advice_are_compared_in_any_mixture(condition: str, advice: str, verdict: Verdict) -> None:
+def test_condition_and_advice_are_compared_in_any_mixture(condition: str, advice: str, verdict: MeaningVerdict) -> None:
     said = compare_advice('When `pay` answers "declined"', "Offer another card.", condition, advice)
 
     assert said.verdict is verdict
@@ -124,12 +124,12 @@ def test_wordings_of_three_facts_are_found_and_none_of_another() -> None:
         for one, other in combinations(rows, 2)
     ]
 
-    assert (False, Verdict.SAME) not in pairs
-    assert pairs.count((True, Verdict.SAME)) >= 400
+    assert (False, MeaningVerdict.SAME) not in pairs
+    assert pairs.count((True, MeaningVerdict.SAME)) >= 400
 
 
 @pytest.mark.parametrize(
     "filling", ["a" * 2000, "not " * 500, "`" * 2000, '"' * 2000, "-" * 2000, "1," * 1000, "a/" * 1000]
 )
 def test_long_text_of_one_kind_is_read(filling: str) -> None:
-    assert compare_texts(filling, filling + " x").verdict in set(Verdict)
+    assert compare_texts(filling, filling + " x").verdict in set(MeaningVerdict)

@@ -5,9 +5,10 @@ import pytest
 from memory.curation.merge import merge_heuristics
 from memory.curation.reviewers import claim_heuristic
 from memory.errors import AlreadyDecided, CannotMerge, ChangedMeanwhile, ClaimedByOther
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from memory.review.models import Review
 from tests.factories import make_heuristic, make_member, make_project, make_trajectory
 
 pytestmark = pytest.mark.django_db

@@ -9,13 +9,14 @@ from django.utils import timezone
 
 from memory.curation.decisions import reject_heuristic, retire_heuristic
 from memory.errors import ChangedMeanwhile, NotAllowed, ProjectArchived
-from memory.heuristics.models import HeuristicRevision, Review
+from memory.heuristics.models import HeuristicRevision
 from memory.mistakes.decisions import approve_card, confirm_count, reopen_card
 from memory.mistakes.merge import merge_cards
 from memory.mistakes.models import MistakeCard
 from memory.mistakes.policy import retire_unseen_cards, settle_cards
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from memory.review.models import Review
 from tests.factories import approve_card_as_read, make_api_key, make_member, make_project
 from tests.memory.mistakes import ANA, CARD, OTHER, only_card, record, served_words
 

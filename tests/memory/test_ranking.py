@@ -10,7 +10,7 @@ import pytest
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.candidates import Candidate
-from memory.retrieval.limits import Limits
+from memory.retrieval.limits import AnswerLimits
 from memory.retrieval.question import Question
 from memory.retrieval.ranking import FLOORS, LISTED_SHARE, Ranked, rank_as_drawn
 from memory.retrieval.ranking import rank as rank_candidates
@@ -168,12 +168,12 @@ def test_what_a_lesson_proved_to_be_worth_moves_it_by_a_tenth_at_most() -> None:
 def test_one_source_fills_no_more_than_its_places_where_several_compete() -> None:
     loud = [make_candidate(number, client="loud", score=1 - number / 100) for number in range(1, 6)]
     quiet = make_candidate(9, client="quiet", score=0.1)
-    assert order(*loud, quiet, limits=Limits(max_per_source=2), top_k=5) == [1, 2, 9]
+    assert order(*loud, quiet, limits=AnswerLimits(max_per_source=2), top_k=5) == [1, 2, 9]
 
 
 def test_a_single_source_is_not_limited() -> None:
     loud = [make_candidate(number, client="loud", score=1 - number / 100) for number in range(1, 6)]
-    assert order(*loud, limits=Limits(max_per_source=2), top_k=5) == [1, 2, 3, 4, 5]
+    assert order(*loud, limits=AnswerLimits(max_per_source=2), top_k=5) == [1, 2, 3, 4, 5]
 
 
 def test_a_quota_limits_a_polarity_and_leaves_mixed_lessons_alone() -> None:
@@ -181,8 +181,8 @@ def test_a_quota_limits_a_polarity_and_leaves_mixed_lessons_alone() -> None:
         make_candidate(number, polarity=polarity, score=1 - number / 100)
         for number, polarity in enumerate(["works"] * 4 + ["avoid"] * 4 + ["mixed"] * 4)
     ]
-    assert order(*lessons, limits=Limits(max_works_share=0.0), top_k=4) == [4, 5, 6, 7]
-    assert order(*lessons, limits=Limits(max_works_share=0.25, max_avoid_share=0.5), top_k=4) == [0, 4, 5, 8]
+    assert order(*lessons, limits=AnswerLimits(max_works_share=0.0), top_k=4) == [4, 5, 6, 7]
+    assert order(*lessons, limits=AnswerLimits(max_works_share=0.25, max_avoid_share=0.5), top_k=4) == [0, 4, 5, 8]
 
 
 PARTS = ("Cancel the flight of the passenger", "Book a room in a hotel nearby")

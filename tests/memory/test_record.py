@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from memory.heuristics.text import get_rule_trigger
 from memory.retrieval.context import build_context, count_tokens
-from memory.retrieval.record_block import CLOSE, OPEN, Material, Mistake, Rule, build_record, join_blocks
+from memory.retrieval.record_block import CLOSE, OPEN, Material, Mistake, StandingRule, build_record, join_blocks
 
-RULE = Rule(id="r1", trigger=get_rule_trigger("airline"), guideline="Check the fare class first.", task_id="airline")
-GENERAL = Rule(id="r2", trigger=get_rule_trigger(""), guideline="Ask before you pay.", of_project=True)
-AVOID = Rule(
+RULE = StandingRule(
+    id="r1", trigger=get_rule_trigger("airline"), guideline="Check the fare class first.", task_id="airline"
+)
+GENERAL = StandingRule(id="r2", trigger=get_rule_trigger(""), guideline="Ask before you pay.", of_project=True)
+AVOID = StandingRule(
     id="r3",
     trigger=get_rule_trigger("airline"),
     guideline="Refunds to gift cards.",
@@ -97,7 +99,7 @@ def test_same_material_gives_the_same_bytes_a_thousand_times() -> None:
 
 words = st.text(max_size=200)
 rules = st.builds(
-    Rule,
+    StandingRule,
     id=st.uuids().map(str),
     trigger=words,
     guideline=words,

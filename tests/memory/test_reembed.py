@@ -32,10 +32,7 @@ def project() -> Project:
 @pytest.fixture
 def want_service(settings: Any, service: EmbeddingService, project: Project) -> EmbeddingService:
     """Settings that ask for the service's model, in a project embedded by the bundled one."""
-    settings.ERL_EMBEDDER = "http"
-    settings.ERL_EMBEDDER_BASE_URL = service.base_url
-    settings.ERL_EMBEDDER_MODEL = "new"
-    settings.ERL_EMBEDDER_DIMENSIONS = 2
+    settings.ERL_EMBEDDER = f"{service.base_url}?model=new&dimensions=2"
     forget_embedders()
     return service
 

@@ -11,7 +11,7 @@ from memory.curation.decisions import quarantine_heuristic, reject_heuristic, re
 from memory.curation.proposals import revise_heuristic
 from memory.curation.undo import undo_review
 from memory.errors import NoSuchRelease, NotDeployable
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.models import Project
 from memory.releases.deployments import (
@@ -30,6 +30,7 @@ from memory.releases.models import Deployment, DeploymentEvent, Release, Release
 from memory.releases.readiness import KEPT_READY
 from memory.retrieval.models import Retrieval
 from memory.retrieval.replay import replay_block
+from memory.review.models import Review
 from memory.trust.invariants import find_violations
 from memory.trust.models import AuditEntry
 from tests.factories import approve_as_read, make_heuristic, make_project, make_rule

@@ -52,7 +52,7 @@ def test_many_are_deleted_in_batches() -> None:
 
 
 def test_without_a_time_all_are_kept(settings: Any) -> None:
-    settings.ERL_ANSWER_RETENTION_DAYS = 0
+    settings.ERL_RETENTION_DAYS = 0
     make_answer(make_project(), days=9999)
 
     assert delete_old_answers() == 0

@@ -12,7 +12,7 @@ from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval import llm_ranking, task_vector
 from memory.retrieval.answers import retrieve
-from memory.retrieval.llm_ranking import Choice, RankingFailed
+from memory.retrieval.llm_ranking import RankedChoice, RankingFailed
 from memory.retrieval.models import HeuristicEmbedding, PolarityQuota, Retrieval
 from memory.retrieval.question import Filters, Question
 from tests.factories import make_heuristic, make_project
@@ -51,7 +51,7 @@ def test_retrieve_puts_the_lesson_close_in_meaning_first() -> None:
 def failing_ranker() -> Iterator[None]:
     """A language model that gives no ranking."""
 
-    def fail(*arguments: Any, **options: Any) -> list[Choice]:
+    def fail(*arguments: Any, **options: Any) -> list[RankedChoice]:
         raise RankingFailed("too slow")
 
     before = llm_ranking._find[:]
@@ -63,10 +63,7 @@ def failing_ranker() -> Iterator[None]:
 
 @pytest.mark.usefixtures("fresh_embedders", "failing_ranker")
 def test_embedder_that_hangs_is_asked_once_where_the_model_fails_too(settings: Any, service: EmbeddingService) -> None:
-    settings.ERL_EMBEDDER = "http"
-    settings.ERL_EMBEDDER_BASE_URL = service.base_url
-    settings.ERL_EMBEDDER_MODEL = "new"
-    settings.ERL_EMBEDDER_DIMENSIONS = 2
+    settings.ERL_EMBEDDER = f"{service.base_url}?model=new&dimensions=2"
     project = make_project()
     serve(project)
     service.requests.clear()

@@ -7,14 +7,15 @@ from django.utils import timezone
 
 from memory.curation.reviewers import claim_heuristic, take_over_heuristic
 from memory.errors import ClaimedByOther
-from memory.heuristics.models import Review, ReviewClaim
+from memory.heuristics.models import ReviewClaim
 from memory.projects.actors import Actor
+from memory.review.models import Review
+from tests.desk.desk_pages import decide, hold, log_in, page
 from tests.factories import (
     approve_as_read,
     make_heuristic,
     make_member,
 )
-from tests.memory.desk_pages import decide, hold, log_in, page
 
 pytestmark = pytest.mark.django_db
 

@@ -12,9 +12,10 @@ from memory.curation.decisions import (
 )
 from memory.curation.proposals import propose_heuristic, revise_heuristic
 from memory.errors import AlreadyDecided, ChangedMeanwhile, NothingChanged, NotServable
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
+from memory.review.models import Review
 from tests.factories import approve_as_read, make_member, make_project, read
 
 pytestmark = pytest.mark.django_db

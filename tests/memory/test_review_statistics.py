@@ -19,8 +19,9 @@ from memory.curation.review_statistics import (
     median_seconds,
 )
 from memory.curation.undo import undo_review
-from memory.heuristics.models import Heuristic, Review
+from memory.heuristics.models import Heuristic
 from memory.projects.actors import Actor
+from memory.review.models import Review
 from tests.factories import approve_as_read, make_heuristic, make_member, make_project
 
 pytestmark = pytest.mark.django_db
@@ -35,6 +36,7 @@ def say(heuristic: Heuristic, decision: str, by: Actor, **fields: Any) -> Review
     assert revision is not None
     return Review.objects.create(
         project=heuristic.project,
+        kind="lesson",
         heuristic=heuristic,
         revision=revision,
         decision=decision,

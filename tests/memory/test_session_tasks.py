@@ -9,7 +9,7 @@ import pytest
 
 from memory.transcripts.checks import judge
 from memory.transcripts.formats import parse_lines
-from memory.transcripts.tasks import Session, Task, cut_session
+from memory.transcripts.tasks import LoggedTask, Session, cut_session
 
 SESSIONS = Path(__file__).resolve().parents[1] / "data" / "coding_sessions"
 
@@ -20,7 +20,7 @@ def read(agent: str, name: str) -> Session:
     return cut_session(agent, lines, name="file")
 
 
-def row(task: Task) -> tuple[str, str, str, str, str]:
+def row(task: LoggedTask) -> tuple[str, str, str, str, str]:
     return task.id, task.prompt, task.reason_to_skip, task.run.outcome, task.run.outcome_source
 
 

@@ -5,13 +5,15 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory.curation.decision_steps import record_review
 from memory.curation.decisions import edit_and_approve_heuristic
 from memory.curation.undo import undo_review
 from memory.errors import NotAllowed, SecondReviewerNeeded
-from memory.heuristics.models import HeuristicRevision, Review
+from memory.heuristics.models import HeuristicRevision
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
+from memory.review.decisions import record_review
+from memory.review.models import Review
+from tests.desk.desk_pages import decide, log_in, page, served
 from tests.factories import (
     approve_as_read,
     bearer,
@@ -22,7 +24,6 @@ from tests.factories import (
     read,
     require_two,
 )
-from tests.memory.desk_pages import decide, log_in, page, served
 
 pytestmark = pytest.mark.django_db
 
@@ -170,7 +171,7 @@ def test_first_approval_by_nobody_lets_no_second_through_in_the_database() -> No
     key, revision = make_api_key(project=project, client="ci").api_key, heuristic.current_revision
     assert revision is not None
     require_two(project)
-    record_review(revision, "first_approval", item=heuristic, by=Actor.key(key))
+    record_review(heuristic, revision, "first_approval", by=Actor.key(key))
 
     with pytest.raises(IntegrityError, match="two different people"), transaction.atomic():
         HeuristicRevision.objects.filter(pk=revision.pk).update(

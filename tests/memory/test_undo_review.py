@@ -14,9 +14,10 @@ from memory.curation.merge import merge_heuristics
 from memory.curation.proposals import propose_heuristic, revise_heuristic
 from memory.curation.undo import is_undoable, undo_review
 from memory.errors import TooLateToUndo
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
+from memory.review.models import Review
 from tests.factories import approve_as_read, make_heuristic, make_project, make_trajectory, read
 
 pytestmark = pytest.mark.django_db

@@ -19,8 +19,7 @@ Status = Reflection.Status
 
 def claim(reflection_id: UUID | None = None, *, owner: str, lease_seconds: float | None = None) -> Reflection | None:
     """Claim a reflection as a worker does."""
-    job = queue.claim(KIND, reflection_id, owner=owner, lease_seconds=lease_seconds)
-    return queue.get_claimed(Reflection, job) if job else None
+    return queue.claim(KIND, reflection_id, owner=owner, model=Reflection, lease_seconds=lease_seconds)
 
 
 def expire_lease(reflection: Reflection) -> None:

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 
 from memory.effects.models import UsageVerdict
 from memory.effects.uses import refresh_uses
-from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from memory.review.models import Review
 from memory.runs.models import Trajectory
 from reflection.consolidation.execution import run_consolidation
 from reflection.consolidation.models import ConsolidationRun, Suggestion
@@ -286,7 +286,9 @@ def test_taken_up_again_it_does_not_repeat_what_is_done() -> None:
     for _ in range(2):
         make_heuristic(project=project, guideline="Read the fare rules, then offer the change.", **HELP)
     wanted = request_consolidation(project, cause="command", by=BY)
-    ConsolidationRun.objects.filter(pk=wanted.pk).update(stages_done=["begin", "judge", "distil", "compare"])
+    ConsolidationRun.objects.filter(pk=wanted.pk).update(
+        result={"stages_done": ["begin", "judge", "distil", "compare"]}
+    )
 
     run_consolidation(wanted.pk, owner="test")
 
@@ -299,22 +301,6 @@ def test_held_by_one_it_is_not_taken_by_another() -> None:
     assert claim("consolidation", wanted.pk, owner="one") is not None
     assert claim("consolidation", wanted.pk, owner="two") is None
     assert request_consolidation(wanted.project, cause="command", by=BY).pk == wanted.pk
-
-
-@pytest.mark.django_db(transaction=True)
-def test_command_waits_for_a_worker_that_was_faster_and_goes_on_where_it_died(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    wanted = request_consolidation(make_project(), cause="command", by=BY)
-    assert claim("consolidation", wanted.pk, owner="worker", lease_seconds=0.6) is not None
-
-    call_command("consolidate")
-
-    said = capsys.readouterr()
-    assert "A worker has taken it." in said.err
-    assert said.out.startswith("Read 0 new runs")
-    run = ConsolidationRun.objects.get()
-    assert (run.status, run.attempts) == (Status.DONE, 2)
 
 
 def test_many_lessons_take_no_more_queries_than_few(django_assert_max_num_queries: Any) -> None:

@@ -185,7 +185,7 @@ def test_answer_that_was_paid_for_is_not_asked_for_again() -> None:
     model = ScriptedModel(distil=[NEW])
     run_consolidation(wanted.pk, owner="test", ask_model=model)
     ConsolidationRun.objects.filter(pk=wanted.pk).update(
-        status="retry", finished_at=None, stages_done=["begin", "judge"], attempts=0
+        status="retry", finished_at=None, result={"stages_done": ["begin", "judge"]}, attempts=0
     )
 
     run_consolidation(wanted.pk, owner="test", ask_model=model)

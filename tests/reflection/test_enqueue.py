@@ -81,10 +81,10 @@ def test_enqueue_by_many_at_once_makes_one_row() -> None:
     assert set(found) == {found[0]}
 
 
-def test_enqueue_costs_two_queries(django_assert_num_queries: Any) -> None:
+def test_enqueue_costs_one_query(django_assert_num_queries: Any) -> None:
     trajectory = make_trajectory()
 
-    with django_assert_num_queries(2):
+    with django_assert_num_queries(1):
         enqueue_reflection(trajectory, by=BY)
 
 

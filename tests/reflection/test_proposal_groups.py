@@ -12,9 +12,10 @@ from memory.curation.merge import merge_heuristics
 from memory.curation.proposals import revise_heuristic
 from memory.curation.reviewers import claim_heuristic
 from memory.curation.undo import undo_review
-from memory.heuristics.models import Heuristic, Review
+from memory.heuristics.models import Heuristic
 from memory.index.heuristic_vectors import get_active_model
 from memory.projects.actors import Actor
+from memory.review.models import Review
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
 from memory.trust.quarantine import quarantine_source

@@ -9,7 +9,7 @@ from rest_framework.test import APIClient
 
 from memory.curation.decisions import reject_heuristic
 from memory.heuristics.models import Heuristic
-from memory.intake.recording import Sender, record_trajectory
+from memory.intake.recording import RunSender, record_trajectory
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
@@ -141,7 +141,7 @@ def test_new_mistakes_beyond_the_limit_stay_in_their_run(project: Any) -> None:
     def report(number: int) -> Any:
         card = {"mistake_type": f"wrong fare {number}", "bad_decision": "Cancelled.", "correct_decision": "Look first."}
         data = {"task": "t", "mistake_cards": [card]}
-        return record_trajectory(project, data=data, sender=Sender(client="flooder"), by=BY, reflect=False)
+        return record_trajectory(project, data=data, sender=RunSender(client="flooder"), by=BY, reflect=False)
 
     runs = [report(number) for number in range(5)]
     report(0)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from memory.after_commit import Call
+from memory.after_commit import DeferredCall
 from memory.curation.decisions import quarantine_heuristic, reject_heuristic
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.index.heuristic_vectors import embed_heuristics
@@ -71,7 +71,9 @@ def test_new_lesson_is_embedded_once(django_capture_on_commit_callbacks: Any) ->
     with django_capture_on_commit_callbacks() as callbacks:
         run_reflection(reflection.pk, owner="test", make_reflector=ScriptedReflector(plan=propose(make_lesson())))
 
-    assert [callback.function for callback in callbacks if isinstance(callback, Call)].count(embed_heuristics) == 1
+    assert [callback.function for callback in callbacks if isinstance(callback, DeferredCall)].count(
+        embed_heuristics
+    ) == 1
 
 
 def test_same_run_again_adds_no_support() -> None:

@@ -16,7 +16,7 @@ from memory.projects.models import Project
 from memory.retrieval import cross_encoder, llm_ranking
 from memory.retrieval.answers import RetrievalAnswer, retrieve
 from memory.retrieval.candidates import draw_candidates
-from memory.retrieval.llm_ranking import Choice, RankingFailed
+from memory.retrieval.llm_ranking import RankedChoice, RankingFailed
 from memory.retrieval.question import Filters, Question
 from reflection.rankers.cross_encoder import close_reranker
 from tests.factories import make_heuristic, make_project, make_rule
@@ -62,7 +62,7 @@ def likes_seats(text: str) -> float:
 def test_the_cross_encoder_decides_the_order(
     shape: str, reranker: ScriptedProvider, project: Project, settings: Any
 ) -> None:
-    settings.ERL_RERANK_FORMAT = shape
+    settings.ERL_RERANK_URL += f"?format={shape}"
     reranker.script(scores(likes_seats, shape=shape))
     given = ask(project)
     assert (given.mode, given.degraded) == ("hybrid", "")
@@ -143,7 +143,7 @@ def test_the_order_without_it_answers_where_it_does_not(
 def slow_ranker() -> Iterator[None]:
     """A language model that is waited for, and gives no ranking."""
 
-    def fail(*arguments: Any, **options: Any) -> list[Choice]:
+    def fail(*arguments: Any, **options: Any) -> list[RankedChoice]:
         time.sleep(1.2)
         raise RankingFailed("too slow")
 

@@ -13,24 +13,17 @@ CARD = {
 }
 
 
-def test_mistake_card_becomes_do_and_avoid() -> None:
-    (finding,) = find(view(*STEPS, task="Drain the tank.", mistake_cards=(CARD,)))
-
-    assert finding.trigger == "When the task is like this: Drain the tank."
-    assert finding.guideline == "Call `read_gauge` before `open_valve`."
-    assert finding.avoid == "Opening the valve first."
-    assert finding.tools == ("open_valve", "read_gauge")
-    assert [(c.first_step, c.quote) for c in finding.citations] == [(2, "The gauge shows too much pressure.")]
+def test_mistake_card_is_no_second_lesson() -> None:
+    assert find(view(*STEPS, task="Drain the tank.", mistake_cards=(CARD,))) == []
 
 
-def test_mistake_card_of_a_particular_task_applies_to_its_kind_of_mistake() -> None:
-    (finding,) = find(view(*STEPS, task="Drain tank 7 for Mia.", mistake_cards=(CARD,)))
+def test_note_that_says_what_a_card_says_is_no_second_lesson() -> None:
+    noted = (CARD["correct_decision"], "The gauge should be read before the valve")
 
-    assert finding.trigger == "When there is a risk of this mistake: wrong order"
+    (finding,) = find(view(*STEPS, task="Drain the tank.", mistakes=noted, mistake_cards=(CARD,)))
 
-
-def test_mistake_card_without_a_right_decision_is_no_lesson() -> None:
-    assert find(view(*STEPS, task="Drain the tank.", mistake_cards=({"mistake_type": "x", "bad_decision": "y"},))) == []
+    assert finding.guideline == "The gauge should be read before the valve."
+    assert finding.tools == ()
 
 
 def test_mistake_that_says_what_to_do_is_a_lesson() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from memory.heuristics.sameness import compare_heuristics
 from memory.heuristics.text import HeuristicText
-from memory.meaning.comparison import Verdict
+from memory.meaning.comparison import MeaningVerdict
 
 
 def lesson(
@@ -23,7 +23,7 @@ def lesson(
     ],
 )
 def test_other_words_for_the_same(one: str, other: str) -> None:
-    assert compare_heuristics(lesson(one), lesson(other), similarity=0.95).verdict is Verdict.SAME
+    assert compare_heuristics(lesson(one), lesson(other), similarity=0.95).verdict is MeaningVerdict.SAME
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,15 @@ def test_other_words_for_the_same(one: str, other: str) -> None:
     ],
 )
 def test_nearly_the_same_words_for_other_advice(one: str, other: str) -> None:
-    assert compare_heuristics(lesson(one), lesson(other), similarity=0.999).verdict is not Verdict.SAME
+    assert compare_heuristics(lesson(one), lesson(other), similarity=0.999).verdict is not MeaningVerdict.SAME
 
 
 def test_same_words_in_another_language_are_the_same_advice() -> None:
     one = lesson("Erstatte den Betrag nicht.", trigger="Ein Kunde will sein Geld zurück")
 
-    assert compare_heuristics(one, lesson("erstatte den Betrag nicht", trigger=one.trigger)).verdict is Verdict.SAME
+    assert (
+        compare_heuristics(one, lesson("erstatte den Betrag nicht", trigger=one.trigger)).verdict is MeaningVerdict.SAME
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,11 +86,11 @@ def test_same_words_in_another_language_are_the_same_advice() -> None:
 def test_same_guideline_with_another_condition_place_or_limit_is_other_advice(other: HeuristicText) -> None:
     one = lesson(trigger="The user knows the name", scope="project", avoid="Asking a colleague.")
 
-    assert compare_heuristics(one, other, similarity=0.99).verdict is not Verdict.SAME
+    assert compare_heuristics(one, other, similarity=0.99).verdict is not MeaningVerdict.SAME
 
 
 def test_same_guideline_for_the_whole_kind_of_task_is_the_same() -> None:
     one = lesson("Take the cup, then heat it.", trigger="When the same task comes again")
     other = lesson("Take the cup, then heat it.", trigger="The plan is to find a cup and heat it")
 
-    assert compare_heuristics(one, other).verdict is Verdict.SAME
+    assert compare_heuristics(one, other).verdict is MeaningVerdict.SAME

@@ -139,7 +139,7 @@ def test_outcome_reported_meanwhile_is_reflected_on_again() -> None:
     reflection = make_reflection()
 
     def report() -> None:
-        trajectory = Trajectory.objects.get(pk=reflection.trajectory_id)
+        trajectory = Trajectory.objects.get(pk=reflection.subject)
         report_outcome(trajectory, outcome="success", score=1.0, outcome_source="human", by=BY)
 
     waiting = run(ask_then(propose(make_lesson())), reflection, model=ScriptedModel(before=report))

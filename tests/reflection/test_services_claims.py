@@ -105,7 +105,7 @@ def test_run_erased_meanwhile_leaves_nothing() -> None:
     reflection = make_reflection()
 
     def erase() -> None:
-        erase_trajectory(Trajectory.objects.get(pk=reflection.trajectory_id), by=BY)
+        erase_trajectory(Trajectory.objects.get(pk=reflection.subject), by=BY)
 
     attempt = run_reflection(
         reflection.pk,
@@ -132,7 +132,7 @@ def test_run_erased_while_its_lessons_are_written_takes_them_along() -> None:
 
     def erase() -> None:
         try:
-            erase_trajectory(Trajectory.objects.get(pk=reflection.trajectory_id), by=BY)
+            erase_trajectory(Trajectory.objects.get(pk=reflection.subject), by=BY)
         finally:
             connection.close()
 

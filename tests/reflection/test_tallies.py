@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from memory.admin.queue import explain_priority
+from desk.lessons.queue import explain_priority
 from memory.curation.priority import prioritise_heuristics
 from memory.heuristics.extensions import Tally, find_tallies
 from memory.heuristics.models import Heuristic

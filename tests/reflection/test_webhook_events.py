@@ -5,6 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from evaluation.models import EvaluationRun
@@ -41,7 +42,7 @@ def project() -> Project:
 
 def told() -> list[tuple[str, Any]]:
     """Return what was queued, in order."""
-    return list(WebhookDelivery.objects.order_by("created_at", "id").values_list("event_kind", "details"))
+    return [(each.event_kind, each.details) for each in WebhookDelivery.objects.order_by("created_at", "id")]
 
 
 # ── When ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -202,7 +203,7 @@ def test_slack_gets_one_line_with_a_link(receiver: ScriptedProvider, project: Pr
 
 def test_call_that_waits_is_linked_to_the_calls_that_wait(receiver: ScriptedProvider, project: Project) -> None:
     endpoint = make_hook(receiver, project=project).endpoint
-    delivery = WebhookDelivery(project=project, endpoint=endpoint, event_kind="approval.waiting", details={})
+    delivery = WebhookDelivery(project=project, endpoint=endpoint, payload={"event": "approval.waiting"})
 
     assert find_link(delivery) == "https://erl.example.com/admin/agents/approval/?status__exact=pending"
 
@@ -241,8 +242,12 @@ def test_slack_has_a_sentence_for_each_event(
     receiver: ScriptedProvider, project: Project, kind: str, details: Any, sentence: str
 ) -> None:
     endpoint = make_hook(receiver, project=project, style="slack").endpoint
-    delivery = WebhookDelivery(
-        project=project, endpoint=endpoint, event_kind=kind, details=details, lesson_ids=[uuid4(), uuid4()]
-    )
+    payload = {
+        "event": kind,
+        "details": details,
+        "lesson_ids": [str(uuid4()), str(uuid4())],
+        "happened_at": timezone.now().isoformat(),
+    }
+    delivery = WebhookDelivery(project=project, endpoint=endpoint, payload=payload)
 
     assert f"*: {sentence}" in write_body(delivery).decode()

@@ -4,12 +4,14 @@ from typing import Any
 
 from django.utils import timezone
 
+from memory.projects.actors import Actor
 from memory.projects.models import Project
 from runtime.models.agents import Agent, AgentRevision
 from runtime.models.conversations import Conversation, Message
 from runtime.models.effects import Approval, Effect
 from runtime.models.runs import Run, Step
 from runtime.models.tools import Tool, ToolRevision
+from runtime.revisions import point_at
 
 SHA256 = "0" * 64
 
@@ -20,20 +22,20 @@ def store_agent(project: Project, text: str) -> Approval:
     tool = Tool.objects.create(project=project, name="send", created_by=text)
     for number in (1, 2):
         revision = ToolRevision.objects.create(
-            project=project, tool=tool, number=number, sha256=str(number) * 64, created_by=text, description=text,
-            source=f"{text}\n{number}", parameters={text: text}, uses=[text],
+            project=project, tool=tool, number=number, content_sha256=str(number) * 64, created_by=text,
+            description=text, source=f"{text}\n{number}", parameters={text: text}, uses=[text],
             examples=[{"arguments": {text: text}, "answer": text, "host": {text: text}}],
         )  # fmt: skip
     agent = Agent.objects.create(project=project, name="support", description=text, created_by=text)
     for number in (1, 2):
         current = AgentRevision.objects.create(
-            project=project, agent=agent, number=number, sha256=str(number) * 64, created_by=text,
+            project=project, agent=agent, number=number, content_sha256=str(number) * 64, created_by=text,
             system=f"{text}\n{number}", model=text, blocks=[{"label": text, "block": str(agent.pk)}],
             tools=[{"name": text[:200]}, {"name": "send", "revision": str(revision.pk)}],
             rules=[{"type": "requires_approval", "tool": text[:200], "when": text}], limits={"max_steps": 5},
             max_output_tokens=500,
         )  # fmt: skip
-    Agent.objects.filter(pk=agent.pk).update(current=current)
+    point_at(agent, current, by=Actor(label=text))
     conversation = Conversation.objects.create(project=project, agent=agent, created_by=text)
     run = Run.objects.create(
         project=project, agent=agent, revision=current, conversation=conversation, status="failed",

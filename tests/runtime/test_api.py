@@ -131,7 +131,7 @@ def test_tool_is_allowed_for_always_until_it_changes() -> None:
         source="def greet() -> str:\n    return 'Hi'\n",
         requires_approval=True,
     )
-    sha256 = save_tool(project, definition, by=by, approve=True).revision.sha256
+    sha256 = save_tool(project, definition, by=by, approve=True).revision.content_sha256
     made = api.post("agents", {"name": "support", "tools": ["greet"]}).json()
 
     other = api.post(f"agents/{made['id']}/allow", {"tool": "greet", "sha256": "0" * 64})

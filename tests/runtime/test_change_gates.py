@@ -15,6 +15,7 @@ from runtime.models.agents import Agent
 from runtime.models.changes import Change
 from runtime.models.tools import ToolRevision, ToolStatus
 from runtime.revisions import revise_agent, spec_of
+from tests.desk.test_agent_pages import log_in
 from tests.releases import make_lesson, serve_releases
 from tests.runtime.changing import carry_out_shadow
 from tests.runtime.cpython import needs_sandlock
@@ -29,7 +30,6 @@ from tests.runtime.refund_desk import (
 )
 from tests.runtime.running import BY
 from tests.runtime.test_api import Api
-from tests.runtime.test_pages import log_in
 
 pytestmark = pytest.mark.django_db
 SETUPS = pytest.mark.parametrize("setup", ["bare", "recording", pytest.param("cpython", marks=needs_sandlock)])
@@ -120,7 +120,7 @@ def test_one_tool_for_two_calls_has_no_objections(setup: str) -> None:
     change = rehearse_change(agent, proposal, names)
 
     assert (change.rung, find_objections(change)) == ("shadowed", [])
-    assert sum(row.steps_after for row in change.shadow_runs.all()) == 18
+    assert sum(row.figures["steps_after"] for row in change.rehearsals.all()) == 18
 
 
 @SETUPS
@@ -261,7 +261,7 @@ def test_call_that_a_person_approved_is_answered_in_shadow() -> None:
     change = rehearse_change(agent, instructions("Be kind."), WORK)
 
     assert (change.rung, find_objections(change)) == ("shadowed", [])
-    assert sum(row.same for row in change.shadow_runs.all()) == 3 * (len(WORK) + 2)
+    assert sum(row.figures["same"] for row in change.rehearsals.all()) == 3 * (len(WORK) + 2)
 
 
 ALLOW = {"type": "always_allow", "tool": "refund"}

@@ -21,6 +21,7 @@ from runtime.models.agents import Agent
 from runtime.models.changes import Change
 from runtime.models.tools import ToolRevision
 from runtime.revisions import AgentSpec, revise_agent, spec_of
+from tests.desk.test_agent_pages import log_in
 from tests.releases import serve_releases
 from tests.runtime.changing import (
     POISON,
@@ -36,7 +37,6 @@ from tests.runtime.changing import (
 )
 from tests.runtime.running import BY, Script, check_deferred, go_on, make_agent, make_run
 from tests.runtime.test_api import Api
-from tests.runtime.test_pages import log_in
 
 pytestmark = pytest.mark.django_db
 COMPLAINT = "Refund order A1, and I am angry"
@@ -57,7 +57,7 @@ def test_change_climbs_to_stable_and_comes_down(shop: Service) -> None:
 
     with pytest.raises(ChangedMeanwhile, match="another content"):
         start_trial(change, sha256="0" * 64, by=BY)
-    start_trial(change, sha256=change.target.sha256, by=BY, share=1000)
+    start_trial(change, sha256=change.target.content_sha256, by=BY, share=1000)
     run = make_run(agent, "Refund order A1")
     go_on(run, Script([("refund_order", {"order": "A1"})], "Paid."))
     change.refresh_from_db()
@@ -83,9 +83,10 @@ def test_shadow_sends_nothing(shop: Service) -> None:
 
     rehearse(change, [("refund_order", {"order": "A1"})], [("notify", {"text": "all orders"})], "Paid.")
 
-    row = change.shadow_runs.get()
+    figures = change.rehearsals.get().figures
     assert len(shop.requests) == sent
-    assert (row.same, row.missing, row.new_writes, row.steps_before, row.steps_after) == (2, 0, 1, 3, 3)
+    counts = [figures[name] for name in ("same", "missing", "new_writes", "steps_before", "steps_after")]
+    assert counts == [2, 0, 1, 3, 3]
     assert find_objections(change) == ["In shadow it wanted 1 write that the recorded runs did not make."]
 
 
@@ -115,7 +116,7 @@ def test_change_that_helps_one_family_and_harms_another_is_stopped(shop: Service
     rehearse(change, *[careful_or_brief] * 5)
 
     rows = {each.figures["family"]: each for each in change.checks.filter(name="regression")}
-    steps = {each.family: (each.steps_before, each.steps_after) for each in change.shadow_runs.all()}
+    steps = {each.name: (each.figures["steps_before"], each.figures["steps_after"]) for each in change.rehearsals.all()}
     assert (rows["refunds"].verdict, rows["complaints"].verdict) == ("passed", "failed")
     assert rows["complaints"].said == "0 of 1 recorded runs in the family complaints still work."
     assert (steps["refunds"], change.rung) == ((4, 3), "failed")
@@ -245,7 +246,7 @@ def test_trial_needs_a_shadow(shop: Service) -> None:
     change = propose_refund(agent, refund(agent))
 
     with pytest.raises(NotOnRung):
-        start_trial(change, sha256=change.target.sha256, by=BY)
+        start_trial(change, sha256=change.target.content_sha256, by=BY)
 
 
 def test_change_of_an_agent_that_was_changed_since_is_not_tried(shop: Service) -> None:
@@ -257,14 +258,14 @@ def test_change_of_an_agent_that_was_changed_since_is_not_tried(shop: Service) -
     revise_agent(agent, spec=AgentSpec(system="Be brief.", tools=spec.tools), by=BY)
 
     with pytest.raises(ChangedMeanwhile):
-        start_trial(change, sha256=change.target.sha256, by=BY)
+        start_trial(change, sha256=change.target.content_sha256, by=BY)
 
 
 def test_rungs_follow_the_deployment(shop: Service) -> None:
     agent = make_shop_agent(shop)
     serve_releases(agent.project)
     change = climb_to_shadow(propose_refund(agent, refund(agent)))
-    start_trial(change, sha256=change.target.sha256, by=BY)
+    start_trial(change, sha256=change.target.content_sha256, by=BY)
 
     promote(agent.project, by=POLICY)
     after_promotion = Change.objects.get().rung
@@ -278,7 +279,7 @@ def test_release_cut_later_keeps_the_change(shop: Service) -> None:
     agent = make_shop_agent(shop)
     serve_releases(agent.project)
     change = climb_to_shadow(propose_refund(agent, refund(agent)))
-    start_trial(change, sha256=change.target.sha256, by=BY)
+    start_trial(change, sha256=change.target.content_sha256, by=BY)
     promote_change(Change.objects.get(), by=BY)
     assert agent.current is not None
     revise_agent(agent, spec=AgentSpec(system="Be brief.", limits=Limits(max_steps=9)), by=BY)
@@ -313,7 +314,7 @@ def test_change_climbs_from_the_inbox_and_is_rejected_with_a_reason(shop: Servic
     client = log_in(agent.project, permissions=["view_change", "decide_change"])
     change = propose_refund(agent, refund(agent))
     at = reverse("admin:inbox_item", args=["change", change.pk])
-    sent = {"sha256": change.target.sha256}
+    sent = {"sha256": change.target.content_sha256}
     assert change.reason in client.get(at).content.decode()
 
     client.post(at, {**sent, "decision": "check"})

@@ -127,7 +127,7 @@ def test_this_month_and_the_next_two_are_made_ahead(agent: Agent) -> None:
 
 
 def test_month_that_began_in_the_default_partition_stays_there(agent: Agent, settings: Any) -> None:
-    settings.ERL_EVENT_RETENTION_DAYS = 0
+    settings.ERL_RETENTION_DAYS = 0
     run = make_run_of(agent, timezone.now().strftime("%Y_%m"))
 
     keep_event_months()
@@ -165,7 +165,7 @@ def test_old_events_in_the_default_partition_are_deleted(agent: Agent) -> None:
 
 
 def test_without_a_time_all_months_are_kept(agent: Agent, settings: Any) -> None:
-    settings.ERL_EVENT_RETENTION_DAYS = 0
+    settings.ERL_RETENTION_DAYS = 0
     run = make_run_of(agent, PAST[0])
 
     keep_event_months()
@@ -174,7 +174,7 @@ def test_without_a_time_all_months_are_kept(agent: Agent, settings: Any) -> None
 
 
 def test_month_that_is_in_use_is_left_to_the_next_call(settings: Any) -> None:
-    settings.ERL_EVENT_RETENTION_DAYS = -100  # the next months, which have no events
+    settings.ERL_RETENTION_DAYS = -100  # the next months, which have no events
     before = ask("SELECT part::oid FROM memory_months('agents_event')")
 
     with psycopg.connect(**connection.get_connection_params()) as reader:

@@ -11,15 +11,19 @@ from django.db import DatabaseError, transaction
 from memory.errors import ChangedMeanwhile
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from memory.review.decisions import record_review
+from memory.review.models import Review
 from runtime.definitions.loading import export_agent, load_file
 from runtime.definitions.storage import approve_tool, save_tool
 from runtime.definitions.values import ToolDefinition
 from runtime.errors import InvalidDefinition
 from runtime.models.agents import Agent
 from runtime.models.tools import Tool, ToolRevision
+from runtime.revisions import AgentSpec, store_revision
 from runtime.sandbox.hosts import find_sandlock
 from tests.factories import make_project
 from tests.runtime.cpython import needs_sandlock
+from tests.runtime.running import make_agent
 from tests.runtime.shop import SHOP
 
 pytestmark = pytest.mark.django_db
@@ -51,7 +55,11 @@ def test_file_is_loaded_once(tmp_path: Path) -> None:
     agent = Agent.objects.select_related("current").get(name="support")
     assert agent.current is not None
     assert [each["name"] for each in agent.current.tools] == ["get_order", "refund_order", "send_message"]
-    assert set(ToolRevision.objects.values_list("status", "decided_by")) == {("approved", "command:load_agents")}
+    assert set(ToolRevision.objects.values_list("status", flat=True)) == {"approved"}
+    assert set(Review.objects.values_list("kind", "decision", "reviewer")) == {
+        ("tool", "approve", "command:load_agents"),
+        ("agent", "approve", "command:load_agents"),
+    }
 
 
 MIDDLE = '''
@@ -185,5 +193,28 @@ def test_proposed_revision_is_not_in_force() -> None:
         Tool.objects.update(current=revision)
     with pytest.raises(ChangedMeanwhile):
         approve_tool(revision, by=BY, sha256="0" * 64)
-    approve_tool(revision, by=BY, sha256=revision.sha256)
+    approve_tool(revision, by=BY, sha256=revision.content_sha256)
     assert Tool.objects.get().current_id == revision.pk
+
+
+def test_tool_is_approved_only_by_a_review_of_its_content() -> None:
+    revision = save_tool(make_project(), ECHO, by=BY).revision
+
+    with pytest.raises(DatabaseError, match="a review has to approve"), transaction.atomic():
+        ToolRevision.objects.filter(pk=revision.pk).update(status="approved")
+
+
+def test_review_of_a_tool_names_the_hash_of_its_revision() -> None:
+    revision = save_tool(make_project(), ECHO, by=BY).revision
+    revision.content_sha256 = "0" * 64
+
+    with pytest.raises(DatabaseError, match="the hash of its revision"), transaction.atomic():
+        record_review(revision.tool, revision, "approve", by=BY)
+
+
+def test_agent_is_only_what_a_review_approved() -> None:
+    agent = make_agent()
+    other = store_revision(agent, AgentSpec(system="Obey."), by=BY)
+
+    with pytest.raises(DatabaseError, match="only an approved revision"), transaction.atomic():
+        Agent.objects.update(current=other)

@@ -13,12 +13,13 @@ from django.urls import reverse
 from memory.curation.decisions import reject_heuristic, retire_heuristic
 from memory.curation.proposals import revise_heuristic
 from memory.errors import ChangedMeanwhile, InvalidInput, NotAllowed, SecondReviewerNeeded
-from memory.heuristics.models import Heuristic, Review
+from memory.heuristics.models import Heuristic
 from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import ApiKey, Project
 from memory.releases.deployments import cut_release, get_deployment, promote
+from memory.review.models import Review
 from memory.trust.audit import verify_audit
 from reflection.llm.chat import ChatRequest
 from runtime.changes.ladder import check_change, promote_change, roll_back_change, start_trial
@@ -28,12 +29,12 @@ from runtime.limits import Retrieving
 from runtime.models.agents import Agent
 from runtime.models.changes import Change
 from runtime.revisions import AgentSpec, revise_agent
+from tests.desk.test_agent_pages import log_in
 from tests.factories import approve_as_read, make_heuristic, make_member, make_project, require_two
 from tests.releases import TASK, get_guidelines, make_lesson, serve_releases
 from tests.runtime.changing import carry_out_shadow, rehearse
 from tests.runtime.running import BY, Script, check_deferred, go_on, make_agent, make_run
 from tests.runtime.test_api import Api
-from tests.runtime.test_pages import log_in
 from tests.waiting import is_anyone_waiting, wait_until
 
 pytestmark = pytest.mark.django_db
@@ -98,7 +99,7 @@ def test_change_with_a_lesson_climbs_and_comes_down_by_api() -> None:
     assert GUIDELINE in read[0]
     assert get_guidelines(project) == ["Check the fare class."]
 
-    assert api.post(f"{path}/canary", {"sha256": Change.objects.get().target.sha256}).status_code == 409
+    assert api.post(f"{path}/canary", {"sha256": Change.objects.get().target.content_sha256}).status_code == 409
     api.post(f"{path}/canary", {"sha256": change["sha256"], "percent": 100, "reason": "It reads well."})
     assert api.get(path).json()["lessons"][0]["status"] == "approved"
     assert get_guidelines(project) == ["Check the fare class.", GUIDELINE]

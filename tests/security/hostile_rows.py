@@ -12,10 +12,11 @@ from django.utils import timezone
 from evaluation.experiments.models import Experiment, Look
 from evaluation.models import EvaluationRun
 from memory.effects.models import HeuristicFeedback
-from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
 from memory.projects.models import Project
 from memory.releases.models import Deployment, DeploymentEvent, Release
 from memory.retrieval.models import Retrieval
+from memory.review.models import Review
 from memory.runs.models import Trajectory
 from memory.runs.steps import make_step
 from reflection.llm.models import DailySpend, ModelCall
@@ -72,6 +73,7 @@ def store_payloads() -> HostileRows:
     Review.objects.bulk_create(
         Review(
             project=project,
+            kind=heuristic.kind,
             heuristic=heuristic,
             revision=revisions[heuristic.pk],
             decision=("approve", "reject", "retire")[n % 3],
@@ -177,7 +179,8 @@ def _reflections(project: Project, trajectories: list[Trajectory], heuristic: He
             status="dead",
             finished_at=timezone.now(),
             attempts=1,
-            **dict.fromkeys(("last_error", "last_error_code"), text),
+            last_error=text,
+            last_error_code=text,
         )
         ModelCall.objects.create(
             project=project,

@@ -13,12 +13,13 @@ from django.urls import reverse
 from django.utils import timezone
 
 from memory.curation.decisions import reject_heuristic
-from memory.heuristics.models import HeuristicRevision, Review
+from memory.heuristics.models import HeuristicRevision
 from memory.intake.recording import record_trajectory
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from memory.projects.api_keys import revoke_api_key
 from memory.projects.models import ApiKey
+from memory.review.models import Review
 from memory.trust.audit import Head, verify_audit
 from memory.trust.erasure import erase_trajectory
 from memory.trust.models import AuditEntry
@@ -173,8 +174,9 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
     ),
     "a review put in": (
         (
-            "INSERT INTO memory_review (id, project_id, heuristic_id, revision_id, decision, content_sha256, reason, "
-            "reviewer, request_id, created_at) SELECT gen_random_uuid(), project_id, heuristic_id, revision_id, "
+            "INSERT INTO memory_review (id, project_id, kind, subject_id, revision_id, decision, content_sha256, "
+            "reason, reviewer, request_id, created_at) SELECT gen_random_uuid(), project_id, kind, subject_id, "
+            "revision_id, "
             "'approve', content_sha256, '', 'user:ana', '', now() FROM memory_review WHERE decision = 'reject'"
         ),
         "the review has no entry",

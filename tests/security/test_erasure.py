@@ -259,9 +259,7 @@ def test_lesson_proposed_with_the_run_s_task_stays_without_it() -> None:
 def test_what_a_consolidation_made_of_the_run_goes_too() -> None:
     run = make_trajectory()
     kept = make_heuristic(trajectory=make_trajectory(project=run.project))
-    pass_over = ConsolidationRun.objects.create(
-        project=run.project, cause=ConsolidationRun.Cause.COMMAND, until=timezone.now()
-    )
+    pass_over = ConsolidationRun.objects.create(project=run.project, payload={"until": timezone.now().isoformat()})
     ModelCall.objects.create(
         project=run.project,
         job=pass_over,

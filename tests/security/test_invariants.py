@@ -38,6 +38,7 @@ CARD = {
 BREAKS: dict[str, str] = {
     "served_is_approved": "UPDATE memory_heuristicrevision SET approved_by = '' WHERE served",
     "served_has_a_review": "DELETE FROM memory_review",
+    "review_is_of_a_revision": "UPDATE memory_review SET revision_id = gen_random_uuid()",
     "nothing_covered_is_served": (
         "INSERT INTO memory_quarantineorder (id, project_id, source, client, since, reason, heuristic_ids, "
         "wording_ids, retrieval_count, ordered_by, ordered_at) SELECT gen_random_uuid(), project_id, 'client:x', 'x', "
@@ -125,8 +126,8 @@ def test_row_of_another_project_is_found_by_every_rule_about_it(whole: Any) -> N
     assert {
         "memory_evidence.heuristic_id_same_project",
         "memory_evidence.trajectory_id_same_project",
-        "memory_review.revision_id_same_project",
-        "reflection_reflection.trajectory_id_same_project",
+        "review_is_of_a_revision",
+        "reflection_job.trajectory_id_same_project",
         "reflection_proposal.reflection_id_same_project",
     } <= broken()
 

@@ -17,17 +17,18 @@ from memory.curation.evidence import add_evidence
 from memory.curation.proposals import restore_revision
 from memory.errors import CoveredByOrder
 from memory.groups import MEMORY_PERMISSIONS, grant_permissions
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import Citation
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.intake.open_runs import finish_run
-from memory.intake.recording import Sender, record_trajectory
+from memory.intake.recording import RunSender, record_trajectory
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from memory.projects.api_keys import NewApiKey
 from memory.projects.models import Project, ProjectMembership
 from memory.retrieval.answers import retrieve
 from memory.retrieval.question import Question
+from memory.review.models import Review
 from memory.trust.models import QuarantineOrder
 from memory.trust.quarantine import lift_order, quarantine_source
 from tests.factories import (
@@ -189,7 +190,7 @@ def test_mistake_card_in_the_words_of_the_source_is_retired() -> None:
         data={"task": "t", "mistake_cards": [CARD]},
         by=AGENT,
         reflect=False,
-        sender=Sender(client=key.client, api_key=key),
+        sender=RunSender(client=key.client, api_key=key),
     )
     card = approve_card_as_read(MistakeCard.objects.get(), by=OPERATOR)
 

@@ -32,8 +32,8 @@ from memory.curation.undo import undo_review
 from memory.episodes.export_file import export_memory
 from memory.episodes.import_file import import_memory
 from memory.errors import MemoryAppError
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
-from memory.heuristics.text import HeuristicText, Origin
+from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.heuristics.text import Authorship, HeuristicText
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.mistakes.decisions import reopen_card
 from memory.mistakes.merge import merge_cards, undo_merge
@@ -41,6 +41,7 @@ from memory.mistakes.models import MistakeCard
 from memory.mistakes.policy import settle_cards
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from memory.review.models import Review
 from memory.trust.carried import find_carried
 from memory.trust.models import QuarantineOrder
 from memory.trust.quarantine import find_covered_by, lift_order, quarantine_source
@@ -179,7 +180,9 @@ class KillSwitch(RuleBasedStateMachine):
             trigger="a reservation is cancelled", guideline=self.say(who, said, new=new), scope="project", tags=tags
         )
         self.attempt(
-            partial(propose_heuristic, self.project, text=text, by=Actor(label=f"key:{who}"), origin=Origin(client=who))
+            partial(
+                propose_heuristic, self.project, text=text, by=Actor(label=f"key:{who}"), origin=Authorship(client=who)
+            )
         )
 
     @rule(who=WHO, said=st.sampled_from(SAID))
@@ -187,7 +190,7 @@ class KillSwitch(RuleBasedStateMachine):
         run = make_trajectory(project=self.project, client=who)
         text = HeuristicText(trigger="a reservation is changed", guideline=self.say(who, said, new=True))
         by = Actor(label="reflector:rules")
-        propose_heuristic(self.project, text=text, by=by, origin=Origin(client=who), runs=[run.pk])
+        propose_heuristic(self.project, text=text, by=by, origin=Authorship(client=who), runs=[run.pk])
 
     @rule(which=WHICH, who=WHO)
     def send_other_words(self, which: int, who: str) -> None:

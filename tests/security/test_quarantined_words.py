@@ -18,8 +18,8 @@ from memory.curation.proposals import propose_heuristic, restore_revision
 from memory.curation.undo import undo_review
 from memory.episodes.import_file import import_memory
 from memory.errors import CoveredByOrder
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
-from memory.heuristics.text import HeuristicText, Origin
+from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.heuristics.text import Authorship, HeuristicText
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.mistakes.merge import merge_cards, undo_merge
 from memory.mistakes.models import MistakeCard
@@ -27,6 +27,7 @@ from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.answers import retrieve
 from memory.retrieval.question import Question
+from memory.review.models import Review
 from memory.trust.erasure import erase_trajectory
 from memory.trust.models import AuditEntry, QuarantineOrder
 from memory.trust.quarantine import lift_order, quarantine_source
@@ -56,7 +57,7 @@ def order(project: Project, client: str = "mallory") -> QuarantineOrder:
 
 
 def propose(project: Project, text: HeuristicText = POISON, by: Actor = MALLORY) -> Heuristic:
-    return propose_heuristic(project, text=text, by=by, origin=Origin(client=by.label.removeprefix("key:")))
+    return propose_heuristic(project, text=text, by=by, origin=Authorship(client=by.label.removeprefix("key:")))
 
 
 def serve(project: Project, text: HeuristicText = POISON, by: Actor = MALLORY) -> Heuristic:
@@ -228,7 +229,7 @@ def test_lesson_written_from_a_run_of_the_source_after_the_order_is_covered() ->
     order(project)
 
     late = propose_heuristic(
-        project, text=POISON, by=Actor(label="reflector:rules"), origin=Origin(client="mallory"), runs=[run.pk]
+        project, text=POISON, by=Actor(label="reflector:rules"), origin=Authorship(client="mallory"), runs=[run.pk]
     )
 
     with pytest.raises(CoveredByOrder):
@@ -239,7 +240,7 @@ def test_erasing_the_run_does_not_lift_the_order() -> None:
     project = make_project()
     run = make_trajectory(project=project, client="mallory")
     lesson = propose_heuristic(
-        project, text=POISON, by=Actor(label="reflector:rules"), origin=Origin(client="mallory"), runs=[run.pk]
+        project, text=POISON, by=Actor(label="reflector:rules"), origin=Authorship(client="mallory"), runs=[run.pk]
     )
     order(project)
     erase_trajectory(run, by=OPERATOR)

@@ -13,9 +13,8 @@ from memory.projects.models import Project
 from memory.runs.models import Trajectory
 from memory.stored_text import find_stored_text
 from memory.trust.erasure import erase_trajectory
-from reflection.consolidation.models import ConsolidationRun, Suggestion
+from reflection.consolidation.models import Suggestion
 from reflection.jobs.models import Job
-from reflection.webhooks.models import WebhookDelivery
 from tests.factories import make_project
 from tests.security.any_rows import fill
 from tests.security.test_erasure import every_row
@@ -45,9 +44,10 @@ url usefulness_basis values verdict version versions
 """
 _NO_TEXT_ENDS = ("_by", "sha256", "_version", "_salt", "_code")
 _NO_TEXT_HERE = """
-agents_agentrevision.limits agents_change.source agents_check.name agents_run.task_id agents_tool.name
+agents_agentrevision.limits agents_change.source agents_evaluationrow.name agents_run.task_id agents_tool.name
 evaluation_experiment.steps evaluation_look.reason memory_auditentry.content memory_polarityquota.task_id
-memory_project.name memory_quarantineorder.source reflection_periodicrun.name reflection_workerheartbeat.name
+memory_project.name memory_quarantineorder.source reflection_job.payload reflection_job.result
+reflection_periodicrun.name reflection_workerheartbeat.name
 """
 # What links the rows that `fill` left apart, all of them to the one run.
 _LINKS = """
@@ -63,13 +63,14 @@ UPDATE memory_heuristicrevision SET lineage = ARRAY[id];
 UPDATE memory_comment SET object_id = (SELECT id FROM memory_heuristic);
 UPDATE memory_wordorigin SET trajectory_id = (SELECT id FROM memory_trajectory),
     wording_id = (SELECT id FROM memory_heuristicrevision);
-UPDATE reflection_consolidationrun SET until = now() + interval '1 day', since = NULL;
+UPDATE reflection_job SET kind = 'consolidation', payload = jsonb_build_object('until', now() + interval '1 day')
+    WHERE trajectory_id IS NULL;
 ALTER TABLE agents_toolrevision DROP CONSTRAINT agents_toolrevision_fits_runtime;
 UPDATE agents_compaction SET summarised_through = 1, summary = 'x';
 UPDATE agents_message SET run_id = (SELECT id FROM agents_run);
 UPDATE agents_run SET status = 'failed', stop_reason = 'error', finished_at = now(),
     trajectory_id = (SELECT id FROM memory_trajectory);
-UPDATE reflection_modelcall SET job_id = (SELECT job_ptr_id FROM reflection_reflection);
+UPDATE reflection_modelcall SET job_id = (SELECT id FROM reflection_job WHERE trajectory_id IS NOT NULL);
 """
 _SHAPES = {
     "memory_retrieval.items": """jsonb_build_array(jsonb_build_object('heuristic', '', 'reason', %(word)s))""",
@@ -137,11 +138,10 @@ def make_rows(project: Project) -> None:
     """Put a row into every table, all of them about one run."""
     user = get_user_model().objects.create_user("somebody")
     fill(project, user_id=user.pk)
-    shared, own = Job.objects.get(), Job.objects.get()
+    own = Job.objects.get()
+    Job.objects.update(trajectory=Trajectory.objects.get())
     own.pk, own.subject = uuid7(), "another"
     own.save(force_insert=True)
-    ConsolidationRun.objects.filter(pk=shared.pk).update(job_ptr=own)
-    WebhookDelivery.objects.filter(pk=shared.pk).update(job_ptr=own)
     Suggestion.objects.update(run=own.pk)
     LogEntry.objects.create(
         user=user,

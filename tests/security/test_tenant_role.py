@@ -108,7 +108,7 @@ def write_to_theirs(model: type[models.Model], write: str, *, ours: Project, the
     table, key = model._meta.db_table, "project_id"
     columns = [field.column for field in model._meta.local_concrete_fields]
     if key not in columns:
-        key = next(name for name in ("job_ptr_id", "heuristic_id", "id") if name in columns)
+        key = next(name for name in ("heuristic_id", "id") if name in columns)
     ((their_key,),) = ask(f"SELECT {key} FROM {table}", project=theirs.pk)  # noqa: S608 - our own names
     return try_to(write.format(table=table, key=key), their_key, project=ours.pk)
 

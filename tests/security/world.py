@@ -15,20 +15,21 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 from rest_framework.test import APIClient
 
-from memory.after_commit import Call
+from memory.after_commit import DeferredCall
 from memory.api.models import IdempotencyRecord
 from memory.curation.decisions import quarantine_heuristic, reject_heuristic, retire_heuristic
 from memory.curation.merge import merge_heuristics
 from memory.curation.proposals import revise_heuristic
 from memory.curation.undo import undo_review
 from memory.effects.feedback import Feedback, record_feedback
-from memory.heuristics.models import Heuristic, Review
+from memory.heuristics.models import Heuristic
 from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import count_terms, embed_heuristics
 from memory.intake.recording import report_outcome
 from memory.projects.actors import Actor
 from memory.retrieval.answers import retrieve
 from memory.retrieval.question import Question
+from memory.review.models import Review
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
 from memory.trust.quarantine import quarantine_source
@@ -110,7 +111,7 @@ class World(Watched):
     def ask(self, task: str) -> None:
         hooks, connection.run_on_commit = connection.run_on_commit, []
         for _, hook, *_ in hooks:
-            if isinstance(hook, Call) and hook.function in AFTER_COMMIT:
+            if isinstance(hook, DeferredCall) and hook.function in AFTER_COMMIT:
                 hook()
         answer = retrieve(Question(project=self.project, task=task, by=AGENT))
         assert {item["content_sha256"] for item in answer.items} <= self.approved

@@ -1,16 +1,51 @@
-"""Check settings and, with --database, the database, whose faults are named before Django's checks fail on them."""
+"""Check settings, the database and, with --running, all that runs, and say what to do about faults."""
 
+import json
+from argparse import ArgumentParser
+from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import CommandError
 from django.core.management.commands import check
+from django.template.defaultfilters import pluralize
 
+from erl_site.diagnosis.database import Status
+from erl_site.diagnosis.running import diagnose
 from erl_site.preflight import find_faults
 
 
 class Command(check.Command):
+    help = (
+        "Checks the settings; with --database default, also the database. With --running, checks all that runs: "
+        "database, queue, workers, API keys, webhooks, disk, sandbox. Says what to do about each fault."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        super().add_arguments(parser)  # type: ignore[arg-type]  # the stubs want the class that Django passes
+        parser.add_argument("--running", action="store_true", help="check the running installation too")
+        parser.add_argument("--json", action="store_true", help="with --running: print one JSON object, for scripts")
+
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["running"]:
+            self._check_running(as_json=options["json"], strict=options["fail_level"] not in ("ERROR", "CRITICAL"))
+            return
         for alias in options["databases"] or ():
+            # Named before Django's checks fail on them
             if faults := find_faults(alias):
                 raise CommandError(" ".join(faults))
         super().handle(*args, **options)
+
+    def _check_running(self, *, as_json: bool, strict: bool) -> None:
+        results = diagnose()
+        failures = sum(each.status == Status.FAILURE for each in results)
+        warnings = sum(each.status == Status.WARNING for each in results)
+        if as_json:
+            self.stdout.write(json.dumps({"findings": [asdict(each) for each in results]}))
+        else:
+            for each in results:
+                self.stdout.write(f"{each.status.value:<8} {each.name}: {each.message}")
+                if each.todo:
+                    self.stdout.write(f"         → {each.todo}")
+            self.stdout.write(f"{failures} failure{pluralize(failures)}, {warnings} warning{pluralize(warnings)}.")
+        if failures or (strict and warnings):
+            raise CommandError("Some checks did not pass; see above how to fix them.", returncode=1)

@@ -48,7 +48,10 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--once", action="store_true", help="run the sample loop once, print the result and stop")
         parser.add_argument(
-            "--port", type=int, default=settings.ERL_API_PORT, help="port of the web server (%(default)s)"
+            "--port",
+            type=int,
+            default=settings.ERL_LISTEN.rpartition(":")[2],
+            help="port of the web server (%(default)s)",
         )
         parser.add_argument("--reset", action="store_true", help="delete all embedded data first, after asking")
         parser.add_argument("--yes", "--no-input", action="store_true", help="answer yes to all questions")

@@ -38,7 +38,7 @@ class Sentence:
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class GivenAdvice:
     """All that a block of lessons tells the agent."""
 
     sentences: tuple[Sentence, ...] = field(default=())
@@ -77,9 +77,9 @@ class Advice:
         return (sentence for sentence in self.sentences if tool in sentence.condition)
 
 
-def read_advice(block: str) -> Advice:
+def read_advice(block: str) -> GivenAdvice:
     """Read the lessons of a context block, in its order; earlier ones count first."""
-    return Advice(tuple(sentence for line in block.splitlines() for sentence in _read(line)))
+    return GivenAdvice(tuple(sentence for line in block.splitlines() for sentence in _read(line)))
 
 
 def _without_exceptions(advice: str) -> str:

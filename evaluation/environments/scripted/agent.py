@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from evaluation.environments.scripted.advice import Advice
-from evaluation.environments.scripted.plan import Answer, PlannedCall, Slip, Work, World
+from evaluation.environments.scripted.advice import GivenAdvice
+from evaluation.environments.scripted.plan import PlannedCall, ScriptedAnswer, Slip, Work, World
 from evaluation.environments.scripted.slips import make_up, occurs
 
 MAX_STEPS, SPARE_STEPS = 30, 8
@@ -17,7 +17,7 @@ REACTIONS = ("recover",) * 5 + ("repeat",) * 2 + ("give up",) * 2 + ("loop",)
 class ScriptedAgent:
     """One try. `steps` is what it did, `answers` the values of its answers by turn."""
 
-    def __init__(self, world: World, work: Work, slips: Sequence[Slip], *, advice: Advice, seed: str) -> None:
+    def __init__(self, world: World, work: Work, slips: Sequence[Slip], *, advice: GivenAdvice, seed: str) -> None:
         self.world, self.slips, self.advice, self.seed = world, slips, advice, seed
         self.plan, self.requests, self.forms, self.sources = work.plan, work.requests, work.forms, work.sources
         self.heard: list[str] = []
@@ -77,7 +77,7 @@ class ScriptedAgent:
                 arguments[name] = make_up(value)  # it did not read what holds the value
         return replace(wanted, arguments=arguments)
 
-    def _react(self, turn: int, place: int, call: PlannedCall, answer: Answer) -> Answer:
+    def _react(self, turn: int, place: int, call: PlannedCall, answer: ScriptedAnswer) -> ScriptedAnswer:
         """Mend the slips that explain an error, repeat the call, or give up."""
         mended = sorted(each for slip in self.slips for each in slip.positions if each < place)
         if not mended and self._slip_at(place) is None:
@@ -95,10 +95,10 @@ class ScriptedAgent:
     def _slip_at(self, place: int) -> Slip | None:
         return next((slip for slip in self.slips if place in slip.replaced), None)
 
-    def _do(self, turn: int, call: PlannedCall) -> Answer:
+    def _do(self, turn: int, call: PlannedCall) -> ScriptedAnswer:
         if len(self.steps) >= self.max_steps:
             self.is_cut = True
-            return Answer(text="The limit of steps is reached.", is_error=True)
+            return ScriptedAnswer(text="The limit of steps is reached.", is_error=True)
         answer = self.world.call(call.name, call.arguments)
         self.called.add(call.name)
         self.heard.append(answer.text)

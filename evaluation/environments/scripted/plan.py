@@ -36,7 +36,7 @@ class Work:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
+class ScriptedAnswer:
     """What a tool answered. `value` is what the environment's own checker compares."""
 
     text: str
@@ -47,7 +47,7 @@ class Answer:
 class World(Protocol):
     """The state of one try."""
 
-    def call(self, name: str, arguments: dict[str, Any]) -> Answer: ...
+    def call(self, name: str, arguments: dict[str, Any]) -> ScriptedAnswer: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +68,7 @@ class Slip:
         return frozenset((*self.dropped, *self.replaced))
 
 
-def replay(world: World, plan: Sequence[PlannedCall], *, without: int | None = None) -> list[Answer | None]:
+def replay(world: World, plan: Sequence[PlannedCall], *, without: int | None = None) -> list[ScriptedAnswer | None]:
     """Return the answers to a plan's calls, with None for the call left out."""
     return [None if place == without else world.call(call.name, call.arguments) for place, call in enumerate(plan)]
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from evaluation.environments.scripted.plan import (
-    Answer,
     PlannedCall,
+    ScriptedAnswer,
     Slip,
     SlipKind,
     Work,
@@ -52,7 +52,9 @@ def choose_slips(
     return chosen[: 2 if _draw(f"{seed}:{task}:second") < SECOND_SHARE else 1]
 
 
-def _skipped(open_world: Callable[[], World], plan: Sequence[PlannedCall], answers: Sequence[Answer]) -> Iterator[Slip]:
+def _skipped(
+    open_world: Callable[[], World], plan: Sequence[PlannedCall], answers: Sequence[ScriptedAnswer]
+) -> Iterator[Slip]:
     """Leave out a call without which a later call fails."""
     for place, call in enumerate(plan):
         if answers[place].is_error:
@@ -74,7 +76,7 @@ def _wrong_forms(plan: Sequence[PlannedCall], forms: WrongForms) -> Iterator[Sli
 
 
 def _find_sources(
-    plan: Sequence[PlannedCall], answers: Sequence[Answer], requests: Sequence[str]
+    plan: Sequence[PlannedCall], answers: Sequence[ScriptedAnswer], requests: Sequence[str]
 ) -> Iterator[tuple[tuple[int, str], int]]:
     """Yield the arguments whose value no one says and an earlier answer holds, each with the call of that answer."""
     for place, call in enumerate(plan):

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.template.defaultfilters import pluralize
 
-from evaluation.arms import EVALUATION, Arm, ArmQuestion, ask, find_arm, find_arms
+from evaluation.arms import EVALUATION, ArmQuestion, SuiteArm, ask, find_arm, find_arms
 from evaluation.environments.base import Environment, Task, TryResult
 from evaluation.errors import EvaluationError, LabelIndexed
 from evaluation.ledger import CAP_REACHED
@@ -33,7 +33,7 @@ from reflection.reflectors.reflections import ReflectorFactory
 ARMS = ("none", "random:{k}", "hybrid:{k}", "all")
 # In this order: the last two change the contents of the clean store
 STORES = ("clean", "shuffled", "flipped", "noreward", "iterative", "poison-unapproved", "poison-approved")
-Try = tuple[Task, Arm, int]  # the number of the trial, from 0
+Try = tuple[Task, SuiteArm, int]  # the number of the trial, from 0
 TryKey = tuple[str, str, int]  # the same by id of the task and name of the arm
 
 
@@ -69,7 +69,7 @@ class ClosedLoop(Suite):
         self.check(options)
         return [f"seed-{options.seed + number}" for number in range(options.seeds)]
 
-    def arms(self, options: Options) -> list[Arm]:
+    def arms(self, options: Options) -> list[SuiteArm]:
         arms = find_arms(options.arms or [name.format(k=options.k) for name in self.default_arms], k=options.k)
         for arm in arms:
             if arm.cheats or arm.store not in STORES:
@@ -119,7 +119,7 @@ class _SeedRun:
         self.retrieve_ms: dict[str, list[float]] = {}
         self.block_ms: list[float] = []
 
-    def run(self, arms: list[Arm]) -> UnitResult:
+    def run(self, arms: list[SuiteArm]) -> UnitResult:
         started = time.perf_counter()
         nothing = find_arm("none", k=self.options.k)
         first = {(task.id, nothing.name, 0): "" for task in self.experience}
@@ -240,7 +240,7 @@ class _SeedRun:
             self.progress(f"{self.unit}, guided tries", number, len(self.experience))
         return project
 
-    def _ask(self, arm: Arm, project: Project, task: Task) -> RetrievalAnswer:
+    def _ask(self, arm: SuiteArm, project: Project, task: Task) -> RetrievalAnswer:
         started = time.perf_counter()
         question = ArmQuestion(
             task=task.text,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.arms import Arm
+from evaluation.arms import SuiteArm
 from evaluation.reports.controls import check_controls
 from evaluation.reports.figures import (
     compare_arm,
@@ -24,7 +24,9 @@ MAX_NAMED = 20  # tries without an answer that a report names
 Tries = dict[str, list[dict[str, Any]]]  # by task, over all seeds
 
 
-def summarise_loop(about: About, units: dict[str, UnitResult], arms: list[Arm], options: Options) -> dict[str, Any]:
+def summarise_loop(
+    about: About, units: dict[str, UnitResult], arms: list[SuiteArm], options: Options
+) -> dict[str, Any]:
     """Combine the seeds. The task is the unit of the statistics; its tries are averaged first."""
     tries = {arm.name: _collect(units, arm.name) for arm in arms}
     tasks = list(tries["none"])

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
-from evaluation.arms import Arm, ArmQuestion, ask, find_arm, find_arms
+from evaluation.arms import ArmQuestion, SuiteArm, ask, find_arm, find_arms
 from evaluation.environments.base import Task, TryResult
 from evaluation.errors import EvaluationError
 from evaluation.suites.base import About, ArmFigures, Options, Progress, Suite, UnitResult
@@ -76,7 +76,7 @@ class ToolChoice(Suite):
     def units(self, options: Options) -> list[str]:
         return [f"seed-{options.seed + number}" for number in range(options.seeds)]
 
-    def arms(self, options: Options) -> list[Arm]:
+    def arms(self, options: Options) -> list[SuiteArm]:
         names = options.arms or tuple(name.format(k=options.k) for name in DEFAULT_ARMS)
         arms = find_arms(names, k=options.k)
         if any(arm.store == "candidate" for arm in arms):
@@ -201,7 +201,7 @@ class _SeedRun:
         self.arm_figures: dict[str, ArmFigures] = {}
         self.project = self._make_project("clean")
 
-    def run(self, arms: list[Arm]) -> UnitResult:
+    def run(self, arms: list[SuiteArm]) -> UnitResult:
         curve = self._learn_along_curve()
         for store in STORES:
             asked = [arm for arm in arms if arm.store == store]
@@ -244,7 +244,7 @@ class _SeedRun:
                 curve[str(stop)] = self._measure(main, self.project, f"{self.unit}, after {stop} tasks").success
         return curve
 
-    def _prepare(self, store: str, arms: list[Arm]) -> Project:
+    def _prepare(self, store: str, arms: list[SuiteArm]) -> Project:
         """Fill a store and return its project."""
         match store:
             case "shuffled":
@@ -269,7 +269,7 @@ class _SeedRun:
                 replace_with(self.project, self.wrong)
         return self.project
 
-    def _measure(self, arm: Arm, project: Project, title: str) -> ArmFigures:
+    def _measure(self, arm: SuiteArm, project: Project, title: str) -> ArmFigures:
         figures = ArmFigures()
         if arm.ignores_task:
             answer, spent_ms = self._ask(arm, project, self.tests[0])
@@ -285,7 +285,7 @@ class _SeedRun:
             self.progress(title, start + len(part), len(self.tests))
         return figures
 
-    def _ask(self, arm: Arm, project: Project, request: Request) -> tuple[RetrievalAnswer, float]:
+    def _ask(self, arm: SuiteArm, project: Project, request: Request) -> tuple[RetrievalAnswer, float]:
         started = time.perf_counter()
         question = ArmQuestion(
             task=request.text,

@@ -4,14 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.arms import Arm
+from evaluation.arms import SuiteArm
 from evaluation.reports.controls import check_controls
 from evaluation.reports.figures import compare_arm, describe_blocks, estimate_curve, power_note, price_gain, rounded
 from evaluation.suites.base import APPROVED_UNREAD, About, Options, UnitResult
 
 
 def summarise_units(
-    about: About, units: dict[str, UnitResult], arms: list[Arm], tasks: list[str], options: Options
+    about: About, units: dict[str, UnitResult], arms: list[SuiteArm], tasks: list[str], options: Options
 ) -> dict[str, Any]:
     """Combine the seeds. The task is the unit of the statistics; its seeds are averaged first."""
     per_task = {arm.name: _mean_over(units, lambda unit, name=arm.name: unit["arms"][name]["success"]) for arm in arms}
@@ -85,7 +85,7 @@ def _checks(units: dict[str, UnitResult], rows: list[dict[str, Any]], main: str)
     return checks
 
 
-def _notes(arms: list[Arm]) -> list[str]:
+def _notes(arms: list[SuiteArm]) -> list[str]:
     notes = [APPROVED_UNREAD]
     if any(arm.name == "noreward" for arm in arms):
         notes.append("noreward: 30% of the feedback the agent gets is wrong, always for the same tries.")

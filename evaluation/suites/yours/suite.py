@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.arms import EVALUATION, Arm, ArmQuestion, ask, find_arms
+from evaluation.arms import EVALUATION, ArmQuestion, SuiteArm, ask, find_arms
 from evaluation.environments.base import Environment, load_environment
 from evaluation.environments.command import CommandAgent, read_command
 from evaluation.errors import EvaluationError
@@ -97,7 +97,7 @@ class Yours(ClosedLoop):
         self.check(options)
         return super().units(options) if _has_agent(options) else [UNIT]
 
-    def arms(self, options: Options) -> list[Arm]:
+    def arms(self, options: Options) -> list[SuiteArm]:
         if _has_agent(options):
             return super().arms(options)
         names = options.arms or tuple(name.format(k=options.k) for name in RECORDED_ARMS)
@@ -160,7 +160,7 @@ class _Recorded:
         self.lessons = material["lessons"]
         self.by_id = {run["id"]: run for run in runs}
 
-    def run(self, arms: list[Arm]) -> UnitResult:
+    def run(self, arms: list[SuiteArm]) -> UnitResult:
         learnt, counts = self._learn()
         known = {run["id"] for run in self.before}
         approved = self._import("approved", [each for each in self.lessons if each["served"]], known, newest=False)
@@ -218,7 +218,7 @@ class _Recorded:
         count_terms(project.pk)
         return _Store(project=project, families=families, lessons=len(families))
 
-    def _measure(self, name: str, arm: Arm, store: _Store) -> tuple[dict[str, Any], dict[str, float]]:
+    def _measure(self, name: str, arm: SuiteArm, store: _Store) -> tuple[dict[str, Any], dict[str, float]]:
         rows: dict[str, list[Any]] = {"tokens": [], "lessons": [], "same_family": [], "served": []}
         spent = []
         for number, run in enumerate(self.after, 1):

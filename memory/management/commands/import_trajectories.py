@@ -225,6 +225,6 @@ class Command(BaseCommand):
         )
         if counts["imported"] and not options["dry_run"] and not options["no_reflect"]:
             self.stdout.write(
-                "Reflections are queued if the project's settings say so: a worker, or manage.py run_reflections, "
+                "Reflections are queued if the project's settings say so: a worker, or manage.py run_jobs, "
                 "turns them into proposals."
             )

@@ -20,7 +20,7 @@ from memory.trust.carried import find_carried
 from memory.trust.models import QuarantineOrder
 from memory.trust.quarantine import (
     Quarantined,
-    Source,
+    QuarantinedSource,
     find_covered_by,
     find_reach,
     lift_order,
@@ -68,7 +68,7 @@ class Command(BaseCommand):
             _check_client(project, options["client"])
         if options["dry_run"]:
             client = api_key.client if api_key else options["client"]
-            reach = find_reach(project, Source(client=client, api_key=api_key, since=since))
+            reach = find_reach(project, QuarantinedSource(client=client, api_key=api_key, since=since))
             lessons, answers = len(reach.heuristic_ids), len(find_carried(project, reach.covered))
             self.stdout.write(
                 f"Would look at {lessons:,} lesson{pluralize(lessons)}, which {answers:,} answer{pluralize(answers)} "

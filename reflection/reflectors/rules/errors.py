@@ -91,7 +91,7 @@ _NAME = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+(?: [A-Z][a-z]+)*\b(?!Error|Excepti
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ToolError:
+class ErrorShape:
     """An error of a tool: `text` as in the run, `shape` with "…" for every value.
 
     `field` is the parameter that a schema's error names.
@@ -107,7 +107,7 @@ class ToolError:
         return not self.kinds.isdisjoint(kinds)
 
 
-def read_error(step: Step, *, values: Iterable[object] = (), only_at_start: bool = False) -> ToolError | None:
+def read_error(step: Step, *, values: Iterable[object] = (), only_at_start: bool = False) -> ErrorShape | None:
     """Return the error of a step, or None.
 
     Args:
@@ -120,11 +120,11 @@ def read_error(step: Step, *, values: Iterable[object] = (), only_at_start: bool
     kinds = kinds_of(text[:MAX_ANSWER_CHARS])
     if schema := _SCHEMA.search(text[:MAX_ANSWER_CHARS]):
         message = schema["message"].strip()
-        return ToolError(
+        return ErrorShape(
             text=message, shape=f"{schema['field']}: {shape_of(message, values)}", kinds=kinds, field=schema["field"]
         )
     text = _first_line(text)
-    return ToolError(text=text, shape=shape_of(text, values), kinds=kinds)
+    return ErrorShape(text=text, shape=shape_of(text, values), kinds=kinds)
 
 
 def kinds_of(text: str) -> frozenset[ErrorKind]:

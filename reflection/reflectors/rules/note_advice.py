@@ -11,7 +11,7 @@ note the part stays that says what to do, addressed to the reader, without the n
 import re
 from dataclasses import dataclass
 
-from reflection.reflectors.rules.note_events import is_command, is_fact, is_instruction, read_event, spell_out
+from reflection.reflectors.rules.note_events import is_fact, is_instruction, read_event, spell_out
 from reflection.reflectors.rules.wording import as_sentence, is_general
 
 MIN_ADVICE_CHARACTERS = 15
@@ -97,21 +97,13 @@ def advise(note: str, *, kind: str) -> NoteAdvice | None:
     return advice
 
 
-def say_right(*notes: str) -> str:
-    """Return the first of the right decisions or lessons of a mistake card that says what to do, as a sentence."""
-    for note in notes:
-        own = as_sentence(drop_numbers(note))
-        if is_instruction(own) and is_general(own):
-            return own
-        if (advice := advise(note, kind="success")) is not None:
-            return advice.what
-    return ""
-
-
-def say_wrong(note: str) -> str:
-    """Return the wrong decision of a card as a sentence; "" if it is an order, which "avoid" would reverse."""
+def say_right(note: str) -> str:
+    """Return the right decision or the lesson of a mistake card as a sentence; "" if it does not say what to do."""
     own = as_sentence(drop_numbers(note))
-    return "" if is_command(own) or not is_general(own) else own
+    if is_instruction(own) and is_general(own):
+        return own
+    advice = advise(note, kind="success")
+    return advice.what if advice is not None else ""
 
 
 def read_advice(note: str) -> NoteAdvice | None:

@@ -120,11 +120,6 @@ def is_instruction(sentence: str) -> bool:
     return _DUTY.search(said) is not None and not re.match(r"^(?:i|we)\b", said, re.I)
 
 
-def is_command(sentence: str) -> bool:
-    """Return whether a sentence is an instruction by more than its first verb, as with "always" or "must"."""
-    return is_instruction(sentence) and _first_word(sentence) not in BASES
-
-
 def is_fact(sentence: str) -> bool:
     """Return whether a sentence says, in the present tense, how something is."""
     if sentence.endswith("?") or _PAST.search(sentence) or _FIRST.search(sentence):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from memory.heuristics.text import RULE_TAG, HeuristicText
-from memory.meaning.comparison import Verdict, has_same_words
+from memory.meaning.comparison import MeaningVerdict, has_same_words
 from memory.runs.episode import Episode
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
 from reflection.reflectors.repetition import ALREADY_SERVED, find_given
@@ -78,7 +78,7 @@ class RulesReflector:
     """
 
     name = "rules"
-    version = "8"
+    version = "9"
     reads_near = True
     reads_family = True
 
@@ -89,7 +89,7 @@ class RulesReflector:
 
     def reflect(self, episode: Episode, *, near: tuple[NearHeuristic, ...] = ()) -> ReflectionResult:
         """Return the best lessons of a run, or the reason why there are none."""
-        if not episode.steps and not (episode.mistakes or episode.successes or episode.mistake_cards):
+        if not episode.steps and not (episode.mistakes or episode.successes):
             return ReflectionResult(
                 skip_reason="The run has no steps and no recorded notes, so there is nothing to read.", patterns=()
             )
@@ -145,7 +145,7 @@ def _is_fit(match: RuleMatch, run: RunView) -> bool:
 def _is_given(match: RuleMatch, run: RunView) -> bool:
     """Return whether a match says what a lesson says that the run was given."""
     given = find_given(match.trigger, match.guideline, run.injected)
-    return given is not None and given.verdict is Verdict.SAME
+    return given is not None and given.verdict is MeaningVerdict.SAME
 
 
 def _distinct(matches: list[RuleMatch]) -> list[RuleMatch]:
@@ -201,7 +201,7 @@ def _why_none(run: RunView, found: list[RuleMatch]) -> str:
         )
     end = {"success": "why it succeeded", "failure": "why it failed"}.get(run.verdict, "how it ended")
     episode = run.episode
-    has_notes = bool(episode.mistakes or episode.successes or episode.mistake_cards)
+    has_notes = bool(episode.mistakes or episode.successes)
     noted = "no recorded note fits how the run ended and says what to do" if has_notes else "no note was recorded"
     quoted = "; ".join(f"“{cut(' '.join(note.split()), 160)}”" for note in (*episode.mistakes, *episode.successes)[:3])
     return (

@@ -9,8 +9,8 @@ from typing import Any
 
 from memory.heuristics.text import Citation
 from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, Episode, Step
-from reflection.reflectors.rules.errors import ErrorKind, ToolError, read_error
-from reflection.reflectors.rules.shell import Command, is_green, is_red, read_command
+from reflection.reflectors.rules.errors import ErrorKind, ErrorShape, read_error
+from reflection.reflectors.rules.shell import ShellCommand, is_green, is_red, read_command
 from reflection.reflectors.rules.tools import is_edit, is_handover, is_read, is_talk, is_thought
 from reflection.reflectors.rules.wording import cut
 
@@ -20,14 +20,14 @@ MAX_SHORT_ANSWER_CHARS = 300  # longer answers of reading tools are the text of 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class RunCall:
     """One tool call with its answer."""
 
     step: Step
     name: str
     arguments: dict[str, Any]
-    error: ToolError | None = None
-    command: Command | None = None
+    error: ErrorShape | None = None
+    command: ShellCommand | None = None
 
     @property
     def index(self) -> int:
@@ -86,12 +86,12 @@ class Call:
     def is_edit(self) -> bool:
         return self.command is None and is_edit(self.name)
 
-    def same_as(self, other: "Call") -> bool:
+    def same_as(self, other: "RunCall") -> bool:
         return self.name == other.name and self.arguments == other.arguments
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Turn:
+class SpokenTurn:
     """Something the agent said to a person, and the answer."""
 
     step: Step
@@ -111,7 +111,7 @@ class RunView:
     injected: tuple[str, ...] = field(default=())
 
     @cached_property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[RunCall, ...]:
         """Tool calls in order, without talk and thoughts."""
         return tuple(
             _read_call(step)
@@ -127,9 +127,9 @@ class RunView:
         return tuple(RunView(replace(one, family=rest[id(one)])) for one in runs)
 
     @cached_property
-    def turns(self) -> tuple[Turn, ...]:
+    def turns(self) -> tuple[SpokenTurn, ...]:
         return tuple(
-            Turn(step=step, said=_spoken(step.action.arguments), heard=step.observation)
+            SpokenTurn(step=step, said=_spoken(step.action.arguments), heard=step.observation)
             for step in self.episode.steps
             if step.action and is_talk(step.action.name)
         )
@@ -167,19 +167,19 @@ class RunView:
             ends += f" with a score of {self.episode.score:.2g}"
         return ends + "."
 
-    def between(self, first: Call, last: Call) -> list[Call]:
+    def between(self, first: RunCall, last: RunCall) -> list[RunCall]:
         """Return the calls after one and before another."""
         return [call for call in self.calls if first.index < call.index < last.index]
 
-    def next_same(self, failed: Call) -> Call | None:
+    def next_same(self, failed: RunCall) -> RunCall | None:
         """Return the first later call with the same tool and arguments that worked."""
         return next((c for c in self.calls if c.index > failed.index and not c.error and c.same_as(failed)), None)
 
-    def next_success(self, failed: Call) -> Call | None:
+    def next_success(self, failed: RunCall) -> RunCall | None:
         """Return the next call of the same tool that worked."""
         return next((c for c in self.calls if c.index > failed.index and c.name == failed.name and not c.error), None)
 
-    def handover(self) -> Call | None:
+    def handover(self) -> RunCall | None:
         return next((call for call in reversed(self.calls) if is_handover(call.name)), None)
 
     def heard_before(self, index: int) -> str:
@@ -187,11 +187,11 @@ class RunView:
         opening = [step.observation for step in self.episode.steps[: index - 1] if step.action is None]
         return "\n".join([*opening, *(turn.heard for turn in self.turns if turn.index < index)])
 
-    def source_of(self, value: Any, *, before: int) -> Call | None:
+    def source_of(self, value: Any, *, before: int) -> RunCall | None:
         """Return the first call before a step whose answer contains `value` as a whole word."""
         return next((call for call in self.calls if call.index < before and occurs(value, call.answer)), None)
 
-    def latest_source(self, value: Any, *, before: int) -> Call | None:
+    def latest_source(self, value: Any, *, before: int) -> RunCall | None:
         """Return the last call before a step whose answer contains `value` as a whole word."""
         earlier = (call for call in reversed(self.calls) if call.index < before and not call.error)
         return next((call for call in earlier if occurs(value, call.answer)), None)
@@ -212,14 +212,14 @@ class RunView:
         return Citation(first_step=step.index, last_step=(last or step).index, quote=quote)
 
 
-def _read_call(step: Step) -> Call:
+def _read_call(step: Step) -> RunCall:
     assert step.action is not None  # calls are steps with an action
     name, arguments = step.action.name, step.action.arguments
     command = read_command(name, arguments)
     values = [value for _, value in _leaves(arguments, "") if isinstance(value, str)]
     is_text = command.is_reader if command else not step.observation.lstrip().startswith("{")
     error = read_error(step, values=values, only_at_start=is_text and len(step.observation) > MAX_SHORT_ANSWER_CHARS)
-    return Call(step=step, name=name, arguments=arguments, error=error, command=command)
+    return RunCall(step=step, name=name, arguments=arguments, error=error, command=command)
 
 
 def occurs(value: Any, text: str) -> bool:

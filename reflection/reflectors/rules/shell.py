@@ -53,7 +53,7 @@ _GREEN = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Command:
+class ShellCommand:
     """One shell command: its text without `cd …` in front and output filters behind, its program, and its arguments."""
 
     text: str
@@ -94,7 +94,7 @@ class Command:
         return " ".join(words) if self.program in (*_LAUNCHERS, *_SUBCOMMANDS) else self.program
 
 
-def read_command(name: str, arguments: Mapping[str, Any]) -> Command | None:
+def read_command(name: str, arguments: Mapping[str, Any]) -> ShellCommand | None:
     """Return the shell command of a call, or None if it is not one."""
     if name.lower() in _SHELL_TOOLS:
         text = next((arguments[each] for each in _COMMAND_PARAMETERS if arguments.get(each)), "")
@@ -108,7 +108,7 @@ def read_command(name: str, arguments: Mapping[str, Any]) -> Command | None:
 
 
 @lru_cache(maxsize=4096)
-def parse_command(text: str) -> Command:
+def parse_command(text: str) -> ShellCommand:
     """Read the main command of a line: the last of `a && b`, without `cd`, variables and output filters."""
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")] or [""]
     line = lines[0].strip()
@@ -124,7 +124,7 @@ def parse_command(text: str) -> Command:
         words = main.split()
     while len(words) > 1 and (re.fullmatch(r"\w+=\S*", words[0]) or words[0] in _WRAPPERS or words[0].isdigit()):
         words = words[1:]
-    return Command(text=main, program=words[0].rsplit("/", 1)[-1] if words else "", arguments=tuple(words[1:]))
+    return ShellCommand(text=main, program=words[0].rsplit("/", 1)[-1] if words else "", arguments=tuple(words[1:]))
 
 
 def is_red(output: str) -> bool:

@@ -13,6 +13,7 @@ from django.utils import timezone
 from memory.errors import InvalidInput
 from memory.projects.actors import Actor
 from runtime.approvals import decide_effect
+from runtime.definitions.storage import let_run
 from runtime.loop.journal import end_effect, plan_effect
 from runtime.models.agents import Agent, AgentRevision
 from runtime.models.conversations import Conversation
@@ -84,7 +85,7 @@ def _make_agent() -> Agent:
         project=project,
         tool=stored,
         number=1,
-        sha256="0" * 64,
+        content_sha256="0" * 64,
         created_by=BY.label,
         description="A box.",
         parameters={"type": "object"},
@@ -92,10 +93,8 @@ def _make_agent() -> Agent:
         uses=list(TOOLS),
         kind="pure",
         runtime="monty",
-        status="approved",
-        decided_by=BY.label,
-        decided_at=timezone.now(),
     )
+    let_run(revision, by=BY)
     tools = (*({"name": name} for name in TOOLS), {"name": BOX, "revision": str(revision.pk)})
     return create_agent(project, name="letters", spec=AgentSpec(tools=tools), by=BY)
 
@@ -144,7 +143,7 @@ class _Play:
             project_id=agent.project_id,
             agent=agent,
             number=2,
-            sha256="1" * 64,
+            content_sha256="1" * 64,
             created_by=BY.label,
             rules=rules,
             **{name: getattr(agent.current, name) for name in copied},

@@ -84,7 +84,7 @@ def scene(
 ) -> Iterator[Scene]:
     """Set everything up, with the lease so long that only the sign of life can tell that a worker is gone."""
     hosts = {"ERL_HTTP_HOSTS": "127.0.0.1", "ERL_LOG_LEVEL": "WARNING"}
-    hosts |= {"ERL_REFLECTION_LEASE_SECONDS": str(lease_seconds), "ERL_DATABASE_CONN_MAX_AGE": "600"}
+    hosts |= {"TEST_REFLECTION_LEASE_SECONDS": str(lease_seconds), "TEST_DATABASE_CONN_MAX_AGE": "600"}
     with (
         CountingService(seed=seed) as service,
         override_settings(ERL_HTTP_HOSTS=["127.0.0.1"]),

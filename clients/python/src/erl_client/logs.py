@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from erl_client.plain import as_plain, fit
-from erl_client.transcripts.formats import Reading, describe_json_fault, parse_lines, read_document
+from erl_client.transcripts.formats import LogReading, describe_json_fault, parse_lines, read_document
 from erl_client.transcripts.log import UnreadableTranscript
 from erl_client.transcripts.otlp import decode_trace_request
 
@@ -60,7 +60,7 @@ def as_log(answers: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]
         yield {name: value for name, value in said.items() if value not in (None, "", [], {})}
 
 
-def _read(content: bytes, problems: list[tuple[str, str]]) -> Reading:
+def _read(content: bytes, problems: list[tuple[str, str]]) -> LogReading:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -77,7 +77,7 @@ def _read(content: bytes, problems: list[tuple[str, str]]) -> Reading:
         return read_document(lines)
 
 
-def _runs(reading: Reading) -> Iterator[dict[str, Any]]:
+def _runs(reading: LogReading) -> Iterator[dict[str, Any]]:
     for transcript in reading.transcripts:
         yield transcript.fields()
     for _, own in reading.own:

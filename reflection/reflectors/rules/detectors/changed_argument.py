@@ -4,8 +4,8 @@ import re
 from typing import Any
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.errors import ErrorKind, ToolError, shape_of
-from reflection.reflectors.rules.run_view import Call, RunView, is_reference
+from reflection.reflectors.rules.errors import ErrorKind, ErrorShape, shape_of
+from reflection.reflectors.rules.run_view import RunCall, RunView, is_reference
 from reflection.reflectors.rules.tools import is_change, is_harmful, is_talk, words_of
 from reflection.reflectors.rules.value_forms import change_of_form, form_of, form_of_format, form_of_schema, relation
 from reflection.reflectors.rules.wording import code, is_general, parameter_name, with_article
@@ -39,7 +39,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return matches
 
 
-def _explain(run: RunView, failed: Call, fixed: Call) -> RuleMatch | None:
+def _explain(run: RunView, failed: RunCall, fixed: RunCall) -> RuleMatch | None:
     assert failed.error is not None  # only failing calls come here
     before, after = failed.leaves, fixed.leaves
     changed = [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
@@ -68,14 +68,14 @@ def _explain(run: RunView, failed: Call, fixed: Call) -> RuleMatch | None:
     return _of_form(run, failed, fixed, path=path, form=form) if form else None
 
 
-def names_parameter(error: ToolError, path: str) -> bool:
+def names_parameter(error: ErrorShape, path: str) -> bool:
     """Return whether the error speaks of a parameter, by all the telling words of its name."""
     words = [word for word in words_of(path.removesuffix("[]").rpartition(".")[2]) if word not in _UNSPECIFIC]
     said = f"{error.field} {error.text}".lower()
     return bool(words) and all(re.search(rf"\b{re.escape(word)}", said.replace("_", " ")) for word in words)
 
 
-def _of_schema(run: RunView, failed: Call, fixed: Call | None) -> RuleMatch | None:
+def _of_schema(run: RunView, failed: RunCall, fixed: RunCall | None) -> RuleMatch | None:
     """Describe what a tool's schema asks for, whether the run gave it in the end or not."""
     assert failed.error is not None
     field = failed.error.field.partition(".")[0]
@@ -101,7 +101,7 @@ def _of_schema(run: RunView, failed: Call, fixed: Call | None) -> RuleMatch | No
     )
 
 
-def _of_error(run: RunView, failed: Call) -> RuleMatch | None:
+def _of_error(run: RunView, failed: RunCall) -> RuleMatch | None:
     """Describe the form that an error spells out, or the longer path that an answer had shown, if it never worked."""
     assert failed.error is not None
     for path, values in sorted(failed.leaves.items()):
@@ -121,7 +121,7 @@ def _of_error(run: RunView, failed: Call) -> RuleMatch | None:
     return None
 
 
-def _shown_type(run: RunView, failed: Call, path: str, value: Any) -> str:
+def _shown_type(run: RunView, failed: RunCall, path: str, value: Any) -> str:
     """Return how to give digits that answers show under the parameter's name in the other type: text or number."""
     name = path.removesuffix("[]").rpartition(".")[2]
     if failed.error is None or not failed.error.has(ErrorKind.NOT_FOUND) or not str(value).isdigit():
@@ -133,7 +133,7 @@ def _shown_type(run: RunView, failed: Call, path: str, value: Any) -> str:
     return "as a number, not as a text" if isinstance(value, str) else "as a text, not as a number"
 
 
-def _shown_path(run: RunView, failed: Call, name: str) -> str | None:
+def _shown_path(run: RunView, failed: RunCall, name: str) -> str | None:
     """Return the one path ending in a file's bare name that earlier answers show."""
     if not re.fullmatch(r"[\w-]+\.\w{1,5}", name):
         return None
@@ -142,7 +142,7 @@ def _shown_path(run: RunView, failed: Call, name: str) -> str | None:
     return shown.pop() if len(shown) == 1 else None
 
 
-def _uncorrected(run: RunView, failed: Call, *, form: str, path: str, value: str, shown: str = "") -> RuleMatch:
+def _uncorrected(run: RunView, failed: RunCall, *, form: str, path: str, value: str, shown: str = "") -> RuleMatch:
     assert failed.error is not None
     trigger, guideline = say_form(failed, path=path, form=form)
     source = run.latest_source(shown, before=failed.index) if shown else None
@@ -162,14 +162,14 @@ def _uncorrected(run: RunView, failed: Call, *, form: str, path: str, value: str
     )
 
 
-def say_form(failed: Call, *, path: str, form: str) -> tuple[str, str]:
+def say_form(failed: RunCall, *, path: str, form: str) -> tuple[str, str]:
     """Return trigger and guideline of the lesson that an argument has to be given in some form."""
     assert failed.error is not None
     trigger = f'When about to call {code(failed.name)}, or when it answers "{failed.error.shape}"'
     return trigger, f"Give {parameter_name(path)} {form}."
 
 
-def _of_presence(run: RunView, failed: Call, fixed: Call, *, path: str) -> RuleMatch | None:
+def _of_presence(run: RunView, failed: RunCall, fixed: RunCall, *, path: str) -> RuleMatch | None:
     """Describe an argument that was added or left out."""
     assert failed.error is not None
     added = path in fixed.leaves
@@ -192,7 +192,7 @@ def _of_presence(run: RunView, failed: Call, fixed: Call, *, path: str) -> RuleM
     )
 
 
-def _of_form(run: RunView, failed: Call, fixed: Call, *, path: str, form: str) -> RuleMatch:
+def _of_form(run: RunView, failed: RunCall, fixed: RunCall, *, path: str, form: str) -> RuleMatch:
     trigger, guideline = say_form(failed, path=path, form=form)
     return _match(
         run,
@@ -206,7 +206,7 @@ def _of_form(run: RunView, failed: Call, fixed: Call, *, path: str, form: str) -
     )
 
 
-def _of_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any, new: Any) -> RuleMatch | None:
+def _of_source(run: RunView, failed: RunCall, fixed: RunCall, *, path: str, old: Any, new: Any) -> RuleMatch | None:
     """Describe a value that another tool had returned, where the first one had come from nowhere."""
     assert failed.error is not None
     is_number = isinstance(new, int) and new >= MIN_ID_NUMBER and bool(set(words_of(path)) & _ID_WORDS)
@@ -238,7 +238,7 @@ def _of_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any, 
     )
 
 
-def say_source(failed: Call, path: str, source: Call) -> tuple[str, str, str]:
+def say_source(failed: RunCall, path: str, source: RunCall) -> tuple[str, str, str]:
     """Return trigger, guideline and avoid of the lesson that a value has to come from a lookup."""
     assert failed.error is not None
     tool, parameter, lookup = code(failed.name), parameter_name(path), code(source.label)
@@ -252,7 +252,7 @@ def say_source(failed: Call, path: str, source: Call) -> tuple[str, str, str]:
     )
 
 
-def find_lookup(run: RunView, used: Call, *, path: str, value: Any) -> Call | None:
+def find_lookup(run: RunView, used: RunCall, *, path: str, value: Any) -> RunCall | None:
     """Return the last lookup before a call that returned exactly this value and did not need it as an argument."""
     name = path.removesuffix("[]").rpartition(".")[2]
     exactly = re.compile(rf"(?<![\w./@#-]){re.escape(str(value))}(?![\w/@#-]|\.\w)")
@@ -265,7 +265,7 @@ def find_lookup(run: RunView, used: Call, *, path: str, value: Any) -> Call | No
     return None
 
 
-def _returns(source: Call, path: str) -> bool:
+def _returns(source: RunCall, path: str) -> bool:
     """Return whether an answer has a member of the parameter's name, or an `id`."""
     name = path.removesuffix("[]").rpartition(".")[2]
     return re.search(rf'"(?:{re.escape(name)}|id)"\s*:', source.answer) is not None
@@ -273,8 +273,8 @@ def _returns(source: Call, path: str) -> bool:
 
 def _match(
     run: RunView,
-    failed: Call,
-    fixed: Call,
+    failed: RunCall,
+    fixed: RunCall,
     *,
     trigger: str,
     guideline: str,
@@ -282,7 +282,7 @@ def _match(
     path: str,
     confidence: float,
     avoid: str = "",
-    source: Call | None = None,
+    source: RunCall | None = None,
 ) -> RuleMatch:
     assert failed.error is not None
     quote = next((str(v) for v in fixed.leaves.get(path, ()) if isinstance(v, str)), "")[:MAX_FREE_TEXT_CHARS]

@@ -3,7 +3,7 @@
 import re
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.run_view import Call, RunView
+from reflection.reflectors.rules.run_view import RunCall, RunView
 from reflection.reflectors.rules.shell import parse_command
 from reflection.reflectors.rules.wording import code
 
@@ -76,7 +76,7 @@ def _named_by_answer(run: RunView) -> list[RuleMatch]:
     return matches
 
 
-def _is_same_work(failed: Call, later: Call) -> bool:
+def _is_same_work(failed: RunCall, later: RunCall) -> bool:
     if failed.command is None or later.command is None or later.error or later.is_red:
         return False
     if failed.command.is_test:
@@ -84,7 +84,7 @@ def _is_same_work(failed: Call, later: Call) -> bool:
     return failed.command.program == later.command.program and later.command.arguments == failed.command.arguments
 
 
-def _explain(run: RunView, failed: Call, fixed: Call, between: list[Call]) -> RuleMatch | None:
+def _explain(run: RunView, failed: RunCall, fixed: RunCall, between: list[RunCall]) -> RuleMatch | None:
     assert failed.command is not None  # both are shell commands
     assert fixed.command is not None
     prepared = [c for c in between if c.command and not c.error and not c.is_red and _PREPARES.search(c.command.text)]

@@ -2,7 +2,7 @@
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.detectors.recorded_notes import describe_tasks
-from reflection.reflectors.rules.run_view import Call, RunView
+from reflection.reflectors.rules.run_view import RunCall, RunView
 from reflection.reflectors.rules.tools import is_handover, is_harmful, words_of
 from reflection.reflectors.rules.wording import code
 
@@ -67,7 +67,7 @@ def _make_match(
     else:
         guideline = f"Look for another way to do what is asked, with the tools on offer, before you call {tool}."
         avoid = f"Calling {tool} while a tool on offer could still do the work."
-    last: Call = next((c for c in reversed(run.calls) if c.label == step), run.calls[-1])
+    last: RunCall = next((c for c in reversed(run.calls) if c.label == step), run.calls[-1])
     return RuleMatch(
         rule="contrast",
         trigger=trigger,

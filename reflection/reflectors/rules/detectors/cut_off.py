@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import groupby
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.run_view import Call, RunView
+from reflection.reflectors.rules.run_view import RunCall, RunView
 from reflection.reflectors.rules.wording import code
 
 MIN_CALLS = 8
@@ -26,7 +26,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return []
 
 
-def _failing(run: RunView, failing: list[Call]) -> RuleMatch:
+def _failing(run: RunView, failing: list[RunCall]) -> RuleMatch:
     return RuleMatch(
         rule="cut_off",
         trigger="When several calls in a row have failed and the number of steps is limited",
@@ -45,7 +45,7 @@ def _failing(run: RunView, failing: list[Call]) -> RuleMatch:
     )
 
 
-def _one_tool(run: RunView, series: list[Call]) -> RuleMatch:
+def _one_tool(run: RunView, series: list[RunCall]) -> RuleMatch:
     tool = code(series[0].label)
     return RuleMatch(
         rule="cut_off",

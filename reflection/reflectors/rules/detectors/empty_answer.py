@@ -3,7 +3,7 @@
 import json
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.run_view import Call, RunView
+from reflection.reflectors.rules.run_view import RunCall, RunView
 from reflection.reflectors.rules.tools import is_read
 from reflection.reflectors.rules.wording import code, is_general, listed, parameter_name
 
@@ -25,7 +25,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return matches
 
 
-def is_empty(call: Call) -> bool:
+def is_empty(call: RunCall) -> bool:
     """Return whether a call succeeded with an empty answer."""
     answer = call.answer.strip().lower()
     if answer in _EMPTY_TEXTS:
@@ -39,7 +39,7 @@ def is_empty(call: Call) -> bool:
     return any(value == [] for value in values) and all(value in ([], 0, "", None) for value in values)
 
 
-def _explain(run: RunView, empty: Call, following: Call) -> RuleMatch | None:
+def _explain(run: RunView, empty: RunCall, following: RunCall) -> RuleMatch | None:
     shared = set(map(str, _scalars(empty))) & set(map(str, _scalars(following)))
     if empty.name != following.name:
         if not shared:
@@ -65,5 +65,5 @@ def _explain(run: RunView, empty: Call, following: Call) -> RuleMatch | None:
     )
 
 
-def _scalars(call: Call) -> list[object]:
+def _scalars(call: RunCall) -> list[object]:
     return [value for values in call.leaves.values() for value in values]

@@ -3,7 +3,7 @@
 import re
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.run_view import Call, RunView, occurs
+from reflection.reflectors.rules.run_view import RunCall, RunView, occurs
 from reflection.reflectors.rules.wording import code
 
 MIN_INSTRUCTION_CHARS = 80
@@ -21,7 +21,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return [_make_match(run, lost, told, subject=subject)] if told and subject else []
 
 
-def _told_before(run: RunView, lost: Call) -> Call | None:
+def _told_before(run: RunView, lost: RunCall) -> RunCall | None:
     """Return the last long text that was read and names what the call was about."""
     values = [value for group in lost.leaves.values() for value in group if isinstance(value, str)]
     for call in reversed(run.calls):
@@ -31,7 +31,7 @@ def _told_before(run: RunView, lost: Call) -> Call | None:
     return None
 
 
-def _subject(run: RunView, told: Call) -> str:
+def _subject(run: RunView, told: RunCall) -> str:
     """Return the argument of the call that told, in words, if another run of the family made the very same call."""
     values = list(told.arguments.values())
     is_usual = any(c.same_as(told) for other in run.family for c in other.calls)
@@ -39,7 +39,7 @@ def _subject(run: RunView, told: Call) -> str:
     return f'"{values[0]}"' if is_plain and is_usual else ""
 
 
-def _make_match(run: RunView, lost: Call, told: Call, *, subject: str) -> RuleMatch:
+def _make_match(run: RunView, lost: RunCall, told: RunCall, *, subject: str) -> RuleMatch:
     found = _LOST.search(lost.answer)
     tool, source = code(lost.label), f"{code(told.label)} of {subject}"
     return RuleMatch(

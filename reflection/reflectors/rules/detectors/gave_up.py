@@ -4,7 +4,7 @@ import re
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.errors import ErrorKind, says_something
-from reflection.reflectors.rules.run_view import Call, RunView
+from reflection.reflectors.rules.run_view import RunCall, RunView
 from reflection.reflectors.rules.wording import code
 
 _NOT_TO_INSIST = (ErrorKind.REFUSED, ErrorKind.UNAVAILABLE, ErrorKind.TRANSIENT, ErrorKind.PRECONDITION)
@@ -32,7 +32,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return []
 
 
-def _end_of_work(run: RunView, call: Call) -> str:
+def _end_of_work(run: RunView, call: RunCall) -> str:
     """Return how the agent ended right after a call: in which words, or by stopping; "" if it went on."""
     steps = run.episode.steps[call.index :]
     if not steps:
@@ -43,7 +43,7 @@ def _end_of_work(run: RunView, call: Call) -> str:
     return "the agent answered" if turn and turn.step is run.episode.steps[-1] else ""
 
 
-def _make_match(run: RunView, call: Call, *, end: str) -> RuleMatch:
+def _make_match(run: RunView, call: RunCall, *, end: str) -> RuleMatch:
     assert call.error is not None
     tool, after = code(call.name), run.episode.steps[call.index : call.index + 1]
     return RuleMatch(

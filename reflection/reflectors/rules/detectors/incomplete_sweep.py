@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.run_view import Call, RunView, is_reference
+from reflection.reflectors.rules.run_view import RunCall, RunView, is_reference
 from reflection.reflectors.rules.tools import is_change, is_read
 from reflection.reflectors.rules.wording import code, is_general
 
@@ -23,12 +23,12 @@ _ALL = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class _Sweep:
-    source: Call
+    source: RunCall
     member: str
     entries: tuple[str, ...]
     opener: str
     parameter: str
-    opened: tuple[Call, ...]
+    opened: tuple[RunCall, ...]
 
     @property
     def complete(self) -> bool:
@@ -61,7 +61,7 @@ def _sweeps(run: RunView) -> Iterator[_Sweep]:
             if listed in seen or len(seen) >= MAX_LISTS:
                 continue
             seen.add(listed)
-            opened: dict[tuple[str, str], list[Call]] = {}
+            opened: dict[tuple[str, str], list[RunCall]] = {}
             for call in run.calls:
                 if call.index <= source.index or not is_read(call.name):
                     continue
@@ -79,7 +79,7 @@ def _sweeps(run: RunView) -> Iterator[_Sweep]:
                 )
 
 
-def _make_match(run: RunView, sweep: _Sweep, acted: list[Call], *, polarity: str) -> RuleMatch:
+def _make_match(run: RunView, sweep: _Sweep, acted: list[RunCall], *, polarity: str) -> RuleMatch:
     source, member, opener = code(sweep.source.name), code(sweep.member), code(sweep.opener)
     distinct = len({call.leaves[sweep.parameter][0] for call in sweep.opened})
     return RuleMatch(

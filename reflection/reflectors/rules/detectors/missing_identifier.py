@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, replace
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.run_view import Call, RunView, Turn, is_reference, occurs
+from reflection.reflectors.rules.run_view import RunCall, RunView, SpokenTurn, is_reference, occurs
 from reflection.reflectors.rules.tools import is_change, is_read, words_of
 from reflection.reflectors.rules.wording import code, is_general, parameter_name
 
@@ -30,7 +30,7 @@ class _Gap:
     """An identifier that a person did not know, in which turn, and what else the agent had asked for."""
 
     identifier: str
-    turn: Turn
+    turn: SpokenTurn
     other: str
 
 
@@ -57,7 +57,7 @@ def _as_others_did(run: RunView, finding: RuleMatch) -> RuleMatch:
     )
 
 
-def _gap_in(run: RunView, turn: Turn) -> _Gap | None:
+def _gap_in(run: RunView, turn: SpokenTurn) -> _Gap | None:
     asked = _identifiers(turn.said)
     heard = turn.heard.replace("’", "'")
     for clause in _LACKING.findall(heard):
@@ -163,7 +163,7 @@ def _insisted(run: RunView, gap: _Gap) -> RuleMatch | None:
     )
 
 
-def _first_use(run: RunView, gap: _Gap) -> tuple[Call, str, Call] | None:
+def _first_use(run: RunView, gap: _Gap) -> tuple[RunCall, str, RunCall] | None:
     """Return the first call whose value for the missing identifier came from a tool's answer, not from a person."""
     wanted = set(words_of(gap.identifier))
     for call in run.calls:
@@ -178,5 +178,5 @@ def _first_use(run: RunView, gap: _Gap) -> tuple[Call, str, Call] | None:
     return None
 
 
-def _exact(call: Call, path: str) -> str:
+def _exact(call: RunCall, path: str) -> str:
     return str(call.leaves[path][0])

@@ -4,8 +4,8 @@ import json
 import re
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.errors import ErrorKind, ToolError
-from reflection.reflectors.rules.run_view import Call, RunView
+from reflection.reflectors.rules.errors import ErrorKind, ErrorShape
+from reflection.reflectors.rules.run_view import RunCall, RunView
 from reflection.reflectors.rules.tools import is_harmful, words_of
 from reflection.reflectors.rules.wording import code, is_general, listed
 
@@ -29,7 +29,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return [match for failed in failing[:MAX_FAILURES] if (match := _explain(run, failed))]
 
 
-def _explain(run: RunView, failed: Call) -> RuleMatch | None:
+def _explain(run: RunView, failed: RunCall) -> RuleMatch | None:
     assert failed.error is not None  # only failing calls come here
     fixed, is_same = run.next_same(failed), True
     if fixed is None:
@@ -47,7 +47,7 @@ def _explain(run: RunView, failed: Call) -> RuleMatch | None:
     return _make_match(run, failed, how[0], fixed, how=how[1], is_usual=is_usual) if how else None
 
 
-def _is_usual(run: RunView, failed: Call, first: str) -> bool:
+def _is_usual(run: RunView, failed: RunCall, first: str) -> bool:
     """Return whether another run of the family shows the same, and the tool never worked there without the other."""
     worked = [other for other in run.family if any(c.name == failed.name and not c.error for c in other.calls)]
     return bool(worked) and all(_came_before(other, first, failed.name) for other in worked)
@@ -59,7 +59,7 @@ def _came_before(run: RunView, first: str, name: str) -> bool:
     return any(c.name == first and not c.error and c.index < used.index for c in run.calls)
 
 
-def _how_to_call(run: RunView, failed: Call, first: Call, others: list[Call]) -> tuple[Call, str] | None:
+def _how_to_call(run: RunView, failed: RunCall, first: RunCall, others: list[RunCall]) -> tuple[RunCall, str] | None:
     """Return the call that helped and its arguments in words, as far as they belong to the tool and not to the run.
 
     None if the call concerns another thing than the error names, or had been made before without help and what has
@@ -86,23 +86,23 @@ def _how_to_call(run: RunView, failed: Call, first: Call, others: list[Call]) ->
     return first, f" with {listed(said)}" if said else ""
 
 
-def _is_named(value: object, error: ToolError) -> bool:
+def _is_named(value: object, error: ErrorShape) -> bool:
     """Return whether a value is a plain word that the error uses."""
     return isinstance(value, str) and value.isalpha() and re.search(rf"\b{value}\b", error.text) is not None
 
 
-def names_object(error: ToolError) -> bool:
+def names_object(error: ErrorShape) -> bool:
     """Return whether the error names the thing that something has to be done with: "take the … first"."""
     return re.search(r"\b(?:the|a|an) …", error.shape) is not None
 
 
-def concerns(error: ToolError, call: Call) -> bool:
+def concerns(error: ErrorShape, call: RunCall) -> bool:
     """Return whether a call was about the thing that the error names."""
     values = [value for group in call.leaves.values() for value in group if isinstance(value, str)]
     return any(len(value) >= MIN_OBJECT_CHARS and value.lower() in error.text.lower() for value in values)
 
 
-def _pick(failed: Call, others: list[Call]) -> Call | None:
+def _pick(failed: RunCall, others: list[RunCall]) -> RunCall | None:
     """Return the one call that the error speaks of, or the only one that can have changed something."""
     assert failed.error is not None
     by_name = {call.name: call for call in others}
@@ -130,7 +130,7 @@ def best_named(text: str, names: list[str]) -> str:
     return best[0] if most and len(best) == 1 else ""
 
 
-def put_first(failed: Call, other: str, *, how: str = "", is_usual: bool = True) -> tuple[str, str, str]:
+def put_first(failed: RunCall, other: str, *, how: str = "", is_usual: bool = True) -> tuple[str, str, str]:
     """Return trigger, guideline and avoid of the lesson that another tool comes first, called in the way of `how`.
 
     Unless this is usual, the lesson is only for the error, because the tool may work without the other one elsewhere.
@@ -153,7 +153,9 @@ def put_first(failed: Call, other: str, *, how: str = "", is_usual: bool = True)
     )
 
 
-def _make_match(run: RunView, failed: Call, first: Call, fixed: Call, *, how: str, is_usual: bool) -> RuleMatch:
+def _make_match(
+    run: RunView, failed: RunCall, first: RunCall, fixed: RunCall, *, how: str, is_usual: bool
+) -> RuleMatch:
     assert failed.error is not None
     tool, other = code(failed.name), code(first.name)
     trigger, guideline, avoid = put_first(failed, other, how=how, is_usual=is_usual)

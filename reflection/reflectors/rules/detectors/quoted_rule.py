@@ -11,8 +11,8 @@ from reflection.reflectors.rules.detectors.missing_prerequisite import (
     put_first,
     speaks_of,
 )
-from reflection.reflectors.rules.errors import ErrorKind, ToolError
-from reflection.reflectors.rules.run_view import Call, RunView
+from reflection.reflectors.rules.errors import ErrorKind, ErrorShape
+from reflection.reflectors.rules.run_view import RunCall, RunView
 from reflection.reflectors.rules.tools import is_harmful
 from reflection.reflectors.rules.wording import code, is_general
 
@@ -63,7 +63,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return list(found.values())
 
 
-def _is_rule(error: ToolError) -> bool:
+def _is_rule(error: ErrorShape) -> bool:
     words = re.findall(r"[A-Za-z]{2,}", error.shape)
     if len(words) < MIN_RULE_WORDS or error.has(*_NO_RULE):
         return False
@@ -72,7 +72,7 @@ def _is_rule(error: ToolError) -> bool:
     return _RULE.search(error.shape) is not None and error.has(ErrorKind.REFUSED, ErrorKind.PRECONDITION)
 
 
-def _make_match(run: RunView, call: Call) -> RuleMatch | None:
+def _make_match(run: RunView, call: RunCall) -> RuleMatch | None:
     """Name the tool that the condition speaks of, or quote the rule and where it could have been seen."""
     assert call.error is not None
     tool, shape = code(call.name), call.error.shape
@@ -122,7 +122,7 @@ def _make_match(run: RunView, call: Call) -> RuleMatch | None:
     )
 
 
-def _named_first(run: RunView, call: Call) -> str:
+def _named_first(run: RunView, call: RunCall) -> str:
     """Return the tool that a condition speaks of: by two words of its name, or as "you have to open … first"."""
     assert call.error is not None
     others = [name for name in _other_tools(run, call) if not is_harmful(name)]
@@ -133,20 +133,20 @@ def _named_first(run: RunView, call: Call) -> str:
     return named if speaks_of(call.error.text, named) >= MIN_SHARED_WORDS else ""
 
 
-def _was_done(run: RunView, call: Call, first: str) -> bool:
+def _was_done(run: RunView, call: RunCall, first: str) -> bool:
     """Return whether the other tool had been called before, with the thing that the error names if it names one."""
     assert call.error is not None
     before = [c for c in run.calls if c.name == first and c.index < call.index and not c.error]
     return any(not names_object(call.error) or concerns(call.error, c) for c in before)
 
 
-def _other_tools(run: RunView, call: Call) -> list[str]:
+def _other_tools(run: RunView, call: RunCall) -> list[str]:
     called = (c.name for each in (run, *run.family) for c in each.calls if not c.error)
     names = dict.fromkeys((*run.episode.tools, *called))
     return [name for name in names if name != call.name]
 
 
-def _shown_by(run: RunView, call: Call) -> tuple[Call, str, str] | None:
+def _shown_by(run: RunView, call: RunCall) -> tuple[RunCall, str, str] | None:
     """Return the earlier answer that held the condition of a rule, the member that said so, and its value."""
     assert call.error is not None
     said = call.error.text.lower().replace("_", " ")

@@ -1,4 +1,4 @@
-"""Notes recorded with the run: mistake cards, mistakes and successes."""
+"""Notes recorded with the run: its mistakes and successes. Its mistake cards are lessons already (memory/mistakes)."""
 
 import re
 from collections.abc import Sequence
@@ -7,10 +7,10 @@ from typing import Any
 from memory.heuristics.text import Citation
 from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, Step
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.note_advice import advise, say_right, say_wrong
+from reflection.reflectors.rules.note_advice import advise, say_right
 from reflection.reflectors.rules.run_view import RunView
 from reflection.reflectors.rules.tools import words_of
-from reflection.reflectors.rules.wording import as_sentence, cut, is_general, listed
+from reflection.reflectors.rules.wording import is_general, listed
 
 MIN_SHARED_WORDS = 2
 MAX_FAMILIES = 3
@@ -22,17 +22,21 @@ _NUMBER = re.compile(r"\d+")
 
 
 def find(run: RunView) -> list[RuleMatch]:
-    """Turn each recorded note that says what to do into a lesson, cards first.
+    """Turn each recorded note that says what to do into a lesson, unless a mistake card of the run says it.
 
-    Notes about successes count only if the run succeeded, notes about mistakes only if it failed; otherwise only the
-    cards count (reference: ERL c.9).
+    Notes about successes count only if the run succeeded, notes about mistakes only if it failed (reference: ERL c.9).
     """
-    matches = [finding for card in run.episode.mistake_cards if (finding := _from_card(run, card))]
-    if _get_result(run) == "failure":
-        matches += [finding for note in run.episode.mistakes if (finding := _from_note(run, note, kind="mistake"))]
-    if _get_result(run) == "success":
-        matches += [finding for note in run.episode.successes if (finding := _from_note(run, note, kind="success"))]
-    return _drop_repeats(matches)
+    kind = {"failure": "mistake", "success": "success"}.get(_get_result(run))
+    if kind is None:
+        return []
+    notes = run.episode.mistakes if kind == "mistake" else run.episode.successes
+    matches = [finding for note in notes if (finding := _from_note(run, note, kind=kind))]
+    on_cards = {
+        say_right(_text(card, member))
+        for card in run.episode.mistake_cards
+        for member in ("correct_decision", "lesson")
+    }
+    return _drop_repeats([finding for finding in matches if finding.guideline not in on_cards])
 
 
 def _get_result(run: RunView) -> str:
@@ -49,38 +53,6 @@ def _drop_repeats(matches: list[RuleMatch]) -> list[RuleMatch]:
     return list({finding.guideline: finding for finding in reversed(matches)}.values())[::-1]
 
 
-def _from_card(run: RunView, card: dict[str, Any]) -> RuleMatch | None:
-    """Use the wrong and the right decision that a card names."""
-    wrong, right = _text(card, "bad_decision"), _text(card, "correct_decision")
-    kind, lesson = _text(card, "mistake_type").replace("_", " "), _text(card, "lesson")
-    guideline = say_right(right, lesson)
-    if not guideline:
-        return None
-    trigger = _about(run) or (f"When there is a risk of this mistake: {cut(kind, 200)}" if is_general(kind) else "")
-    if not trigger:
-        return None
-    return RuleMatch(
-        rule="recorded_notes",
-        trigger=trigger,
-        guideline=guideline,
-        avoid=say_wrong(wrong),
-        rationale=" ".join(
-            part
-            for part in (
-                "A mistake card recorded with the run says so.",
-                as_sentence(lesson) if as_sentence(lesson) != guideline and is_general(lesson) else "",
-                run.ending,
-            )
-            if part
-        ),
-        polarity="avoid",
-        confidence=0.8,
-        citations=(_where(run, " ".join((wrong, right, _text(card, "evidence"))), quote=_text(card, "evidence")),),
-        tools=_tools_in(run, guideline),
-        family_only=True,
-    )
-
-
 def _from_note(run: RunView, note: str, *, kind: str) -> RuleMatch | None:
     advice = advise(note.strip(), kind=kind)
     if advice is None:
@@ -95,7 +67,7 @@ def _from_note(run: RunView, note: str, *, kind: str) -> RuleMatch | None:
         rationale=f"Recorded with the run as a {kind}. {run.ending}",
         polarity="works" if kind == "success" else "avoid",
         confidence=0.55 if kind == "success" else 0.6,
-        citations=(_where(run, note, quote=""),),
+        citations=(_where(run, note),),
         tools=_tools_in(run, advice.what),
         family_only=True,
     )
@@ -120,15 +92,13 @@ def describe_tasks(families: Sequence[str], tasks: Sequence[str]) -> str:
     return "When the same task comes again" if any(families) else ""
 
 
-def _where(run: RunView, note: str, *, quote: str) -> Citation:
-    """Cite the step that contains the quote, or the one that shares the most words with the note."""
+def _where(run: RunView, note: str) -> Citation:
+    """Cite the step that shares the most words with the note."""
     words = set(_WORD.findall(note.lower()))
     best: Step | None = None
     most = MIN_SHARED_WORDS - 1
     for step in run.episode.steps:
         text = _text_of(step)
-        if quote and quote in text:
-            return run.cite(step, quote)
         shared = len(words & set(_WORD.findall(text.lower())))
         if shared > most:
             best, most = step, shared

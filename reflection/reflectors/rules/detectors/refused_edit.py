@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.run_view import Call, RunView
+from reflection.reflectors.rules.run_view import RunCall, RunView
 from reflection.reflectors.rules.wording import code, times
 
 MAX_CALLS_BETWEEN = 10
@@ -86,7 +86,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return list(found.values())
 
 
-def _never_read(run: RunView, failed: Call, refusal: _Refusal) -> RuleMatch | None:
+def _never_read(run: RunView, failed: RunCall, refusal: _Refusal) -> RuleMatch | None:
     """Repeat what the message asked for and the run never did."""
     names = dict.fromkeys((*(call.name for call in run.calls), *run.episode.tools))
     reader = next((name for name in names if re.search(r"(?:^|_)(?:read|open|view)", name, re.I)), "")
@@ -107,16 +107,16 @@ def _never_read(run: RunView, failed: Call, refusal: _Refusal) -> RuleMatch | No
     )
 
 
-def _is_same_edit(failed: Call, later: Call) -> bool:
+def _is_same_edit(failed: RunCall, later: RunCall) -> bool:
     return later.name == failed.name and not later.error and file_of(later) == file_of(failed)
 
 
-def file_of(call: Call) -> str:
+def file_of(call: RunCall) -> str:
     """Return the path that a call names, or ""."""
     return next((str(v) for name, v in call.arguments.items() if _FILE.search(name) and isinstance(v, str)), "")
 
 
-def _make_match(run: RunView, failed: Call, fixed: Call, refusal: _Refusal) -> RuleMatch | None:
+def _make_match(run: RunView, failed: RunCall, fixed: RunCall, refusal: _Refusal) -> RuleMatch | None:
     assert failed.error is not None
     reads = [c for c in run.between(failed, fixed) if not c.error and (c.only_reads or _READ_TOOL.search(c.label))]
     if refusal.needs_read and not reads:
@@ -143,7 +143,7 @@ def _make_match(run: RunView, failed: Call, fixed: Call, refusal: _Refusal) -> R
     )
 
 
-def _differs_in_space(failed: Call, fixed: Call) -> bool:
+def _differs_in_space(failed: RunCall, fixed: RunCall) -> bool:
     """Return whether two edits say the same apart from their spaces."""
     one, other = ("".join(str(c.leaves).replace("\\n", "").split()) for c in (failed, fixed))
     return one == other and failed.leaves != fixed.leaves

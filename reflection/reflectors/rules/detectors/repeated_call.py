@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.errors import ErrorKind, says_something
-from reflection.reflectors.rules.run_view import Call, RunView
+from reflection.reflectors.rules.run_view import RunCall, RunView
 from reflection.reflectors.rules.wording import code, times
 
 LONG_SERIES = 10  # shorter ones seldom decide how a run ends
@@ -14,7 +14,7 @@ MAX_DISTINCT = 300
 def find(run: RunView) -> list[RuleMatch]:
     """Look for calls repeated with unchanged arguments."""
     matches = []
-    groups: dict[tuple[str, str, str], list[Call]] = {}
+    groups: dict[tuple[str, str, str], list[RunCall]] = {}
     for call in run.calls:
         key = (call.name, repr(call.arguments), call.output)
         if key in groups or len(groups) < MAX_DISTINCT:
@@ -31,10 +31,10 @@ def find(run: RunView) -> list[RuleMatch]:
     return matches
 
 
-def _in_vain(run: RunView, same: list[Call]) -> list[Call]:
+def _in_vain(run: RunView, same: list[RunCall]) -> list[RunCall]:
     """Return the longest series of these calls between which no edit succeeded."""
     edits = [call.index for call in run.calls if call.is_edit and not call.error]
-    series: list[list[Call]] = [[same[0]]]
+    series: list[list[RunCall]] = [[same[0]]]
     for earlier, later in pairwise(same):
         if any(earlier.index < edit < later.index for edit in edits):
             series.append([])
@@ -42,7 +42,7 @@ def _in_vain(run: RunView, same: list[Call]) -> list[Call]:
     return max(series, key=len)
 
 
-def _failing(run: RunView, call: Call, same: list[Call]) -> RuleMatch:
+def _failing(run: RunView, call: RunCall, same: list[RunCall]) -> RuleMatch:
     tool = code(call.label)
     assert call.error is not None  # only failing calls come here
     worked = next((c for c in run.calls if c.label == call.label and c.index > same[-1].index and not c.error), None)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from reflection.reflectors.rules.detectors import RuleMatch, changed_argument, missing_prerequisite
 from reflection.reflectors.rules.errors import ErrorKind
-from reflection.reflectors.rules.run_view import Call, RunView
+from reflection.reflectors.rules.run_view import RunCall, RunView
 from reflection.reflectors.rules.value_forms import fault_of
 from reflection.reflectors.rules.wording import code
 
@@ -16,7 +16,7 @@ def find(run: RunView) -> list[RuleMatch]:
     """Look for failing calls without a repair in this run, and for the repair in others. The lesson has its words."""
     if run.succeeded or not run.family:
         return []
-    failing: dict[tuple[str, str], Call] = {}
+    failing: dict[tuple[str, str], RunCall] = {}
     for call in run.calls:
         if call.error and call.command is None and not call.is_edit and not call.error.has(ErrorKind.TRANSIENT):
             failing.setdefault((call.name, call.error.shape), call)
@@ -24,7 +24,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return [match for call in unrepaired if (match := _repair_of(run, call))]
 
 
-def _repair_of(run: RunView, call: Call) -> RuleMatch | None:
+def _repair_of(run: RunView, call: RunCall) -> RuleMatch | None:
     """Return the repair that most of the other runs used."""
     assert call.error is not None
     repairs: dict[tuple[str, str], list[RuleMatch]] = defaultdict(list)
@@ -54,7 +54,7 @@ def _repairs_in(run: RunView) -> list[RuleMatch]:
     return [*changed_argument.find(run), *missing_prerequisite.find(run)]
 
 
-def _fits(run: RunView, call: Call, other: RunView, match: RuleMatch) -> bool:
+def _fits(run: RunView, call: RunCall, other: RunView, match: RuleMatch) -> bool:
     """Return whether the call that another run repaired had failed in the same way, and had the same fault.
 
     The first citation of a repair is the failing call and the last one the call that worked.
@@ -81,7 +81,7 @@ def _fits(run: RunView, call: Call, other: RunView, match: RuleMatch) -> bool:
     )
 
 
-def _is_made_up(run: RunView, call: Call, path: str) -> bool:
+def _is_made_up(run: RunView, call: RunCall, path: str) -> bool:
     """Return whether a value stands in no earlier answer and was said by no person, in any spelling."""
     value = call.leaves.get(path, ("",))[0]
     if not isinstance(value, str) or value.isdigit():

@@ -4,7 +4,7 @@ import re
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.errors import ErrorKind
-from reflection.reflectors.rules.run_view import Call, RunView
+from reflection.reflectors.rules.run_view import RunCall, RunView
 from reflection.reflectors.rules.tools import is_harmful
 from reflection.reflectors.rules.wording import code
 
@@ -30,7 +30,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return list(found.values())
 
 
-def _is_unknown(call: Call) -> bool:
+def _is_unknown(call: RunCall) -> bool:
     assert call.error is not None
     if call.command is None:
         return call.error.has(ErrorKind.UNKNOWN_NAME)
@@ -43,7 +43,7 @@ def _is_unknown(call: Call) -> bool:
     )
 
 
-def _does_the_same(failed: Call, other: Call) -> bool:
+def _does_the_same(failed: RunCall, other: RunCall) -> bool:
     if failed.command and other.command:
         if other.command.is_reader != failed.command.is_reader:
             return False
@@ -56,11 +56,11 @@ def _does_the_same(failed: Call, other: Call) -> bool:
     return not values.isdisjoint(str(value) for group in other.leaves.values() for value in group)
 
 
-def _is_unsafe(call: Call) -> bool:
+def _is_unsafe(call: RunCall) -> bool:
     return call.command.is_harmful if call.command else is_harmful(call.name)
 
 
-def _names(failed: Call, other: Call) -> tuple[str, str]:
+def _names(failed: RunCall, other: RunCall) -> tuple[str, str]:
     """Return what to call the two: the programs if only these differ, else more of the commands."""
     if not failed.command or not other.command:
         return failed.name, other.name
@@ -70,10 +70,10 @@ def _names(failed: Call, other: Call) -> tuple[str, str]:
     return failed.command.program, other.label if wraps else other.command.program
 
 
-def _make_match(run: RunView, failed: Call, other: Call) -> RuleMatch:
+def _make_match(run: RunView, failed: RunCall, other: RunCall) -> RuleMatch:
     assert failed.error is not None
     wrong, right = (code(name) for name in _names(failed, other))
-    do, about = ("Run", "run") if failed.command else ("Call", "call")
+    do, about = ("Run", "run") if failed.command else ("RunCall", "call")
     return RuleMatch(
         rule="unknown_name",
         trigger=f"When about to {about} {wrong} in this environment",
@@ -90,7 +90,7 @@ def _make_match(run: RunView, failed: Call, other: Call) -> RuleMatch:
     )
 
 
-def _of_usual(run: RunView, failed: Call, usual: str) -> RuleMatch:
+def _of_usual(run: RunView, failed: RunCall, usual: str) -> RuleMatch:
     assert failed.error is not None
     assert failed.command is not None
     wrong, right = code(failed.command.program), code(usual)

@@ -3,7 +3,7 @@
 import re
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.run_view import Call, RunView
+from reflection.reflectors.rules.run_view import RunCall, RunView
 from reflection.reflectors.rules.wording import code
 
 _CLAIM = re.compile(
@@ -32,7 +32,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return []
 
 
-def _may_check(call: Call) -> bool:
+def _may_check(call: RunCall) -> bool:
     """Return whether a command may have tried the work out, which looking and committing do not."""
     return call.command is not None and not call.command.is_reader and call.command.program != "git"
 
@@ -46,7 +46,7 @@ def _claim(run: RunView, *, after: int) -> tuple[int, str] | None:
     return (call.index, "") if call.index > after and _HAND_IN.match(call.name) else None
 
 
-def _unchecked(run: RunView, check: Call, edits: list[Call], claimed: tuple[int, str]) -> RuleMatch:
+def _unchecked(run: RunView, check: RunCall, edits: list[RunCall], claimed: tuple[int, str]) -> RuleMatch:
     tool = code(check.label)
     result = "failed" if check.is_red else "passed"
     return RuleMatch(
@@ -65,7 +65,7 @@ def _unchecked(run: RunView, check: Call, edits: list[Call], claimed: tuple[int,
     )
 
 
-def _still_red(run: RunView, check: Call, claimed: tuple[int, str]) -> RuleMatch:
+def _still_red(run: RunView, check: RunCall, claimed: tuple[int, str]) -> RuleMatch:
     tool = code(check.label)
     return RuleMatch(
         rule="unverified_change",
@@ -83,6 +83,6 @@ def _still_red(run: RunView, check: Call, claimed: tuple[int, str]) -> RuleMatch
     )
 
 
-def _cite(run: RunView, check: Call, claimed: tuple[int, str], *edits: Call) -> tuple:  # type: ignore[type-arg]
+def _cite(run: RunView, check: RunCall, claimed: tuple[int, str], *edits: RunCall) -> tuple:  # type: ignore[type-arg]
     step = run.episode.steps[claimed[0] - 1]
     return (run.cite(check.step, check.quotable), *(run.cite(e.step) for e in edits), run.cite(step, claimed[1]))

@@ -14,7 +14,7 @@ from erl_client.coding_agents.repositories import find_family
 from erl_client.coding_agents.sessions import default_folders, read_session, run_of
 from erl_client.credentials import find_destination
 from erl_client.spool import Spool, spool_folder
-from erl_client.transcripts.tasks import Task
+from erl_client.transcripts.tasks import LoggedTask
 
 ALREADY_SENT = "already sent"
 PROGRESS_RUNS = 10
@@ -124,7 +124,7 @@ def _send(options: argparse.Namespace, found: Found) -> int:
     return 1 if refused else 0
 
 
-def _record(erl: ERL, task: Task, family: str) -> None:
+def _record(erl: ERL, task: LoggedTask, family: str) -> None:
     try:
         erl.api.post_patiently("/trajectories", run_of(task, family=family))
     except Refused as error:
@@ -136,7 +136,7 @@ def _files(folder: Path) -> list[Path]:
     return [folder] if folder.is_file() else [file for file in folder.rglob("*.jsonl") if file.is_file()]
 
 
-def _started(task: Task) -> datetime:
+def _started(task: LoggedTask) -> datetime:
     """Return when a task began. One that does not say so is taken as new."""
     if not task.run.started_at:
         return datetime.max.replace(tzinfo=timezone.utc)

@@ -8,7 +8,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from erl_client.plain import as_plain, fit
 from erl_client.transcripts.formats import parse_lines
-from erl_client.transcripts.tasks import Session, Task, cut_session
+from erl_client.transcripts.tasks import LoggedTask, Session, cut_session
 
 AGENTS = ("claude-code", "codex", "cursor")
 
@@ -39,7 +39,7 @@ def read_session(agent: str, file: Path, *, last: int = 0) -> SessionFile:
     return SessionFile(session=cut_session(agent, objects, name=file.stem, last=last), problems=problems)
 
 
-def run_of(task: Task, *, family: str, retrieval_id: str = "") -> dict[str, Any]:
+def run_of(task: LoggedTask, *, family: str, retrieval_id: str = "") -> dict[str, Any]:
     """Return a task as `POST /api/v1/trajectories` takes it."""
     run = {"task_id": family, **task.run.fields()}
     if retrieval_id:
@@ -47,6 +47,6 @@ def run_of(task: Task, *, family: str, retrieval_id: str = "") -> dict[str, Any]
     return fit(as_plain({name: value for name, value in run.items() if value not in (None, "")}))
 
 
-def key_of(task: Task) -> str:
+def key_of(task: LoggedTask) -> str:
     """Return the Idempotency-Key of a task, made from the ids of session and prompt."""
     return str(uuid5(NAMESPACE_URL, task.run.external_id))

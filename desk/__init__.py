@@ -1,0 +1,1 @@
+"""The desk: every page on which people read and decide. It may import all apps, and none imports it."""

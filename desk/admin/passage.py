@@ -1,0 +1,84 @@
+"""The list of passages, searched by meaning and words, and the page of each."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Case, IntegerField, QuerySet, Value, When
+from django.http import HttpRequest
+from django.utils.text import Truncator
+
+from desk.shell.columns import column, who
+from desk.shell.read_only import ReadOnlyAdmin
+from memory.limits import MAX_TASK_CHARS
+from memory.passages.models import Passage
+from memory.passages.search import PassageQuery, search_passages
+from memory.projects.models import Project
+from memory.redaction.visible_text import show_text
+
+MOST_FOUND = 100
+MOST_PROJECTS = 10  # that one search looks into; the filter chooses among more
+
+
+class QuarantineFilter(admin.SimpleListFilter):
+    """Offers the passages that a quarantine order covers."""
+
+    title = "quarantine"
+    parameter_name = "quarantined"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("yes", "Under a quarantine order")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Passage]) -> QuerySet[Passage]:
+        return queryset.filter(quarantine_order_id__isnull=False) if self.value() == "yes" else queryset
+
+
+@admin.register(Passage)
+class PassageAdmin(ReadOnlyAdmin[Passage]):
+    nothing_yet = "No passage has been stored yet. Agents store what they want to find again."
+    list_display = ["says", "shown_tags", "owner", who("created_by", "stored by"), "created_at", "project"]
+    list_filter = ["project", QuarantineFilter, "created_at"]
+    list_select_related = ["project"]
+    search_fields = ["text"]  # so that there is a search box; get_search_results does the work
+    search_help_text = "By meaning, words and names, as agents search; the best come first."
+    ordering = ["-created_at", "-id"]
+    show_full_result_count = False
+    facts = (
+        "whole_text",
+        "shown_tags",
+        "owner",
+        column("run_id", "id of the run"),
+        who("created_by", "stored by"),
+        "created_at",
+        column("text_sha256", "hash of the text"),
+        column("quarantine_order_id", "id of the quarantine order"),
+        "project",
+    )
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Passage], search_term: str
+    ) -> tuple[QuerySet[Passage], bool]:
+        text = search_term.replace("\x00", "").strip()[:MAX_TASK_CHARS]
+        if not text:
+            return queryset, False
+        ids = queryset.order_by().values("project").distinct()[:MOST_PROJECTS]
+        found = [
+            each
+            for project in Project.objects.filter(pk__in=list(ids.values_list("project", flat=True)))
+            for each in search_passages(project, PassageQuery(text=text), limit=MOST_FOUND).passages
+        ]
+        found.sort(key=lambda each: -each.score)
+        places = [When(pk=each.passage.pk, then=Value(place)) for place, each in enumerate(found)]
+        ranked = queryset.filter(pk__in=[each.passage.pk for each in found])
+        return ranked.order_by(Case(*places, default=len(places), output_field=IntegerField()), "-pk"), False
+
+    @admin.display(description="text")
+    def says(self, passage: Passage) -> str:
+        return show_text(Truncator(passage.text).chars(160))
+
+    @admin.display(description="text")
+    def whole_text(self, passage: Passage) -> str:
+        return show_text(passage.text)
+
+    @admin.display(description="tags")
+    def shown_tags(self, passage: Passage) -> str:
+        return show_text(", ".join(passage.tags))

@@ -1,0 +1,1 @@
+"""What lessons, releases and changes did, as pages say it."""

@@ -1,0 +1,23 @@
+"""The kinds of items in the inbox, in the order of their groups in the list."""
+
+from typing import Any
+
+from desk.inbox.calls import CALLS
+from desk.inbox.cards import CARDS
+from desk.inbox.changes import CHANGES
+from desk.inbox.harmful import HARMFUL
+from desk.inbox.kinds import Kind
+from desk.inbox.lessons import LESSONS, SECOND_APPROVALS
+from desk.inbox.suggestions import SUGGESTIONS
+
+KINDS: tuple[Kind, ...] = (CALLS, CHANGES, SECOND_APPROVALS, HARMFUL, LESSONS, SUGGESTIONS, CARDS)
+
+
+def find_kind(name: str, user: Any) -> Kind | None:
+    """Return a kind by its name, if this person may see it."""
+    return next((kind for kind in list_kinds(user) if kind.name == name), None)
+
+
+def list_kinds(user: Any) -> list[Kind]:
+    """Return the kinds that a person may see."""
+    return [kind for kind in KINDS if user.has_perm(kind.permission)]

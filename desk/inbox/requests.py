@@ -1,0 +1,77 @@
+"""What a request of the inbox asks for: the kind, the filters, and the form in which it wants the answer."""
+
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.cache import patch_cache_control
+
+from desk.inbox.all_kinds import find_kind, list_kinds
+from desk.inbox.kinds import Kind
+from desk.shell.chosen_project import chosen_project, names_a_project, narrow_to_chosen
+from memory.projects.access import projects_with_role
+from memory.projects.actors import Actor
+from memory.projects.models import ProjectMembership
+
+_PROJECT = "project__id__exact"
+
+
+def get_kind(request: HttpRequest, name: str) -> Kind:
+    """Return a kind that the person may see."""
+    kind = find_kind(name, request.user)
+    if kind is None:
+        raise Http404
+    return kind
+
+
+def list_own_kinds(request: HttpRequest) -> list[Kind]:
+    """Return the kinds on which the person may decide in the chosen project, or in any. One query."""
+    user: Any = request.user
+    reviewed = narrow_to_chosen(projects_with_role(user, ProjectMembership.Role.REVIEWER), request, path="pk")
+    kinds = [kind for kind in list_kinds(user) if user.has_perm(kind.decides)]
+    return kinds if kinds and reviewed.exists() else []
+
+
+def read_query(request: HttpRequest) -> str:
+    """Return the filters of the address, which links and forms carry on."""
+    given = request.GET.copy()
+    for name in ("tab", "listed", "item", "_changelist_filters"):
+        given.pop(name, None)
+    return given.urlencode()
+
+
+def read_filters(request: HttpRequest) -> str:
+    """Return the filters of the address, and the chosen project unless the address names one."""
+    query = read_query(request)
+    given, project = parse_qsl(query), chosen_project(request)
+    if project is None or names_a_project(dict(given), "project"):
+        return query
+    return urlencode([*given, (_PROJECT, str(project.pk))])
+
+
+def read_project(request: HttpRequest) -> str:
+    """Return the chosen project as the only filter."""
+    project = chosen_project(request)
+    return "" if project is None else urlencode({_PROJECT: project.pk})
+
+
+def get_actor(request: HttpRequest) -> Actor:
+    """Return the person who is signed in."""
+    assert request.user.is_authenticated
+    return Actor.person(request.user)
+
+
+def is_fragment(request: HttpRequest) -> bool:
+    """Tell whether a part of a page is wanted."""
+    return request.headers.get("HX-Request") == "true"
+
+
+def wants_json(request: HttpRequest) -> bool:
+    """Tell whether the script of the inbox asks."""
+    return request.headers.get("Accept", "").startswith("application/json")
+
+
+def without_storing(response: HttpResponse) -> HttpResponse:
+    """Keep an answer out of the browser's cache: what was waiting a moment ago may be decided."""
+    patch_cache_control(response, no_store=True)
+    return response

@@ -1,0 +1,1 @@
+"""What pages show of a lesson and of a mistake card, and the forms that decide."""

@@ -1,0 +1,63 @@
+"""What pages show of a suggestion: both lessons, what would change, and who has claimed one of them."""
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q
+from django.utils import timezone
+
+from desk.shell.word_diff import DiffPart, diff_heuristics
+from memory.heuristics.models import Heuristic, ReviewClaim
+from memory.heuristics.text import HeuristicText
+from reflection.consolidation.models import Suggestion
+from reflection.consolidation.suggestion_decisions import ACCEPTABLE
+
+SHOWN = 5  # with a lesson
+
+
+def find_suggestions(heuristic: Heuristic) -> list[dict[str, Any]]:
+    """Return the open suggestions that concern a lesson. One query."""
+    rows = (
+        Suggestion.objects.filter(Q(heuristic=heuristic) | Q(other=heuristic), status=Suggestion.Status.OPEN)
+        .exclude(kind=Suggestion.Kind.NEW)
+        .select_related("heuristic__current_revision", "other__current_revision")
+        .order_by("created_at", "id")[:SHOWN]
+    )
+    return [show_suggestion(row) for row in rows]
+
+
+def show_suggestion(suggestion: Suggestion, *, held_by: str = "") -> dict[str, Any]:
+    """Return what a template needs to show a suggestion. It cannot be carried out while another holds a lesson."""
+    may_accept = suggestion.kind in ACCEPTABLE and not held_by
+    return {
+        "row": suggestion,
+        "diff": find_difference(suggestion),
+        "may_accept": may_accept,
+        "held_by": held_by,
+    }
+
+
+def find_holders(suggestions: Iterable[Suggestion], *, user: Any) -> dict[UUID, str]:
+    """Return, of suggestions about a lesson that another reviewer has claimed, the name of that reviewer. One query."""
+    about = {each.pk: {each.heuristic_id, each.other_id} - {None} for each in suggestions}
+    ids = set().union(*about.values())
+    claims = ReviewClaim.objects.filter(heuristic__in=ids, expires_at__gt=timezone.now()).exclude(user=user.pk)
+    holders = {claim.heuristic_id: claim.user.get_username() for claim in claims.select_related("user")} if ids else {}
+    found = {pk: next((holders[id] for id in ids if id in holders), "") for pk, ids in about.items()}
+    return {pk: name for pk, name in found.items() if name}
+
+
+def find_difference(suggestion: Suggestion) -> list[DiffPart]:
+    """Compare the present words with the new ones, or with those of the lesson that stays."""
+    current = suggestion.heuristic.current_revision
+    if current is None:
+        return []
+    kept = suggestion.other.current_revision if suggestion.other else None
+    if suggestion.text:
+        text: dict[str, Any] = suggestion.text | {"tags": tuple(suggestion.text.get("tags", ()))}
+        base = kept if suggestion.kind == Suggestion.Kind.MERGE and kept else current
+        return diff_heuristics(base.as_text(), HeuristicText(**text))
+    if kept is not None and suggestion.kind == Suggestion.Kind.MERGE:
+        return diff_heuristics(current.as_text(), kept.as_text())
+    return []

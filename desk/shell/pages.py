@@ -1,0 +1,20 @@
+"""What every page of the admin that belongs to no table needs, and the page that lists all tables."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+
+
+def page_context(request: HttpRequest, title: str, **context: Any) -> dict[str, Any]:
+    """Return what every page of the admin needs, and what this one shows."""
+    return {**admin.site.each_context(request), "title": title, **context}
+
+
+def tables_page(request: HttpRequest) -> HttpResponse:
+    """List every table of the database, as Django's admin does; for superusers."""
+    if not request.user.is_superuser:
+        raise PermissionDenied
+    return TemplateResponse(request, "admin/tables.html", page_context(request, "All tables"))

@@ -1,0 +1,21 @@
+"""The page Health: what `manage.py check --running` says, for superusers."""
+
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+
+from desk.shell.pages import page_context
+from erl_site.diagnosis.database import Status
+from erl_site.diagnosis.running import diagnose
+
+_ORDER = (Status.FAILURE, Status.WARNING, Status.OK)
+
+
+def health_page(request: HttpRequest) -> HttpResponse:
+    """Run all checks, and show first what failed."""
+    if not request.user.is_superuser:
+        raise PermissionDenied
+    results = sorted(diagnose(), key=lambda each: _ORDER.index(each.status))
+    counts = {status.value: sum(each.status == status for each in results) for status in _ORDER}
+    shown = {"results": results, "counts": counts}
+    return TemplateResponse(request, "admin/health.html", page_context(request, "Health", **shown))

@@ -1,0 +1,273 @@
+"""Check a deployment and say how to fix it (`manage.py check --running`)."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+from django.conf import settings
+from django.core import checks as system_checks
+from django.db import Error, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.db.models import Q
+from django.template.defaultfilters import pluralize
+from django.utils import timezone
+
+from erl_site.definitions import find_drift
+from erl_site.diagnosis.database import (
+    CheckResult,
+    check_application_role,
+    check_archive,
+    check_connections,
+    check_durability,
+    check_indexes,
+    check_server_log,
+    check_serving_role,
+    check_tenant_role,
+    failure,
+    ok,
+    rows,
+    warning,
+)
+from erl_site.embedded.home import find_server_error
+from erl_site.web import health
+from evaluation.experiments.lifecycle import find_unwatched_canaries
+from evaluation.reports.experiments import describe_unwatched
+from memory.index.heuristic_vectors import find_heuristics_without_vectors
+from memory.projects.models import ApiKey
+from reflection.jobs.models import WorkerHeartbeat
+from reflection.llm.base import ProviderNotConfigured
+from reflection.llm.models import ProviderState
+from reflection.llm.registry import find_config
+from reflection.reflectors.models import Reflection
+from reflection.webhooks.models import WebhookEndpoint
+from runtime.sandbox.hosts import find_sandlock, try_monty
+
+EXPIRES_SOON = timedelta(days=14)
+WORKER_ALIVE_SECONDS = 30
+CLOCK_SECONDS = 2.0
+WAITING_SECONDS = 60.0
+STUCK_SECONDS = 600.0
+DISK_LOW, DISK_FULL = 0.10, 0.03
+
+
+def check_settings() -> Iterator[CheckResult]:
+    found = system_checks.run_checks(include_deployment_checks=settings.ERL_HTTPS, databases=["default"])
+    for message in found:
+        if message.level >= system_checks.WARNING and not message.is_silenced():
+            make = failure if message.level >= system_checks.ERROR else warning
+            yield make("settings", f"{message.id}: {message.msg}", message.hint or "See manage.py check.")
+    if not any(message.level >= system_checks.WARNING for message in found):
+        yield ok("settings", "The settings, the database version and its extensions are fine.")
+
+
+def check_migrations() -> Iterator[CheckResult]:
+    executor = MigrationExecutor(connection)
+    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    if plan:
+        yield failure("migrations", f"{len(plan)} migrations are not applied.", "Run manage.py migrate.")
+    else:
+        yield ok("migrations", "All migrations are applied.")
+        yield from _check_definitions()
+
+
+def _check_definitions() -> Iterator[CheckResult]:
+    drift = find_drift()
+    if drift:
+        named = ", ".join(name for name in drift if name) or "some of them"
+        todo = "Run manage.py migrate: it installs them again."
+        yield failure("definitions", f"Functions, triggers or views differ from their .sql files: {named}.", todo)
+    else:
+        yield ok("definitions", "Functions, triggers and views are those of the .sql files.")
+
+
+def check_clock() -> Iterator[CheckResult]:
+    ((database_time,),) = rows("SELECT clock_timestamp()")
+    difference = abs((timezone.now() - database_time).total_seconds())
+    if difference > CLOCK_SECONDS:
+        todo = "Synchronise both machines with NTP. Leases and budgets use the database's clock."
+        yield warning("clock", f"The clocks of this machine and the database are {difference:.0f} seconds apart.", todo)
+    else:
+        yield ok("clock", "The clocks of this machine and the database agree.")
+
+
+def check_keys() -> Iterator[CheckResult]:
+    soon = timezone.now() + EXPIRES_SOON
+    ending = ApiKey.objects.usable().filter(expires_at__lte=soon).select_related("project").order_by("expires_at")
+    for key in ending:
+        assert key.expires_at is not None  # by the filter
+        todo = f"Replace the key {key.prefix} in the admin and give {key.client} the new one."
+        yield warning("keys", f"{key} of {key.project} expires on {key.expires_at:%Y-%m-%d}.", todo)
+    if not ending:
+        yield ok("keys", f"No API key expires within {EXPIRES_SOON.days} days.")
+
+
+def check_queue() -> Iterator[CheckResult]:
+    age = Reflection.objects.oldest_due_age_seconds()
+    if age > WAITING_SECONDS:
+        make = failure if age > STUCK_SECONDS else warning
+        todo = "Check that workers run and can reach the broker. manage.py run_jobs needs neither."
+        yield make("queue", f"A reflection has been due for {age:.0f} seconds.", todo)
+    else:
+        yield ok("queue", "No reflection has been waiting long.")
+    since = timezone.now() - timedelta(days=1)
+    dead = Reflection.objects.filter(status=Reflection.Status.DEAD, finished_at__gte=since).count()
+    if dead:
+        todo = "Find the reason in the admin under Reflections, fix it, and queue them again there."
+        yield warning(
+            "dead reflections", f"{dead:,} reflection{pluralize(dead)} failed for good in the last 24 hours.", todo
+        )
+
+
+def check_workers() -> Iterator[CheckResult]:
+    since = timezone.now() - timedelta(seconds=WORKER_ALIVE_SECONDS)
+    alive = WorkerHeartbeat.objects.filter(seen_at__gte=since).count()
+    if alive:
+        yield ok("workers", f"{alive:,} worker{pluralize(alive)} running.")
+        return
+    waiting = Reflection.objects.live().exists()
+    make = failure if waiting else warning
+    yield make("workers", "No worker is running.", "Start one: celery --app=erl_site worker.")
+
+
+def check_broker() -> Iterator[CheckResult]:
+    if health.broker.succeeds():
+        yield ok("broker", "The broker answers.")
+    else:
+        todo = "Start it or correct CELERY_BROKER_URL. Nothing is lost meanwhile, but reflections are delayed."
+        yield warning("broker", "The broker does not answer.", todo)
+
+
+def check_language_model() -> Iterator[CheckResult]:
+    try:
+        config = find_config()
+    except ProviderNotConfigured as error:
+        yield failure("language model", str(error), "manage.py smoke_llm tries it once it is set.")
+        return
+    if config is None:
+        yield ok("language model", "None is configured: reflection works by rules.")
+        return
+    retrieval = f"Retrieval uses mode {settings.ERL_RETRIEVE_MODE}"
+    model = config.model or "the one model that the server has"
+    said = f"{config.name} at {config.base_url}, {model}. {retrieval}. manage.py smoke_llm tries it."
+    yield ok("language model", said)
+
+
+def check_providers() -> Iterator[CheckResult]:
+    failing = ProviderState.objects.exclude(state=ProviderState.State.CLOSED)
+    for row in failing:
+        todo = "Check its status page, and the address and key in the settings. It is retried automatically."
+        yield warning("providers", f"{row.provider} failed {row.failures} times ({row.last_error_code}).", todo)
+    if not failing:
+        yield ok("providers", "No language model is paused because of failures.")
+
+
+def check_webhooks() -> Iterator[CheckResult]:
+    given_up = WebhookEndpoint.objects.filter(disabled_at__isnull=False, failing_since__isnull=False)
+    failing = WebhookEndpoint.objects.enabled().filter(failing_since__isnull=False)
+    for endpoint in given_up.select_related("project"):
+        todo = "Correct it in the admin under Webhooks, enable it, and send again what was not delivered."
+        yield warning("webhooks", f"{endpoint} of {endpoint.project} is disabled. {endpoint.disabled_reason}", todo)
+    for endpoint in failing.select_related("project"):
+        todo = "See its last deliveries in the admin under Webhooks."
+        since = f"{endpoint.failing_since:%Y-%m-%d %H:%M} UTC"
+        yield warning("webhooks", f"{endpoint} of {endpoint.project} has failed since {since}.", todo)
+    if not given_up and not failing:
+        yield ok("webhooks", "No webhook fails.")
+
+
+def check_canaries() -> Iterator[CheckResult]:
+    unwatched = find_unwatched_canaries()
+    for experiment in unwatched:
+        todo = "Promote the candidate or roll it back, on the page of the deployment."
+        yield warning("canaries", f"{experiment.project}: {describe_unwatched(experiment)}", todo)
+    if not unwatched:
+        yield ok("canaries", "No canary runs on after its experiment has ended.")
+
+
+def check_vectors() -> Iterator[CheckResult]:
+    lacking = len(find_heuristics_without_vectors())
+    if lacking:
+        todo = "Workers compute them within a minute; manage.py reembed does it now."
+        lessons = f"{lacking:,} lesson{pluralize(lacking)}"
+        yield warning("vectors", f"{lessons} without vectors, which only word search finds.", todo)
+    else:
+        yield ok("vectors", "All lessons have vectors.")
+
+
+def check_disk() -> Iterator[CheckResult]:
+    if settings.DATABASE_URL:
+        return  # the data is on another machine
+    usage = shutil.disk_usage(settings.ERL_HOME if settings.ERL_HOME.exists() else settings.ERL_HOME.parent)
+    free = usage.free / usage.total
+    if free < DISK_LOW:
+        make = failure if free < DISK_FULL else warning
+        yield make(
+            "disk", f"{free:.0%} of the disk with {settings.ERL_HOME} is free.", "Free some space, or move ERL_HOME."
+        )
+    else:
+        yield ok("disk", f"{free:.0%} of the disk is free.")
+
+
+def check_unused_keys() -> Iterator[CheckResult]:
+    long_ago = timezone.now() - timedelta(days=90)
+    unused = ApiKey.objects.usable().filter(
+        Q(last_used_at__lt=long_ago) | Q(last_used_at__isnull=True, created_at__lt=long_ago)
+    )
+    for key in unused:
+        todo = f"Revoke the key {key.prefix} in the admin if it is no longer needed."
+        yield warning("unused keys", f"{key} has not been used for 90 days.", todo)
+
+
+def check_sandbox() -> Iterator[CheckResult]:
+    monty = try_monty()
+    if monty.works:
+        yield ok("sandbox", "Tools run in monty, without system calls.")
+    else:
+        yield failure("sandbox", f"Tools cannot run: {monty.why_not}", monty.todo)
+    sandlock = find_sandlock()
+    if sandlock.works:
+        yield ok("sandbox of CPython", "Tools of the runtime python run in sandlock.")
+    else:
+        said = f"Tools of the runtime python are refused: {sandlock.why_not} If you need them: {sandlock.todo}"
+        yield ok("sandbox of CPython", said)
+
+
+CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
+    check_settings,
+    check_migrations,
+    check_durability,
+    check_indexes,
+    check_clock,
+    check_connections,
+    check_application_role,
+    check_archive,
+    check_server_log,
+    check_disk,
+    check_keys,
+    check_unused_keys,
+    check_queue,
+    check_workers,
+    check_broker,
+    check_language_model,
+    check_providers,
+    check_webhooks,
+    check_canaries,
+    check_vectors,
+    check_serving_role,
+    check_tenant_role,
+    check_sandbox,
+)
+
+
+def diagnose() -> list[CheckResult]:
+    """Run all checks. A database error in one is reported as a failure and does not stop the others."""
+    found: list[CheckResult] = []
+    for check in CHECKS:
+        try:
+            found += check()
+        except Error as error:
+            name = check.__name__.removeprefix("check_")
+            todo = find_server_error(error) or "Check that the database runs: /ready."
+            found.append(failure(name, f"Database error: {type(error).__name__}.", str(todo)))
+            connection.close()
+    return found
