@@ -20,7 +20,7 @@ from memory.review.models import Review
 from runtime.definitions.storage import approve_tool, reject_tool
 from runtime.models.agents import Agent
 from runtime.models.effects import Effect
-from runtime.models.tools import Tool, ToolRevision, ToolStatus
+from runtime.models.tools import Tool, ToolRevision
 
 SHOWN_REVISIONS = 20
 SHOWN_CALLS = 10
@@ -36,7 +36,7 @@ class ProposedFilter(admin.SimpleListFilter):
         return [("yes", "Revisions are waiting")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Tool]) -> QuerySet[Tool]:
-        waiting = ToolRevision.objects.filter(tool=OuterRef("pk"), status=ToolStatus.PROPOSED)
+        waiting = ToolRevision.objects.waiting().filter(tool=OuterRef("pk"))
         return queryset.filter(Exists(waiting)) if self.value() == "yes" else queryset
 
 

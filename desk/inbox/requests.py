@@ -24,12 +24,17 @@ def get_kind(request: HttpRequest, name: str) -> Kind:
     return kind
 
 
+def is_reviewer_of_chosen(request: HttpRequest) -> bool:
+    """Tell whether the person is a reviewer of the chosen project, or of any. One query."""
+    reviewed = projects_with_role(request.user, ProjectMembership.Role.REVIEWER)
+    return narrow_to_chosen(reviewed, request, path="pk").exists()
+
+
 def list_own_kinds(request: HttpRequest) -> list[Kind]:
     """Return the kinds on which the person may decide in the chosen project, or in any. One query."""
     user: Any = request.user
-    reviewed = narrow_to_chosen(projects_with_role(user, ProjectMembership.Role.REVIEWER), request, path="pk")
     kinds = [kind for kind in list_kinds(user) if user.has_perm(kind.decides)]
-    return kinds if kinds and reviewed.exists() else []
+    return kinds if kinds and is_reviewer_of_chosen(request) else []
 
 
 def read_query(request: HttpRequest) -> str:

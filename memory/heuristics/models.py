@@ -288,6 +288,8 @@ class HeuristicRevision(AbstractRevision):
     Polarity = HeuristicRevisionPolarity
     Scope = HeuristicRevisionScope
 
+    # Its indexes begin with the project.
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     served = models.BooleanField(default=False, editable=False)
     approved_sha256 = models.CharField(max_length=64, editable=False, default="")
     approved_by = models.TextField(editable=False, default="")

@@ -786,7 +786,7 @@ class Migration(migrations.Migration):
                 migrations.AddField(
                     model_name='blockrevision',
                     name='project',
-                    field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project'),
+                    field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project'),
                 ),
                 migrations.AddField(
                     model_name='block',

@@ -228,6 +228,12 @@ class RuleChangeStatus(models.TextChoices):
     REFUSED = "refused"
 
 
+class RuleChangeQuerySet(models.QuerySet["RuleChange"]):
+    def waiting(self) -> Self:
+        """Those that another person has yet to confirm or refuse."""
+        return self.filter(status=RuleChangeStatus.REQUESTED)
+
+
 class RuleChange(models.Model):
     """A change of who decides, requested where two people are required; another person confirms or refuses it.
 
@@ -259,6 +265,8 @@ class RuleChange(models.Model):
     )
     decided_at = models.DateTimeField(null=True, blank=True)
     applied_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    objects = RuleChangeQuerySet.as_manager()
 
     class Meta:
         ordering = ["-requested_at", "-id"]

@@ -155,7 +155,7 @@ class AbstractRevision(models.Model):
     """One text of a subject. What it says never changes; `content_sha256` is the hash of all of it."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     number = models.PositiveIntegerField()
     content_sha256 = models.CharField(max_length=64, editable=False)
     created_by = models.TextField(editable=False)

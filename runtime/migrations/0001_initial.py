@@ -59,7 +59,7 @@ class Migration(migrations.Migration):
                         ('created_by', models.TextField(editable=False)),
                         ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
                         ('agent', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='revisions', to='agents.agent')),
-                        ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project')),
+                        ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project')),
                     ],
                     options={
                         'ordering': ['agent', '-number'],
@@ -331,7 +331,7 @@ class Migration(migrations.Migration):
                         ('status', models.TextField(choices=[('proposed', 'Proposed'), ('approved', 'Approved'), ('rejected', 'Rejected'), ('retired', 'Retired')], default='proposed')),
                         ('created_by', models.TextField(editable=False)),
                         ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                        ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project')),
+                        ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project')),
                         ('tool', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='revisions', to='agents.tool')),
                     ],
                     options={

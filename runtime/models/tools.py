@@ -75,6 +75,10 @@ class ToolRevisionQuerySet(models.QuerySet["ToolRevision"]):
     def for_project(self, project: Project) -> Self:
         return self.filter(project=project)
 
+    def waiting(self) -> Self:
+        """Those that wait for a decision."""
+        return self.filter(status=ToolStatus.PROPOSED)
+
     def approved(self) -> Self:
         return self.filter(status=ToolStatus.APPROVED)
 

@@ -64,11 +64,15 @@ class Operation:
         document = DOCUMENT["paths"][self.path][self.method]
         return {int(status) for status in document["responses"] if status < "300"}
 
+    def prepare(self, project: Project) -> tuple[str, Any]:
+        """Make a row of `project`; return the address and the body of a valid request about it."""
+        url = self.path.replace("{id}", str(make_target(self, project))) if self.has_id else self.path
+        return url.replace("{other}", "1"), fill_body(self, project)
+
     def send(self, client: APIClient, project: Project, **options: Any) -> Any:
         """Send a valid request about a row of `project`."""
-        url = self.path.replace("{id}", str(make_target(self, project))) if self.has_id else self.path
-        url = url.replace("{other}", "1")
-        return self.send_to(client, url, fill_body(self, project), **options)
+        url, body = self.prepare(project)
+        return self.send_to(client, url, body, **options)
 
     def send_to(self, client: APIClient, url: str, body: Any, **options: Any) -> Any:
         if self.id == "getContext":

@@ -8,11 +8,14 @@ from django.test import Client
 from django.utils import timezone
 from django.utils.html import escape
 
+from memory.blocks.edits import Edit, NewBlock, append_to_block, create_block
 from memory.curation.decisions import reject_heuristic
 from memory.discussion.models import ItemState
 from memory.heuristics.models import Heuristic
 from memory.projects.actors import Actor
 from memory.retrieval.models import Retrieval
+from runtime.definitions.storage import save_tool
+from runtime.definitions.values import ToolDefinition
 from tests.factories import (
     approve_as_read,
     make_api_key,
@@ -58,6 +61,22 @@ def test_home_says_what_waits_and_leads_to_it(admin: Client) -> None:
     assert (kinds["Lessons"].count, kinds["Suggestions"].count, kinds["Agent calls"].count) == (1, 0, 0)
     assert "Start reviewing" in home(admin)
     assert {admin.get(kind.link).status_code for kind in kinds.values()} == {200}
+
+
+def test_home_counts_edits_of_blocks_and_revisions_of_tools_that_wait(admin: Client) -> None:
+    project = make_project()
+    block = create_block(project, NewBlock(label="persona", policy="propose"), by=ROOT)
+    append_to_block(block, text="Be brief.", edit=Edit(by=ROOT))
+    parameters = {"type": "object", "properties": {}}
+    source = "def hello() -> str:\n    return 'hello'\n"
+    save_tool(
+        project, ToolDefinition(name="hello", description="Greet.", parameters=parameters, source=source), by=ROOT
+    )
+
+    kinds = {kind.label: kind for kind in admin.get("/admin/").context["waiting"]}
+
+    assert (kinds["Blocks"].count, kinds["Tools"].count) == (1, 1)
+    assert {admin.get(kinds[label].link).status_code for label in ("Blocks", "Tools")} == {200}
 
 
 def test_home_counts_what_the_inbox_shows(admin: Client) -> None:

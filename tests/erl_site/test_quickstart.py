@@ -137,7 +137,7 @@ def test_quickstart_once_closes_the_loop_and_a_second_run_changes_nothing(quicks
     assert json.loads(kept.read_text()) == access
     assert kept.stat().st_mode & 0o777 == 0o600
     assert rows["memory_trajectory"] == rows["reflection_runpatterns"] == 24
-    assert rows["memory_review"] == 3
+    assert rows["memory_review"] == 7  # of three lessons, three tools and the agent that has them
     assert "the policy quickstart-demo approved" in first.stderr
     assert f"It waits for your decision: {access['admin_url']}agents/approval/" in first.stderr
     assert len(set(re.findall(r"^ +\d\. \[H-\w+\] (When .+?): ", first.stderr, re.MULTILINE))) == 3

@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.db import IntegrityError, transaction
 from django.urls import reverse
 
 from memory.errors import ChangedMeanwhile
 from memory.releases.deployments import cut_release, promote, roll_back
 from memory.trust.audit import verify_audit
+from memory.trust.erasure import erase_trajectory
 from reflection.llm.chat import ChatRequest
 from runtime.changes import checks, replay
 from runtime.changes.kinds import NEVER
@@ -18,7 +20,7 @@ from runtime.changes.proposals import Proposal, propose_change
 from runtime.errors import NeverEvolves, NotOnRung
 from runtime.limits import Limits
 from runtime.models.agents import Agent
-from runtime.models.changes import Change
+from runtime.models.changes import Change, EvaluationRow
 from runtime.models.tools import ToolRevision
 from runtime.revisions import AgentSpec, revise_agent, spec_of
 from tests.desk.test_agent_pages import log_in
@@ -88,6 +90,29 @@ def test_shadow_sends_nothing(shop: Service) -> None:
     counts = [figures[name] for name in ("same", "missing", "new_writes", "steps_before", "steps_after")]
     assert counts == [2, 0, 1, 3, 3]
     assert find_objections(change) == ["In shadow it wanted 1 write that the recorded runs did not make."]
+
+
+def test_erasing_a_run_takes_what_was_rehearsed_on_it(shop: Service) -> None:
+    agent = make_shop_agent(shop)
+    change = climb_to_shadow(propose_refund(agent, refund(agent)))
+    rehearsed = change.rehearsals.get()
+    assert rehearsed.run is not None
+    assert rehearsed.run.trajectory is not None
+
+    erase_trajectory(rehearsed.run.trajectory, by=BY)
+
+    assert not change.rehearsals.exists()
+    assert change.checks.exists()
+
+
+def test_what_was_found_out_names_what_it_is_about_and_stays() -> None:
+    change = propose_change(make_agent(), Proposal(reason="Shorter.", system="Be brief."), by=BY)
+    check_change(change, by=BY)
+
+    with pytest.raises(IntegrityError, match="fits_kind"), transaction.atomic():
+        EvaluationRow.objects.create(kind="check", name="kind", made_by=BY.label)
+    with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
+        change.checks.update(verdict="failed")
 
 
 def careful_or_brief(request: ChatRequest) -> Any:

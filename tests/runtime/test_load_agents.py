@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, connection, transaction
 
 from memory.errors import ChangedMeanwhile
 from memory.projects.actors import Actor
@@ -218,3 +218,15 @@ def test_agent_is_only_what_a_review_approved() -> None:
 
     with pytest.raises(DatabaseError, match="only an approved revision"), transaction.atomic():
         Agent.objects.update(current=other)
+
+
+def test_reviews_go_with_the_revision_that_they_are_about() -> None:
+    revision = save_tool(make_project(), ECHO, by=BY, approve=True).revision
+    Tool.objects.update(current=None)
+    assert [review.decision for review in revision.reviews] == ["approve"]
+
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL erl.erasing = 'on'")
+    revision.delete()
+
+    assert not Review.objects.exists()
