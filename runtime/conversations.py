@@ -136,15 +136,15 @@ def refuse_open_run(conversation: Conversation) -> None:
     )
     if approval is None:
         raise ConversationBusy(
-            f"Run {run.pk} goes on in this conversation. Wait for its end, or cancel it; a "
-            'new message takes its place with "open_run": "replace".'
+            f"Run {run.pk} is still open in this conversation. Wait until it ends, or cancel it. To replace it with a "
+            'new message, send "open_run": "replace".'
         )
     until = f" until {approval.expires_at:%Y-%m-%d %H:%M:%S} UTC" if approval.expires_at else ""
     raise ConversationBusy(
-        f"Run {run.pk} goes on in this conversation and waits{until} for a decision about {approval.effect.tool}. "
-        f"Decide with POST /api/v1/effects/{approval.effect_id}/decide and the arguments_sha256 "
+        f"Run {run.pk} is still open in this conversation. It is waiting{until} for a decision about "
+        f"{approval.effect.tool}. Decide with POST /api/v1/effects/{approval.effect_id}/decide and arguments_sha256 "
         f"{approval.arguments_sha256}, or on the page {reverse('admin:agents_approval_change', args=[approval.pk])}. "
-        'Or cancel the run; a new message takes its place with "open_run": "replace".'
+        'You can also cancel the run, or replace it with a new message: send "open_run": "replace".'
     )
 
 

@@ -38,30 +38,30 @@ class Failure:
 # Not held against the lessons that the run was given.
 FAILURES = {
     Ending.EMPTY: Failure(
-        StopReason.EMPTY_ANSWER, "The model answered with nothing, twice. See its page for what it thought."
+        StopReason.EMPTY_ANSWER, "The model gave an empty answer twice. The run's page shows its reasoning."
     ),
     Ending.CUT: Failure(
         StopReason.CUT_OFF,
-        "The model's answer was cut off at the limit of output, twice. Raise max_output_tokens of the agent, or let "
-        "the model think less.",
+        "The model's answer was cut off at the output limit twice. Raise the agent's max_output_tokens, or let the "
+        "model think less.",
     ),
     Ending.OVERFLOW: Failure(
         StopReason.CONTEXT_OVERFLOW,
-        "The conversation does not fit into the context window of the model, though it was shortened. Set "
-        "window_tokens of the agent to what the model has.",
+        "The conversation does not fit into the model's context window, even after it was shortened. Set the agent's "
+        "window_tokens to the size of the model's window.",
     ),
-    Ending.BROKEN: Failure(StopReason.MODEL_FAILED, "The provider ended the model's answer with an error, twice."),
+    Ending.BROKEN: Failure(StopReason.MODEL_FAILED, "The provider ended the model's answer with an error twice."),
     Ending.UNFIT: Failure(
-        StopReason.INVALID_ANSWER, "The reply does not fit the output_schema of the agent's model_settings, twice."
+        StopReason.INVALID_ANSWER, "Twice, the reply did not fit output_schema in the agent's model_settings."
     ),
     Ending.REFUSED: Failure(StopReason.REFUSED, "The model refused to answer."),
     Ending.FILTERED: Failure(StopReason.FILTERED, "The provider's content filter stopped the model's answer."),
 }
 NOTES = {
     Ending.EMPTY: "Your last answer was empty. Call a tool, or answer the user.",
-    Ending.CUT: "Your last answer was cut off at the limit of its length. Write the whole answer again, and be brief.",
+    Ending.CUT: "Your last answer was cut off because it was too long. Write the whole answer again, more briefly.",
     Ending.BROKEN: "Your last answer broke off. Write the whole answer again.",
-    Ending.UNFIT: "Your last answer does not fit the JSON schema of final answers. Write it again as a JSON object "
+    Ending.UNFIT: "Your last answer does not fit the JSON schema for final answers. Write it again as a JSON object "
     "that fits, and nothing else.",
 }
 # Answers in a row that end in the same way, after which the run fails. Not every provider says how large the window is,
@@ -69,8 +69,8 @@ NOTES = {
 TRIES = {Ending.OVERFLOW: 4}
 USUAL_TRIES = 2
 NO_PROGRESS_NOTE = (
-    "You have called this with the same arguments {times} times, and the result was the same each time. Calling it "
-    "again will change nothing: do something else, or answer the user."
+    "You have called this {times} times with the same arguments and got the same result each time. Calling it again "
+    "will not help. Do something else, or answer the user."
 )
 TOLD_AT, FAILED_AT = 3, 8  # times that the same call has the same result
 LOOKED_AT = 12  # steps among which they are counted
@@ -132,34 +132,34 @@ def find_stuck(*, unreadable: int, repeats: int) -> Failure | None:
         repeats: how often the last step was taken, with the same results.
     """
     if unreadable >= MOST_UNREADABLE:
-        error = f"The model wrote {unreadable} answers in a row whose arguments are not JSON."
+        error = f"In {unreadable} answers in a row, the arguments of the calls were not valid JSON."
         return Failure(StopReason.INVALID_ANSWER, error)
     if repeats >= FAILED_AT:
-        error = f"The agent made the same call {repeats} times, and the result was the same each time."
+        error = f"The agent made the same call {repeats} times and got the same result each time."
         return Failure(StopReason.NO_PROGRESS, error)
     return None
 
 
 def without_tool(tool: str) -> Failure:
     """Return why a run fails that was reminded of a tool that it has to call."""
-    return Failure(StopReason.REQUIRED_TOOL, f"The agent finished without calling {tool}, twice.")
+    return Failure(StopReason.REQUIRED_TOOL, f"The agent finished twice without calling {tool}.")
 
 
 def find_spent(limits: Run | Limits, *, steps: int, tokens: int, cost_usd: Decimal, seconds: float) -> Failure | None:
     """Return which limit stands against another question to the model."""
     if steps >= limits.max_steps:
-        return Failure(StopReason.MAX_STEPS, f"It has taken the {limits.max_steps} steps that it may take.")
+        return Failure(StopReason.MAX_STEPS, f"The run reached its limit of {limits.max_steps} steps.")
     if limits.max_tokens is not None and tokens >= limits.max_tokens:
-        return Failure(StopReason.MAX_TOKENS, f"It has used {tokens:,} tokens and may use {limits.max_tokens:,}.")
+        return Failure(StopReason.MAX_TOKENS, f"The run used {tokens:,} tokens; its limit is {limits.max_tokens:,}.")
     if limits.max_cost_usd is not None and cost_usd >= limits.max_cost_usd:
-        return Failure(StopReason.MAX_COST, f"It has cost ${cost_usd} and may cost ${limits.max_cost_usd}.")
+        return Failure(StopReason.MAX_COST, f"The run cost ${cost_usd}; its limit is ${limits.max_cost_usd}.")
     return find_overtime(limits, seconds=seconds)
 
 
 def find_overtime(limits: Run | Limits, *, seconds: float) -> Failure | None:
     if limits.max_seconds is None or seconds < limits.max_seconds:
         return None
-    return Failure(StopReason.MAX_SECONDS, f"It has taken the {limits.max_seconds} seconds that it may take.")
+    return Failure(StopReason.MAX_SECONDS, f"The run reached its limit of {limits.max_seconds} seconds.")
 
 
 def is_unfinished(ending: str) -> bool:

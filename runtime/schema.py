@@ -32,7 +32,7 @@ MAX_FAULT_CHARS = 500
 FORMATS = FormatChecker(("date", "email", "ipv4", "ipv6", "uuid"))  # others only describe
 _SIMPLE = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array", "dict": "object"}
 _WORDS = {
-    "string": "a text",
+    "string": "a string",
     "integer": "a whole number",
     "number": "a number",
     "boolean": "true or false",
@@ -88,9 +88,9 @@ def _read_parameter(parameter: ast.arg, default: ast.expr | None) -> Schema:
     try:
         value = ast.literal_eval(default)
     except ValueError:
-        raise _fault(f"The default of {parameter.arg} has to be written out.", default) from None
+        raise _fault(f"The default of {parameter.arg} has to be a literal.", default) from None
     if faults := find_value_faults({"properties": {parameter.arg: schema}}, {parameter.arg: value}):
-        raise _fault(f"The default does not have the type: {faults[0]}", default)
+        raise _fault(f"The default does not have the declared type: {faults[0]}", default)
     return schema | {"default": value}
 
 
@@ -113,7 +113,7 @@ def read_type(node: ast.expr) -> Schema:
         return {"anyOf": [option for side in (node.left, node.right) for option in _options(read_type(side))]}
     if isinstance(node, ast.Subscript):
         return _read_subscript(node)
-    raise _fault(f"The type {ast.unparse(node)} cannot be written as JSON. The types are {TYPES_OFFERED}.", node)
+    raise _fault(f"The type {ast.unparse(node)} cannot be expressed in JSON. The types are {TYPES_OFFERED}.", node)
 
 
 def _read_subscript(node: ast.Subscript) -> Schema:
@@ -123,7 +123,7 @@ def _read_subscript(node: ast.Subscript) -> Schema:
         return {"type": "array", "items": read_type(inner[0])}
     if outer in ("dict", "Dict", "Mapping") and len(inner) == 2:
         if read_type(inner[0]) != {"type": "string"}:
-            raise _fault("The keys of a dict are texts in JSON: write dict[str, …].", node)
+            raise _fault("JSON objects have string keys: write dict[str, …].", node)
         return {"type": "object", "additionalProperties": read_type(inner[1])}
     if outer == "Optional" and len(inner) == 1:
         return {"anyOf": [*_options(read_type(inner[0])), {"type": "null"}]}
@@ -132,9 +132,9 @@ def _read_subscript(node: ast.Subscript) -> Schema:
     if outer == "Literal":
         values = [ast.literal_eval(each) for each in inner if isinstance(each, ast.Constant | ast.UnaryOp)]
         if len(values) != len(inner) or not all(isinstance(value, str | int | bool | None) for value in values):
-            raise _fault("Literal holds texts, whole numbers, True, False and None.", node)
+            raise _fault("Literal may hold strings, whole numbers, True, False and None.", node)
         return {"enum": values}
-    raise _fault(f"The type {ast.unparse(node)} cannot be written as JSON. The types are {TYPES_OFFERED}.", node)
+    raise _fault(f"The type {ast.unparse(node)} cannot be expressed in JSON. The types are {TYPES_OFFERED}.", node)
 
 
 def _options(schema: Schema) -> list[Schema]:
@@ -144,7 +144,7 @@ def _options(schema: Schema) -> list[Schema]:
 def find_schema_faults(schema: Any) -> list[str]:
     """Return what is wrong with a schema that was sent, as sentences. It is JSON Schema, of an older draft too."""
     if not isinstance(schema, dict) or schema.get("type") != "object":
-        return ['The parameters are an object: {"type": "object", "properties": {…}, "required": […]}.']
+        return ['The parameters must be an object: {"type": "object", "properties": {…}, "required": […]}.']
     published, schema = schema, modernize(schema)
     nodes = list(_walk(schema, ("parameters",)))
     if any(len(place) > MAX_SCHEMA_DEPTH for place, _ in nodes):
@@ -159,7 +159,7 @@ def find_schema_faults(schema: Any) -> list[str]:
         written = "/".join(place)
         faults += [f"{written}: {fault}" for fault in _find_node_faults(node, resolver, targets)]
         if "$id" in node and node is not schema:
-            faults.append(f"{written}: $id stands at the beginning of a schema alone.")
+            faults.append(f"{written}: $id may only stand at the top of a schema.")
     if not faults and (error := best_match(_META_SCHEMA.iter_errors(schema))):
         faults = [f"{'/'.join(map(str, ['parameters', *error.absolute_path]))}: {error.message[:MAX_FAULT_CHARS]}."]
     return faults[:MAX_FAULTS]
@@ -198,12 +198,12 @@ def _find_node_faults(node: Schema, resolver: Any, targets: Sequence[int]) -> It
         except Unresolvable:
             leads_to_schema = False
         if not leads_to_schema or not reference.startswith("#"):
-            yield f"{word} names a schema within this one, such as #/$defs/address, and not {reference[:200]!r}."
+            yield f"{word} has to name a schema within this one, such as #/$defs/address, not {reference[:200]!r}."
 
 
 def _find_pattern_fault(pattern: str) -> str:
     if len(pattern) > MAX_PATTERN_CHARS:
-        return f"A pattern has at most {MAX_PATTERN_CHARS:,} characters."
+        return f"A pattern may have at most {MAX_PATTERN_CHARS:,} characters."
     try:
         _matcher(pattern)
     except SchemaError:
@@ -216,7 +216,7 @@ def _find_pattern_fault(pattern: str) -> str:
 
 @lru_cache(maxsize=256)
 def _matcher(pattern: str) -> SchemaValidator:
-    """Return an automaton that finds a pattern in time that is linear in the text, whoever wrote the two."""
+    """Return an automaton that finds a pattern in time that is linear in the length of the text."""
     return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
 
 
@@ -277,7 +277,7 @@ def bind_arguments(schema: Mapping[str, Any], args: Sequence[Any], kwargs: Mappi
     """Return the arguments of a call of a host function by name, checked, or raise InvalidArguments."""
     names = list(schema.get("properties", {}))
     if len(args) > len(names):
-        raise InvalidArguments(f"{len(args)} arguments were given and there are {len(names)}.")
+        raise InvalidArguments(f"The call has {len(args)} arguments, but there are only {len(names)}.")
     bound = dict(zip(names, args, strict=False))
     if twice := sorted(bound.keys() & kwargs.keys()):
         raise InvalidArguments(f"{twice[0]} was given twice.")
@@ -293,7 +293,7 @@ def find_value_faults(schema: Mapping[str, Any], value: Any) -> list[str]:
         checker = _Checker(_spell_out(schema, value), registry=Registry(), format_checker=FORMATS)
         faults = [_describe_fault(error)[:MAX_FAULT_CHARS] for error in checker.iter_errors(value)]
     except (_TooManySteps, RecursionError):
-        return ["The arguments are too long or too deep to be checked against the schema. Send less."]
+        return ["The arguments are too long or too deeply nested to be checked against the schema. Send less."]
     finally:
         _steps_left.reset(token)
     return list(dict.fromkeys(faults))[:MAX_FAULTS]
@@ -339,7 +339,7 @@ def _describe_fault(error: ValidationError) -> str:
         case "additionalProperties" | "unevaluatedProperties" if wanted is False:
             properties = list(error.schema.get("properties", {}))
             unknown = [name for name in error.instance if repr(name) in error.message]
-            offer = f"The arguments are {', '.join(properties)}." if properties else "There are none."
+            offer = f"The arguments are {', '.join(properties)}." if properties else "None are allowed."
             return " ".join([*(f"{prefix}{name} is unknown." for name in unknown), offer])
         case "type" | "enum" | "const":
             return f"{place} should be {_describe(error.schema)}."

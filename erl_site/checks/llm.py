@@ -90,11 +90,12 @@ def _check_entries() -> Iterator[CheckMessage]:
 
 
 def _check_uses() -> Iterator[CheckMessage]:
-    for use, model in settings.ERL_LLM_MODELS.items():
-        if use not in USES:
-            yield Error(
-                f"ERL_LLM_MODELS names a model for {use!r}.", hint=f"The uses are {', '.join(USES)}.", id="erl.llm.E012"
-            )
+    for unknown in settings.ERL_LLM_MODELS.keys() - {*USES}:
+        yield Error(
+            f"ERL_LLM_MODELS names a model for {unknown!r}.", hint=f"The uses are {', '.join(USES)}.", id="erl.llm.E012"
+        )
+    for use in USES:
+        if (model := settings.ERL_LLM_MODELS.get(use)) is None:
             continue
         if not isinstance(model, str):
             yield Error(f"The model for {use} in ERL_LLM_MODELS is no name.", id="erl.llm.E012")

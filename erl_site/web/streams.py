@@ -10,7 +10,7 @@ class Seats:
     """How many streams there may be, and whose they are. Used by the event loop's thread alone.
 
     A stream can last for days, so what is taken is not soon free. A key or a person never holds more than are left to
-    others, and all keys of a project together at most three times as many: whoever comes next finds some.
+    others, and all keys of a project together at most three times as many, so that some are left for others.
     """
 
     def __init__(self, most: int = MOST_STREAMS) -> None:

@@ -136,7 +136,7 @@ class GuardrailAnswer(GuardrailFigures):
     ] = True
     untrusted: Annotated[
         GuardrailFigures | None,
-        Field(description="The same with all runs, whoever says how they ended. It rolls nothing back."),
+        Field(description="The same with all runs, no matter who reported how they ended. It rolls nothing back."),
     ] = None
 
 

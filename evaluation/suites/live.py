@@ -48,4 +48,4 @@ class Live(ClosedLoop):
         ledger = attach_ledger(
             get_provider(), journal=journal, max_calls=options.max_calls, max_cost_usd=options.max_cost_usd
         )
-        return OfficeWithModel(ledger.chat)
+        return OfficeWithModel(ledger)

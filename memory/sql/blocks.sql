@@ -1,6 +1,6 @@
 -- What the database guarantees about blocks, their revisions, and passages. Needs review.sql and quarantine.sql.
 
--- An order in force on whoever wrote this: the client whose key sent it, or the one that recorded the run it is from.
+-- An order in force on the author of this: the client whose key sent it, or the one that recorded the run it is from.
 -- Runs with the owner's rights, so that no role overlooks an order.
 CREATE OR REPLACE FUNCTION memory_order_on_writer(of_project uuid, label text, run uuid, written timestamptz)
 RETURNS uuid LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$

@@ -44,7 +44,7 @@ BEGIN
         EXECUTE format('CREATE TABLE %I PARTITION OF %s FOR VALUES FROM (%L) TO (%L)',
                        replace(rest::text, 'default', to_char(each, 'YYYY_MM')), of_table,
                        memory_first_id(each), memory_first_id((each + interval '1 month')::date));
-        -- Whoever may read the table may dump it, and a dump reads the partitions by name.
+        -- A role that may read the table may dump it, and a dump reads the partitions by name.
         FOR reader IN SELECT DISTINCT grantee::regrole FROM pg_class c, aclexplode(c.relacl)
             WHERE c.oid = of_table AND privilege_type = 'SELECT' AND grantee <> 0 AND grantee <> c.relowner
                 AND grantee::regrole::text NOT IN ('erl_tenant', 'erl_serving')

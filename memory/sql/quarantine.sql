@@ -92,7 +92,7 @@ LANGUAGE sql STABLE SECURITY DEFINER AS $$
 $$;
 
 -- The lock between orders and what goes into service: an order waits for the transactions that serve something, and then
--- takes that too. Whoever wants to serve something while an order is being placed is refused and tries again.
+-- takes that too. A transaction that serves something while an order is being placed is refused and tries again.
 CREATE OR REPLACE FUNCTION memory_quarantine_lock(of_project uuid) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT hashtextextended('memory_quarantine:' || of_project::text, 0)
 $$;

@@ -20,8 +20,8 @@ from reflection.consolidation.models import Suggestion
 from reflection.consolidation.similarity import group_similar, stack
 from reflection.consolidation.sources import Lesson, Note
 from reflection.errors import ReflectionError
-from reflection.llm.base import CompletionRequest
 from reflection.llm.calls import Ask
+from reflection.llm.chat import ChatRequest
 from reflection.prompts import Frame, prompt_version, read_prompt
 from reflection.reflectors.base import ProposedLesson
 from reflection.reflectors.checks import is_rejected, verify
@@ -126,7 +126,7 @@ class ModelConsolidator:
         user = read_prompt("consolidate-data").fill(
             boundary=frame.boundary, mark=frame.mark, blocks=frame.blocks(data.items())
         )
-        request = CompletionRequest(
+        request = ChatRequest.single(
             system=system,
             user=user,
             json_schema=decisions_schema(choices),

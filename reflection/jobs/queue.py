@@ -30,10 +30,10 @@ MAX_BACKOFF_SECONDS = 300.0
 LAST_FOR_SECONDS = 3600.0  # a job that goes last does so for an hour, so that it is taken at all
 WORKER_LOST_CODE = "worker_lost"
 WORKER_LOST = (
-    "Every worker that took this {kind} died or hung, the last at attempt {attempts}. Look into the workers' logs for "
-    "the memory or time it needed, then queue it again."
+    "Every worker that took this {kind} died or hung, most recently on attempt {attempts}. Check the workers' logs for "
+    "how much memory or time it needed, then queue it again."
 )
-GIVEN_BACK = "The process that worked on it died. Another one goes on."
+GIVEN_BACK = "The worker process died; another one has taken over."
 
 _AnyJob = TypeVar("_AnyJob", bound=Job)
 _Status = Job.Status

@@ -1,7 +1,5 @@
-"""The interface of language model providers: one request, and one completion or error."""
+"""The interface of language model providers: one request, and one answer or error."""
 
-import hashlib
-import json
 import re
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -21,54 +19,6 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CompletionRequest:
-    """One request to a model. `json_schema` asks for structured output if the provider supports it."""
-
-    system: str
-    user: str
-    max_output_tokens: int
-    json_schema: dict[str, Any] | None = field(default=None, hash=False)
-    temperature: float = 0.0
-
-    @property
-    def sha256(self) -> str:
-        """The hash of everything that determines the answer, under which the answer is stored for recovery."""
-        canonical = json.dumps(
-            [self.system, self.user, self.max_output_tokens, self.json_schema, self.temperature],
-            sort_keys=True,
-            separators=(",", ":"),
-        )
-        return hashlib.sha256(canonical.encode()).hexdigest()
-
-    @property
-    def asked_text(self) -> str:
-        """What is asked, which answers and errors may repeat."""
-        return self.user
-
-    @property
-    def estimated_input_tokens(self) -> int:
-        """A cautious estimate of the prompt's tokens."""
-        return estimate_tokens(self.system) + estimate_tokens(self.user)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Completion:
-    """A model's answer.
-
-    `finish_reason` is "stop", "length" (cut off by the limit of output), "context" (cut off by the end of the window),
-    "refusal" (by the model), "content_filter" (by the provider), "pause" (it wants to go on), "error", or what the
-    provider says instead. `text` can be stored in PostgreSQL: invalid characters are replaced by U+FFFD.
-    """
-
-    text: str
-    finish_reason: str
-    input_tokens: int
-    output_tokens: int
-    model: str
-    latency_ms: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class ProviderConfig:
     """The settings of a provider. `kind` says which API it speaks, where its name does not."""
 
@@ -85,14 +35,6 @@ class Provider(Protocol):
 
     name: str
     model: str
-
-    def complete(self, request: CompletionRequest) -> Completion:
-        """Send one request, without retries.
-
-        Raises:
-            ProviderError: there is no answer.
-        """
-        ...
 
     def chat(self, request: "ChatRequest", *, on_text: OnText | None = None) -> "ChatAnswer":
         """Continue a conversation, without retries.

@@ -11,8 +11,7 @@ from memory.database_clock import database_today
 from memory.projects.models import Project
 from reflection.errors import BudgetExhausted
 from reflection.jobs.models import Job
-from reflection.llm.base import Completion, CompletionRequest
-from reflection.llm.chat import ChatRequest
+from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.llm.models import DailySpend, ModelCall, Reservation
 from reflection.llm.registry import find_daily_usd, find_prices
 
@@ -25,9 +24,7 @@ def cost_usd(*, input_tokens: int, output_tokens: int, provider: str = "") -> De
     return (input_tokens * price_in + output_tokens * price_out) / MILLION
 
 
-def reserve(
-    project: Project, request: CompletionRequest | ChatRequest, *, job: Job | None = None, provider: str = ""
-) -> Reservation:
+def reserve(project: Project, request: ChatRequest, *, job: Job | None = None, provider: str = "") -> Reservation:
     """Set aside what a call may cost at most, in one conditional statement, so that two calls cannot pass the limit.
 
     Raises:
@@ -62,7 +59,7 @@ def _check_provider(provider: str) -> None:
         raise BudgetExhausted(f"The budget for the provider {provider} is used up today. The work waits for tomorrow.")
 
 
-def settle(reservation: Reservation, completion: Completion, *, provider: str = "") -> Decimal:
+def settle(reservation: Reservation, completion: ChatAnswer, *, provider: str = "") -> Decimal:
     """Replace what was set aside by what the call took, and return its cost.
 
     A job makes one call at a time. What is still set aside for others was left by workers that died in the call: it is

@@ -14,21 +14,13 @@ from memory.tracing import span
 from reflection.errors import LostClaim
 from reflection.jobs.models import Job
 from reflection.llm import breaker, budget
-from reflection.llm.base import (
-    STREAM_FAILED,
-    Completion,
-    CompletionRequest,
-    OnText,
-    Provider,
-    ProviderError,
-    storable,
-)
+from reflection.llm.base import STREAM_FAILED, OnText, Provider, ProviderError, storable
 from reflection.llm.chat import ChatAnswer, ChatRequest, read_calls, stored_calls
 from reflection.llm.models import ModelCall, Reservation
 from reflection.llm.registry import Use, get_provider, name_of
 
 # Asks a model: a step's name and a question in, the answer out. `RememberedAsk` keeps answers, costs and budgets.
-Ask = Callable[[str, CompletionRequest], Completion]
+Ask = Callable[[str, ChatRequest], ChatAnswer]
 
 ECHOED_WORDS = 6
 # Failures after which it is not known whether the provider worked, and charges, for the question
@@ -49,7 +41,7 @@ class Asked:
         self,
         remembered: "_Remembered",
         step: str,
-        request: CompletionRequest | ChatRequest,
+        request: ChatRequest,
         begin: "Callable[[], Future[Any]]",
     ) -> None:
         self._remembered = remembered
@@ -119,7 +111,7 @@ class _Remembered:
             return asked_before.filter(project=self.job.project_id).first()
         return asked_before.filter(job=self.job.pk).first()
 
-    def _begin(self, step: str, request: CompletionRequest | ChatRequest, begin: "Callable[[], Future[Any]]") -> Asked:
+    def _begin(self, step: str, request: ChatRequest, begin: "Callable[[], Future[Any]]") -> Asked:
         """Ask within the budget.
 
         Raises:
@@ -134,8 +126,8 @@ class _Remembered:
     def keep(
         self,
         step: str,
-        request: CompletionRequest | ChatRequest,
-        answer: Completion,
+        request: ChatRequest,
+        answer: ChatAnswer,
         reservation: Reservation,
     ) -> ModelCall:
         """Write an answer and what it cost; the first one stays where two came."""
@@ -153,8 +145,8 @@ class _Remembered:
                     provider=self.provider,
                     model=answer.model,
                     response=storable(answer.text),
-                    tool_calls=stored_calls(answer.tool_calls) if isinstance(answer, ChatAnswer) else [],
-                    received=answer.received if isinstance(answer, ChatAnswer) and self._subject else None,
+                    tool_calls=stored_calls(answer.tool_calls),
+                    received=answer.received if self._subject else None,
                     finish_reason=answer.finish_reason,
                     input_tokens=answer.input_tokens,
                     output_tokens=answer.output_tokens,
@@ -182,13 +174,13 @@ class RememberedAsk(_Remembered):
         super().__init__(job, claim, provider=name, circuit=name)
         self._ask_model = ask_model
 
-    def __call__(self, step: str, request: CompletionRequest) -> Completion:
+    def __call__(self, step: str, request: ChatRequest) -> ChatAnswer:
         """Return the stored or a new answer; raise what `_begin` and `Asked.store` raise."""
         call = self._recall(step, request.sha256)
         if call is None:
             call = self._begin(step, request, lambda: _ended(lambda: self._ask_model(step, request))).store()
         self.job.model = call.model
-        return Completion(**_common(call))
+        return read_chat(call)
 
 
 class RememberedChat(_Remembered):
@@ -224,9 +216,9 @@ class RememberedChat(_Remembered):
         return self._begin(step, request, lambda: self._chat_with.start(request, on_text=on_text))
 
 
-def _ended(ask: "Callable[[], Completion]") -> "Future[Completion]":
+def _ended(ask: "Callable[[], ChatAnswer]") -> "Future[ChatAnswer]":
     """Return a question that was asked and answered in this thread."""
-    ended: Future[Completion] = Future()
+    ended: Future[ChatAnswer] = Future()
     try:
         ended.set_result(ask())
     except ProviderError as error:
@@ -236,24 +228,28 @@ def _ended(ask: "Callable[[], Completion]") -> "Future[Completion]":
 
 def read_chat(call: ModelCall) -> ChatAnswer:
     """Return the answer that the ledger keeps."""
-    return ChatAnswer(**_common(call), tool_calls=read_calls(call.tool_calls), received=call.received)
+    return ChatAnswer(
+        text=call.response,
+        tool_calls=read_calls(call.tool_calls),
+        finish_reason=call.finish_reason,
+        input_tokens=call.input_tokens,
+        output_tokens=call.output_tokens,
+        model=call.model,
+        latency_ms=call.latency_ms,
+        received=call.received,
+    )
 
 
-def _common(call: ModelCall) -> dict[str, Any]:
-    names = ("finish_reason", "input_tokens", "output_tokens", "model", "latency_ms")
-    return {"text": call.response} | {name: getattr(call, name) for name in names}
-
-
-def ask_provider(step: str, request: CompletionRequest, *, use: Use = "") -> Completion:
+def ask_provider(step: str, request: ChatRequest, *, use: Use = "") -> ChatAnswer:
     """Ask the configured provider, keeping nothing."""
-    return get_provider(use).complete(request)
+    return get_provider(use).chat(request)
 
 
 ask_to_reflect = partial(ask_provider, use="reflect")
 ask_to_consolidate = partial(ask_provider, use="consolidate")
 
 
-def without_echo(error: ProviderError, request: CompletionRequest | ChatRequest) -> ProviderError:
+def without_echo(error: ProviderError, request: ChatRequest) -> ProviderError:
     """Return the failure, without the provider's words where they repeat the question and so perhaps the run."""
     said = _WORD.findall(str(error).lower())
     asked = f" {' '.join(_WORD.findall(request.asked_text.lower()))} "

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, Literal, Self
 
 from memory.strict_json import InvalidJson, check_json
-from reflection.llm.base import Completion, estimate_tokens, storable, strip_fence
+from reflection.llm.base import estimate_tokens, storable, strip_fence
 
 Role = Literal["system", "user", "assistant", "tool"]
 TOKENS_OF_IMAGE = 2_000
@@ -110,6 +110,34 @@ class ChatRequest:
     json_schema: dict[str, Any] | None = field(default=None, hash=False)
     options: ModelOptions = ModelOptions()
 
+    @classmethod
+    def single(
+        cls,
+        *,
+        system: str,
+        user: str,
+        max_output_tokens: int,
+        json_schema: dict[str, Any] | None = None,
+        temperature: float = 0.0,
+    ) -> Self:
+        """Return one question, without tools."""
+        return cls(
+            messages=(ChatMessage(role="system", content=system), ChatMessage(role="user", content=user)),
+            max_output_tokens=max_output_tokens,
+            json_schema=json_schema,
+            temperature=temperature,
+        )
+
+    @property
+    def system(self) -> str:
+        """What the system says."""
+        return "\n\n".join(said.content for said in self.messages if said.role == "system" and said.content)
+
+    @property
+    def user(self) -> str:
+        """What the user said last."""
+        return next((said.content for said in reversed(self.messages) if said.role == "user"), "")
+
     @cached_property
     def sha256(self) -> str:
         """The hash of everything that determines the answer, under which the answer is stored for recovery."""
@@ -148,13 +176,21 @@ class ChatRequest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ChatAnswer(Completion):
-    """A model's answer in a chat: a completion that may also call tools.
+class ChatAnswer:
+    """A model's answer, which may call tools.
 
-    `finish_reason` is "tool_calls" where it calls tools and was not cut off or refused; otherwise as in `Completion`.
+    `finish_reason` is "stop", "tool_calls", "length" (cut off by the limit of output), "context" (cut off by the end of
+    the window), "refusal" (by the model), "content_filter" (by the provider), "pause" (it wants to go on), "error", or
+    what the provider says instead. `text` can be stored in PostgreSQL: invalid characters are replaced by U+FFFD.
     `received` is the answer as the provider sent it (`ChatMessage.received`).
     """
 
+    text: str
+    finish_reason: str
+    input_tokens: int
+    output_tokens: int
+    model: str
+    latency_ms: float
     tool_calls: tuple[ToolCall, ...] = ()
     received: dict[str, Any] | None = field(default=None, hash=False)
 

@@ -66,7 +66,7 @@ class _Transport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if fault := find_url_fault(str(request.url)):
             raise ProviderError(f"The provider cannot be used. {fault}", transient=False, code="egress_refused")
-        body = _read_json(request)
+        body = _read_object(request.content)  # {} for what is no question, such as for the server's models
         while True:
             adapted = self._adaptations.apply(request.url.path, body)
             response = await self._inner.handle_async_request(self._write(request, adapted))
@@ -252,11 +252,6 @@ class _Events(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
-
-
-def _read_json(request: httpx2.Request) -> dict[str, Any]:
-    """Return the JSON object that is sent; {} where it is something else, such as a list of models asked for."""
-    return _read_object(request.content)
 
 
 def _read_object(content: bytes) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
-from reflection.llm.base import CompletionRequest, estimate_tokens, storable
+from reflection.llm.base import estimate_tokens, storable
 from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ToolCall, id_of_call, storable_json
 from reflection.llm.tool_schemas import write_tool
 from reflection.llm.turns import arrange
@@ -42,27 +42,12 @@ ENDINGS = {
 # Gemini's own word for a call that another model made, where it expects its signature
 UNSIGNED = {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
 _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
-NORMALISED = {"tool_call": "stop"}
 MOST_TOKENS = 1_000_000_000  # that a question can take: what is more is a mistake of the server
 MAX_NAME_CHARACTERS = 64  # of a tool, at OpenAI and others
 
 
-def as_chat(request: CompletionRequest) -> ChatRequest:
-    """Return a single question as a chat."""
-    return ChatRequest(
-        messages=(
-            ChatMessage(role="system", content=request.system),
-            ChatMessage(role="user", content=request.user),
-        ),
-        max_output_tokens=request.max_output_tokens,
-        temperature=request.temperature,
-        json_schema=request.json_schema,
-    )
-
-
 def write_parameters(request: ChatRequest, *, takes_schema: bool) -> ModelRequestParameters:
     """Return the tools, the instructions and the form of the answer, where the model takes one."""
-    system = "\n\n".join(each.content for each in request.messages if each.role == "system" and each.content)
     schema = request.json_schema if takes_schema else None
     return ModelRequestParameters(
         function_tools=[
@@ -75,7 +60,7 @@ def write_parameters(request: ChatRequest, *, takes_schema: bool) -> ModelReques
             for tool in request.tools
             for description, parameters in [write_tool(tool.description, tool.parameters)]
         ],
-        instruction_parts=[InstructionPart(content=system)] if system else None,
+        instruction_parts=[InstructionPart(content=request.system)] if request.system else None,
         output_mode="native" if schema else "text",
         output_object=OutputObjectDefinition(name="answer", json_schema=schema) if schema else None,
     )
@@ -212,9 +197,7 @@ def _with_own_ids(request: ChatRequest, response: ModelResponse) -> ModelRespons
 
 
 def _raw_arguments(part: ToolCallPart) -> str:
-    if part.args is None:
-        return ""
-    return part.args if isinstance(part.args, str) else json.dumps(part.args, ensure_ascii=False)
+    return part.args if isinstance(part.args, str) else json.dumps(part.args or {}, ensure_ascii=False)
 
 
 def _read_ending(response: ModelResponse) -> str:
@@ -227,8 +210,8 @@ def _read_ending(response: ModelResponse) -> str:
         return ENDINGS[own]
     if response.state == "suspended":
         return "pause"
-    reason = response.finish_reason or (own if isinstance(own, str) else "") or "stop"
-    return NORMALISED.get(reason, reason)
+    reason = response.finish_reason or (own if isinstance(own, str) else "")
+    return "stop" if reason in ("", "tool_call") else reason
 
 
 def _store(response: ModelResponse) -> dict[str, Any]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from reflection.llm.wire import ModelProvider
 
 Use = Literal["", "reflect", "rank", "consolidate", "agents"]
-USES = ("reflect", "rank", "consolidate", "agents")
+USES: tuple[Use, ...] = ("reflect", "rank", "consolidate", "agents")
 COMPATIBLE = "openai-compatible"
 SCRIPTED = "scripted"  # no language model: it plays a file in chats, and writes no lessons
 

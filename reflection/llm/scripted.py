@@ -1,18 +1,7 @@
 """A model that plays a script: a policy in a JSON file, for demonstrations and tests without a network or a key.
 
-    {"rules": [
-      {"user": "refund order (?P<order>\\w+)", "say": "Let me look.",
-       "calls": [{"tool": "get_order", "arguments": {"order": "{order}"}}]},
-      {"tool": "get_order", "result": "total: (?P<total>[0-9.]+)", "user": "order (?P<order>\\w+)",
-       "calls": [{"tool": "refund", "arguments": {"order": "{order}", "amount": "{total:json}"}}]},
-      {"tool": "refund", "say": "Done."},
-      {"say": "I can only refund orders."}
-    ]}
-
-The first rule that fits answers. `user` is searched in the last message of the user, and `system` in what the system
-says, lessons included. A rule with `tool` or `result` fits where tools have just answered, one of them so; any other
-rule where the user spoke last. All are regular expressions but `tool`, a name. What they name fills the same names in
-braces, as text or, with `:json`, as the value it is the JSON of. The same conversation always has the same answer.
+The form of the file, with an example, is in docs/language-models.md. The first rule that fits answers; the same
+conversation always has the same answer.
 """
 
 import json
@@ -25,8 +14,6 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from reflection.llm.base import (
     BlockingProvider,
-    Completion,
-    CompletionRequest,
     OnText,
     ProviderConfig,
     ProviderError,
@@ -62,9 +49,8 @@ class _Rule(BaseModel, extra="forbid"):
 
     def match(self, request: ChatRequest) -> dict[str, str] | None:
         """Return what the expressions name, or None where the rule does not fit."""
-        system = "\n".join(said.content for said in request.messages if said.role == "system")
-        user = next((said.content for said in reversed(request.messages) if said.role == "user"), "")
-        found = [pattern.search(text) for pattern, text in ((self.system, system), (self.user, user)) if pattern]
+        sides = ((self.system, request.system), (self.user, request.user))
+        found = [pattern.search(text) for pattern, text in sides if pattern]
         results = _last_results(request.messages)
         if self.tool or self.result:
             fitting = [content for tool, content in results if self.tool in ("", tool)]
@@ -90,12 +76,6 @@ class ScriptedModel(BlockingProvider):
             self._rules = _Script.model_validate_json(Path(config.base_url).read_bytes()).rules
         except (OSError, ValidationError) as error:
             raise ProviderNotConfigured(f"ERL_LLM_SCRIPT cannot be used: {error}") from error
-
-    def complete(self, request: CompletionRequest) -> Completion:
-        """Answer by the first rule that fits; raise `ProviderError` where there is none."""
-        system = ChatMessage(role="system", content=request.system)
-        user = ChatMessage(role="user", content=request.user)
-        return self.chat(ChatRequest(messages=(system, user), max_output_tokens=request.max_output_tokens))
 
     def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatAnswer:
         """Answer by the first rule that fits, a word at a time; raise `ProviderError` where there is none."""

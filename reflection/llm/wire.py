@@ -22,12 +22,12 @@ from pydantic_ai.models import Model
 
 from memory.connections import seconds_left
 from reflection.llm.adaptations import Adaptations
-from reflection.llm.base import Completion, CompletionRequest, OnText, ProviderConfig, ProviderError, storable
+from reflection.llm.base import OnText, ProviderConfig, ProviderError, storable
 from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.llm.connections import open_client
 from reflection.llm.failures import classify
 from reflection.llm.kinds import build_model
-from reflection.llm.messages import as_chat, read_answer, write_messages, write_parameters, write_settings
+from reflection.llm.messages import read_answer, write_messages, write_parameters, write_settings
 
 CLOSE_SECONDS = 1.0
 EMBEDDER = re.compile(r"embed|rerank|\bbge-", re.I)  # Ollama lists these among its models
@@ -52,9 +52,6 @@ class ModelProvider:
         # Built here, since the SDKs take a second to load: that is none of the time the model has to answer
         self._models: dict[str, Model] = {config.model: build_model(config, config.model, self.connections)}
 
-    def __repr__(self) -> str:
-        return f"<ModelProvider {self.name} {self.model}>"
-
     def for_model(self, config: ProviderConfig) -> Self:
         """Return another model of the same provider."""
         other = copy(self)
@@ -64,10 +61,6 @@ class ModelProvider:
     def close(self) -> None:
         with suppress(TimeoutError):
             _start(self.connections.aclose()).result(CLOSE_SECONDS)
-
-    def complete(self, request: CompletionRequest) -> Completion:
-        """Send one question, without retries; raise `ProviderError` if there is no answer."""
-        return self.chat(as_chat(request))
 
     def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatAnswer:
         """Continue a conversation, and wait for the answer; raise `ProviderError` if there is no whole answer."""

@@ -21,8 +21,6 @@ from memory.strict_json import InvalidJson, parse_json
 from reflection.errors import BudgetExhausted, CircuitOpen, ReflectionError
 from reflection.llm import breaker, budget
 from reflection.llm.base import (
-    Completion,
-    CompletionRequest,
     Provider,
     ProviderError,
     ProviderNotConfigured,
@@ -31,6 +29,7 @@ from reflection.llm.base import (
     strip_fence,
 )
 from reflection.llm.calls import MAYBE_CHARGED
+from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.llm.models import ModelCall, Reservation
 from reflection.llm.registry import find_config, get_provider
 from reflection.prompts import Frame, cut_middle, read_prompt
@@ -100,7 +99,7 @@ def rank_lessons(
         raise RankingFailed("too slow" if error.code == "timeout" else "failed") from error
 
 
-def _ask_all(project: Project, provider: Provider, requests: list[CompletionRequest], ends: float) -> list[Completion]:
+def _ask_all(project: Project, provider: Provider, requests: list[ChatRequest], ends: float) -> list[ChatAnswer]:
     reservations = []
     try:
         for request in requests:
@@ -110,10 +109,10 @@ def _ask_all(project: Project, provider: Provider, requests: list[CompletionRequ
             budget.release(reservation)
         raise
 
-    def ask(request: CompletionRequest) -> Completion | ProviderError:
+    def ask(request: ChatRequest) -> ChatAnswer | ProviderError:
         try:
             with deadline(max(ends - time.monotonic(), 0.001)):
-                return provider.complete(request)
+                return provider.chat(request)
         except ProviderError as error:
             return error
 
@@ -127,15 +126,15 @@ def _ask_all(project: Project, provider: Provider, requests: list[CompletionRequ
     failures = [answer for answer in answers if isinstance(answer, ProviderError)]
     if failures:
         raise failures[0]
-    return [answer for answer in answers if isinstance(answer, Completion)]
+    return [answer for answer in answers if isinstance(answer, ChatAnswer)]
 
 
 def _account(
     project: Project,
     provider: Provider,
-    request: CompletionRequest,
+    request: ChatRequest,
     reservation: Reservation,
-    answer: Completion | ProviderError,
+    answer: ChatAnswer | ProviderError,
 ) -> None:
     if isinstance(answer, ProviderError):
         breaker.note_failure(provider.name, answer)
@@ -170,7 +169,7 @@ def find_provider_ranker() -> HeuristicRanker | None:
 
 def build_requests(
     task: str, lessons: Sequence[OfferedHeuristic], *, batch_size: int | None, top_k: int
-) -> list[CompletionRequest]:
+) -> list[ChatRequest]:
     """Return one question for each batch; a batch that is too long for the model is split."""
     size = min(batch_size or len(lessons), len(lessons))
     while True:
@@ -182,7 +181,7 @@ def build_requests(
         size = -(-size // 2)
 
 
-def read_answer(completion: Completion) -> list[RankedChoice]:
+def read_answer(completion: ChatAnswer) -> list[RankedChoice]:
     """Return what the model chose, with sub-tasks in words.
 
     Raises:
@@ -208,7 +207,7 @@ def read_answer(completion: Completion) -> list[RankedChoice]:
     ]
 
 
-def _build_request(task: str, lessons: Sequence[OfferedHeuristic], *, top_k: int) -> CompletionRequest:
+def _build_request(task: str, lessons: Sequence[OfferedHeuristic], *, top_k: int) -> ChatRequest:
     frame = Frame.of((task, lessons))
     blocks = frame.blocks(
         [
@@ -217,7 +216,7 @@ def _build_request(task: str, lessons: Sequence[OfferedHeuristic], *, top_k: int
         ]
     )
     wanted = str(min(top_k, len(lessons)))
-    return CompletionRequest(
+    return ChatRequest.single(
         system=read_prompt("rank-lessons").fill(top_k=wanted),
         user=read_prompt("rank-data").fill(boundary=frame.boundary, mark=frame.mark, blocks=blocks, top_k=wanted),
         max_output_tokens=settings.ERL_LLM_MAX_OUTPUT_TOKENS,

@@ -8,8 +8,8 @@ from django.conf import settings
 
 from memory.heuristics.text import Citation, HeuristicText
 from memory.runs.episode import Episode, Step
-from reflection.llm.base import Completion
 from reflection.llm.calls import Ask
+from reflection.llm.chat import ChatAnswer
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
 from reflection.reflectors.checks import Severity, verify
 from reflection.reflectors.llm_answer import LessonAnswer, UnusableAnswer, answer_schema, parse_answer
@@ -70,7 +70,7 @@ class LlmReflector:
 
     def _read(
         self,
-        completion: Completion,
+        completion: ChatAnswer,
         prompt: Prompt,
         episode: Episode,
         near: tuple[NearHeuristic, ...],

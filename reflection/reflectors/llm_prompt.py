@@ -12,7 +12,8 @@ from django.conf import settings
 
 from memory.redaction import redact, redact_text
 from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, Action, Episode, Step
-from reflection.llm.base import CompletionRequest, estimate_tokens
+from reflection.llm.base import estimate_tokens
+from reflection.llm.chat import ChatRequest
 from reflection.prompts import Frame, cut_middle, prompt_version, read_prompt
 from reflection.reflectors.base import NearHeuristic
 
@@ -30,7 +31,7 @@ VARIANTS = ("reflect-success", "reflect-failure", "reflect-mixed")
 class Prompt:
     """A question about one run. `labels` are the names H1, H2 … of the existing heuristics it shows."""
 
-    request: CompletionRequest
+    request: ChatRequest
     version: str
     labels: tuple[str, ...]
 
@@ -84,7 +85,7 @@ def build_prompt(
         if estimate_tokens(user) <= budget:
             break
     return Prompt(
-        request=CompletionRequest(
+        request=ChatRequest.single(
             system=system,
             user=user,
             json_schema=json_schema,
@@ -95,7 +96,7 @@ def build_prompt(
     )
 
 
-def build_repair(prompt: Prompt, episode: Episode, *, answer: str, reason: str, max_lessons: int) -> CompletionRequest:
+def build_repair(prompt: Prompt, episode: Episode, *, answer: str, reason: str, max_lessons: int) -> ChatRequest:
     """Return the question asked once more after an answer that could not be used."""
     frame = Frame.of(episode)
     # 3 characters of ASCII a token, but only 1 of other scripts: this much fits into REPAIR_TOKENS either way
@@ -104,7 +105,7 @@ def build_repair(prompt: Prompt, episode: Episode, *, answer: str, reason: str, 
         blocks=frame.blocks([("YOUR EARLIER ANSWER", [shown]), ("WHY IT COULD NOT BE USED", [redact_text(reason)])]),
         shape=_shape(max_lessons),
     )
-    return CompletionRequest(
+    return ChatRequest.single(
         system=prompt.request.system,
         user=f"{prompt.request.user}\n\n{more}",
         json_schema=prompt.request.json_schema,

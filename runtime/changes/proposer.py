@@ -12,8 +12,8 @@ import structlog
 from django.conf import settings
 
 from memory.errors import MemoryAppError
-from reflection.llm.base import CompletionRequest
 from reflection.llm.calls import Ask
+from reflection.llm.chat import ChatRequest
 from reflection.llm.registry import find_provider
 from reflection.prompts import Frame, prompt_version, read_prompt
 from runtime.changes.choice import Choice, Tried, choose_proposals
@@ -81,10 +81,10 @@ def ask_for_candidates(agent: Agent, sections: Sections, *, ask: Ask) -> Read:
     return _leave_out_unfit(agent, read_answer(answer.text, finish_reason=answer.finish_reason, evidence=evidence))
 
 
-def build_request(sections: Sections) -> CompletionRequest:
+def build_request(sections: Sections) -> ChatRequest:
     """Return the question: instructions of ours, and what the runs show as delimited data."""
     frame = Frame.of(sections)
-    return CompletionRequest(
+    return ChatRequest.single(
         system=read_prompt("propose-changes").fill(most=str(MOST_CANDIDATES)),
         user=read_prompt("propose-data").fill(
             boundary=frame.boundary, mark=frame.mark, blocks=frame.blocks(sections.items())

@@ -335,12 +335,12 @@ class _Reader:
                         self._literal(key): self._literal(value) for key, value in zip(keys, values, strict=True) if key
                     }
                 except TypeError:
-                    raise _fault("The keys of a dict are texts.", node) from None
+                    raise _fault("JSON objects have string keys.", node) from None
         try:
             return ast.literal_eval(node)
         except (ValueError, TypeError, MemoryError, RecursionError):
             said = ast.unparse(node)
-            raise _fault(f"{said[:100]} has to be written out; the file is read and never run.", node) from None
+            raise _fault(f"{said[:100]} has to be a literal; the file is read and never run.", node) from None
 
 
 def _rank(node: ast.stmt) -> tuple[int, str]:

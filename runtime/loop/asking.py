@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from django.db.models import F
 from django.utils import timezone
@@ -93,7 +94,7 @@ def ask_model(claimed: Claimed, shown: Shown, *, again: bool, more_room: bool, f
         run,
         f"step:{step.seq}",
         step.request_sha256,
-        lambda: rebuild_request(step) if again else replace(shown.request, max_output_tokens=step.max_output_tokens),
+        partial(rebuild_request, step) if again else partial(_read_request, shown, step),
         provider=find_provider(run.revision.model),
         listener=_Parts(claimed, step),
     )
@@ -159,6 +160,11 @@ def _begin_step(claimed: Claimed, shown: Shown, *, more_room: bool) -> Step | No
         Run.objects.filter(pk=run.pk).update(steps_taken=F("steps_taken") + 1)
         append_event(run.pk, "step", step=step.seq, status=step.status, prompt_sha256=step.prompt_sha256)
     return step
+
+
+def _read_request(shown: Shown, step: Step) -> ChatRequest:
+    """Return what is asked at a step that has just begun."""
+    return replace(shown.request, max_output_tokens=step.max_output_tokens or output_of(shown.run))
 
 
 def _get_step(run: Run) -> Step:

@@ -27,7 +27,7 @@ from runtime.tools.custom import CallsHost
 from runtime.tools.memory_tools import BLOCK_TOOLS
 
 _Status = Effect.Status
-GONE = "The tool is no longer there."
+GONE = "The tool no longer exists."
 
 
 def execute_effect(claimed: Claimed, run: Run, effect_id: UUID, *, kind: str) -> None:

@@ -249,7 +249,7 @@ def find_refusal(
             return refused
     if arguments is None:
         if effect.step.finish_reason == Ending.CUT:
-            return f"{UNREADABLE}: your answer was cut off at the limit of its length. Call the tool again, with less."
+            return f"{UNREADABLE}: your answer was cut off because it was too long. Call the tool again, with less."
         return (
             f"{UNREADABLE} that can be used. Call the tool again with a JSON object of at most "
             f"{MAX_ARGUMENTS_CHARS:,} characters."

@@ -52,7 +52,7 @@ class Conversation:
             answer = self._replayed.pop(0)
             if _write(answer.call) != _write(call):
                 raise SandboxError(
-                    f"The tool called {call.name} where it called {answer.call.name} before, or with other arguments, "
+                    f"Run again, the tool called {call.name} instead of {answer.call.name}, or with other arguments, "
                     "so it cannot be replayed."
                 )
             return answer

@@ -119,7 +119,7 @@ def find_tool_faults(project: Project, tools: Sequence[dict[str, Any]]) -> dict[
         elif _find_named(project.pk, each) is None:
             own = ", ".join(sorted(core_tools()))
             faults[f"/tools/{index}"] = [
-                f"There is no tool {name} in force that can be run here. Store and approve it. ERL's own are {own}."
+                f"No approved tool {name} can be run here. Store it and have it approved. ERL's own tools are {own}."
             ]
         seen.add(name)
     return faults

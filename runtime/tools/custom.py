@@ -40,7 +40,7 @@ def run_python(effect: Effect) -> Any:
     """
     revision = effect.tool_revision
     if revision is None:
-        raise ToolError("The tool is no longer there.")
+        raise ToolError("The tool no longer exists.")
     host = _Host(effect)
     call = ToolCall(
         source=revision.source,
@@ -88,8 +88,8 @@ class _Host:
             raise Suspend
         child = self._answered[index]
         if (child.tool, _find_asked(child)) != (name, arguments):
-            said = f"The tool called {name} where it called {child.tool} before, or with other arguments"
-            raise ToolError(f"{said}, so it cannot go on.")
+            said = f"Run again, the tool called {name} instead of {child.tool}, or with other arguments"
+            raise ToolError(f"{said}, so it cannot continue.")
         if child.status == EffectStatus.SUCCEEDED:
             return json.loads(child.result)
         raise HostError(child.error)
@@ -126,7 +126,7 @@ def send(effect: Effect) -> Any:
     """
     revision = effect.tool_revision
     if revision is None:
-        raise ToolError("The tool is no longer there.")
+        raise ToolError("The tool no longer exists.")
     request = read_request(revision.request, revision.parameters)
     key = str(effect.pk) if effect.kind == ToolKind.IDEMPOTENT else ""
     waits_seconds = [] if effect.kind == ToolKind.UNSAFE else list(RESEND_AFTER_SECONDS)

@@ -24,14 +24,12 @@ from runtime.tools.core import object_schema
 
 _SAID = {
     BlockRevision.Status.APPLIED: "Done. Your memory shows it from now on.",
-    BlockRevision.Status.OVERLAY: "Done, for this conversation. A person decides whether it stays.",
-    BlockRevision.Status.PROPOSED: (
-        "Proposed, and it waits for review: your memory shows it only after a person has approved it."
-    ),
+    BlockRevision.Status.OVERLAY: "Done, for this conversation only. A person will decide whether to keep it.",
+    BlockRevision.Status.PROPOSED: "Proposed for review. Your memory will show it once a person has approved it.",
 }
 CLEANED = (
-    " Some characters were changed, as they could pass for the end of a message or of your memory, or cannot be seen: "
-    "you read the text without them."
+    " Some characters were changed because they are invisible or could be mistaken for the end of a message or of your "
+    "memory."
 )
 
 
@@ -61,25 +59,27 @@ def insert_archival(effect: Effect) -> str:
     """Keep a text as a passage of the agent."""
     text = effect.arguments["text"]
     if not text.strip():
-        raise ToolError("Write something in text.")
+        raise ToolError("text is empty.")
     if len(text) > MAX_PASSAGE_CHARS:
-        raise ToolError(f"The text has {len(text):,} characters, and at most {MAX_PASSAGE_CHARS:,} are kept at once.")
+        raise ToolError(f"The text has {len(text):,} characters; at most {MAX_PASSAGE_CHARS:,} can be saved at once.")
     tags = effect.arguments.get("tags", [])
     if len(tags) > MAX_TAGS or not all(0 < len(tag.strip()) <= len(tag) <= MAX_TAG_CHARS for tag in tags):
-        raise ToolError(f"There are at most {MAX_TAGS} tags, each of 1 to {MAX_TAG_CHARS} characters.")
+        raise ToolError(f"Use at most {MAX_TAGS} tags of 1 to {MAX_TAG_CHARS} characters each.")
     new = NewPassage(text=text, tags=tags, owner=effect.run.agent_id, run_id=effect.run_id)
     _, is_new = insert_passage(effect.run.project, new, by=_actor(effect))
-    return ("Kept." if is_new else "This was kept before.") + _say_changed(text, *tags)
+    return ("Saved." if is_new else "This was already saved.") + _say_changed(text, *tags)
 
 
 def search_archival(effect: Effect) -> str:
     """Search the passages of the agent and those that all share."""
     sent, count = effect.arguments, int(effect.arguments.get("count", 5))  # 5.0 is a whole number, too
     if not 0 < count <= MAX_FOUND_PASSAGES:
-        raise ToolError(f"count is a number from 1 to {MAX_FOUND_PASSAGES}.")
+        raise ToolError(f"count has to be a number from 1 to {MAX_FOUND_PASSAGES}.")
     text = sent.get("query", "").strip()
     if not text and not sent.get("tags"):
-        raise ToolError("Write what you look for in query, or name tags to list what has one of them.")
+        raise ToolError(
+            "Say in query what you are looking for, or name tags to list the passages that have one of them."
+        )
     query = PassageQuery(
         text=text[:MAX_TASK_CHARS],
         owner=effect.run.agent_id,
@@ -92,7 +92,7 @@ def search_archival(effect: Effect) -> str:
     else:
         found = list(list_passages(effect.run.project, query)[:count])
     if not found:
-        return "Nothing was found."
+        return "Nothing found."
     return "\n\n".join(
         f"{each.created_at:%Y-%m-%d} {' '.join(f'#{clean(tag)}' for tag in each.tags)}".strip()
         + f"\n{clean_text(each.text)}"
@@ -137,7 +137,7 @@ def _moment(text: str) -> datetime | None:
     except ValueError:
         moment = None
     if moment is None:
-        raise ToolError(f"{text!r} is no time. Write it like 2026-11-23 or 2026-11-23T10:00:00Z.")
+        raise ToolError(f"{text!r} is not a valid time. Write it like 2026-11-23 or 2026-11-23T10:00:00Z.")
     return make_aware(moment) if is_naive(moment) else moment
 
 
@@ -169,21 +169,21 @@ TOOLS = (
     ),
     Tool(
         name="archival_insert",
-        description="Keep a text that you may need later and that need not always be in your instructions.",
+        description="Save a text that you may need later but not in every prompt.",
         parameters=object_schema(["text"], text=_TEXT, tags=_TAGS),
         kind=_LOCAL,
         execute=insert_archival,
     ),
     Tool(
         name="archival_search",
-        description="Search what you kept, by meaning, words, tags and time, or list what has a tag, the newest first.",
+        description="Search what you saved by meaning, words, tags and time, or list what has a tag, newest first.",
         parameters=object_schema(
             [],
-            query=_TEXT | {"description": "What to look for. Left out, what has one of the tags is listed."},
-            tags=_TAGS | {"description": "One of these has to be there."},
+            query=_TEXT | {"description": "What to look for. If left out, everything with one of the tags is listed."},
+            tags=_TAGS | {"description": "At least one of these has to match."},
             since=_TEXT | {"description": "The first day, such as 2026-11-23."},
             until=_TEXT | {"description": "The day after the last."},
-            count={"type": "integer", "description": "How many at most; 5 if left out."},
+            count={"type": "integer", "description": "The maximum number of results; 5 if left out."},
         ),
         kind=_PURE,
         execute=search_archival,

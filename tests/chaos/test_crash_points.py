@@ -33,7 +33,7 @@ from memory.trust.models import QuarantineOrder
 from memory.trust.quarantine import quarantine_source
 from reflection.jobs.execution import Outcome
 from reflection.jobs.periodic import run_periodic_work
-from reflection.llm.base import Completion, CompletionRequest
+from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.llm.models import ModelCall
 from reflection.reflectors.models import Proposal, Reflection
 from reflection.reflectors.reflections import run_reflection
@@ -320,7 +320,7 @@ class _Calls:
     def __init__(self) -> None:
         self.count = 0
 
-    def __call__(self, step: str, request: CompletionRequest) -> Completion:
+    def __call__(self, step: str, request: ChatRequest) -> ChatAnswer:
         self.count += 1
         words = {"trigger": "When a case is cancelled", "action": "Look at the fare first.", "not_when": ""}
         return make_completion(text=json.dumps(lesson(**words, tools=[], evidence_steps=[1])))

@@ -1,4 +1,4 @@
-"""Scores by task family and agent: exact whoever writes at once, and after late outcomes and erasures."""
+"""Scores by task family and agent: exact while many write at once, and after late outcomes and erasures."""
 
 from concurrent.futures import ThreadPoolExecutor
 from statistics import fmean

@@ -17,7 +17,8 @@ from evaluation.ledger import CAP_REACHED, Ledger
 from evaluation.models import EvaluationRun
 from evaluation.runner import create_run, execute_run
 from evaluation.suites.base import Options
-from reflection.llm.base import CompletionRequest, ProviderError
+from reflection.llm.base import ProviderError
+from reflection.llm.chat import ChatRequest
 from reflection.llm.registry import close_provider, get_provider
 from tests.scripted_answers import Exchange, answer
 from tests.scripted_provider import ScriptedProvider
@@ -47,8 +48,8 @@ def provider(settings: Settings) -> Iterator[ScriptedProvider]:
         close_provider()
 
 
-def ask(text: str) -> CompletionRequest:
-    return CompletionRequest(system="You work in an office.", user=text, max_output_tokens=100)
+def ask(text: str) -> ChatRequest:
+    return ChatRequest.single(system="You work in an office.", user=text, max_output_tokens=100)
 
 
 def make_ledger(journal: Path | None = None, **limits: Any) -> Ledger:
@@ -148,7 +149,7 @@ def test_agent_gets_lessons_and_answers_of_the_tools(provider: ScriptedProvider)
     [task] = make_tasks("test", seed=0)[:1]
     provider.script(answer("", ("send_mail", {"to": "Kofi"})), answer("I am done."))
 
-    played = OfficeWithModel(make_ledger().chat).run(task, lessons="<lessons>Look people up.</lessons>", trial=0)
+    played = OfficeWithModel(make_ledger()).run(task, lessons="<lessons>Look people up.</lessons>", trial=0)
 
     assert "Look people up." in provider.requests[0].body["messages"][0]["content"]
     assert [step["observation"][:6] for step in played.steps] == ["Error:", "over"]

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from threading import Event
+from threading import Event, Lock
 from typing import Any, ClassVar, Literal
 
 from jsonschema import Draft202012Validator
@@ -18,6 +18,7 @@ from tests.scripted_answers import Exchange
 Ending = Literal["", "cut", "refused", "paused"]
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 FOREIGN = {"x-mcp-header", "discriminator", "example", "nullable", "additionalItems", "dependencies", "definitions"}
+JUDGING = Lock()  # judges load the vendors' packages, which threads that do so at once find half loaded
 THOUGHT = "I should look at it first."
 
 
@@ -96,7 +97,8 @@ class Imitation:
         self.requests.append(body)
         refusal = self._find_refusal(body)
         if refusal is None:
-            self.look_at(exchange.request.path, body)
+            with JUDGING:
+                self.look_at(exchange.request.path, body)
             turn = self.script.popleft() if body.get("tools") else SUMMARY
             if isinstance(turn, Hold):
                 turn.begun.set()

@@ -8,8 +8,8 @@ from django.db import connection
 
 from memory.heuristics.text import Citation, HeuristicText
 from memory.runs.episode import Episode
-from reflection.llm.base import Completion, CompletionRequest
 from reflection.llm.calls import Ask
+from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
 
 Plan = Callable[["ScriptedReflector", Episode, tuple[NearHeuristic, ...]], ReflectionResult]
@@ -55,8 +55,8 @@ def fail_with(error: BaseException) -> Plan:
     return run
 
 
-def make_request(question: str, *, max_output_tokens: int = 100) -> CompletionRequest:
-    return CompletionRequest(system="Learn.", user=question, max_output_tokens=max_output_tokens)
+def make_request(question: str, *, max_output_tokens: int = 100) -> ChatRequest:
+    return ChatRequest.single(system="Learn.", user=question, max_output_tokens=max_output_tokens)
 
 
 @dataclass(kw_only=True)
@@ -94,7 +94,7 @@ class ScriptedModel:
     calls: int = 0
     transactions: int = field(default_factory=lambda: len(connection.atomic_blocks))
 
-    def __call__(self, step: str, request: CompletionRequest) -> Completion:
+    def __call__(self, step: str, request: ChatRequest) -> ChatAnswer:
         assert len(connection.atomic_blocks) <= self.transactions, "a model was asked inside a transaction"
         self.calls += 1
         self.before()
@@ -103,7 +103,7 @@ class ScriptedModel:
         return make_completion(text=self.text, input_tokens=self.input_tokens, output_tokens=self.output_tokens)
 
 
-def make_completion(**overrides: Any) -> Completion:
+def make_completion(**overrides: Any) -> ChatAnswer:
     fields: dict[str, Any] = {
         "text": "{}",
         "finish_reason": "stop",
@@ -112,4 +112,4 @@ def make_completion(**overrides: Any) -> Completion:
         "model": "scripted-1",
         "latency_ms": 1.0,
     }
-    return Completion(**fields | overrides)
+    return ChatAnswer(**fields | overrides)

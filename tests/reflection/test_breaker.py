@@ -11,7 +11,8 @@ from memory.projects.models import Project
 from reflection.errors import CircuitOpen
 from reflection.jobs.execution import Outcome
 from reflection.llm import breaker
-from reflection.llm.base import Completion, CompletionRequest, ProviderError
+from reflection.llm.base import ProviderError
+from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.llm.models import ProviderState
 from reflection.reflectors.models import Reflection
 from reflection.reflectors.reflections import run_reflection
@@ -115,7 +116,7 @@ def test_probe_that_has_no_budget_lets_another_try() -> None:
 
 
 def test_probe_that_is_stopped_lets_another_try() -> None:
-    def ask(step: str, request: CompletionRequest) -> Completion:
+    def ask(step: str, request: ChatRequest) -> ChatAnswer:
         raise SystemExit
 
     wait_for_a_probe()
@@ -126,7 +127,7 @@ def test_probe_that_is_stopped_lets_another_try() -> None:
 
 
 def test_failed_probe_whose_rest_is_over_takes_no_other() -> None:
-    def ask(step: str, request: CompletionRequest) -> Completion:
+    def ask(step: str, request: ChatRequest) -> ChatAnswer:
         raise DOWN
 
     def note_and_freeze(*about: Any) -> None:
@@ -151,14 +152,14 @@ def wait_for_a_probe() -> None:
     pass_time(breaker.FIRST_REST_SECONDS)
 
 
-def never_asked(step: str, request: CompletionRequest) -> Completion:
+def never_asked(step: str, request: ChatRequest) -> ChatAnswer:
     raise AssertionError("the provider was asked without a budget")
 
 
 def test_ten_minutes_without_the_provider_cost_few_calls_and_no_reflection() -> None:
     calls = 0
 
-    def ask(step: str, request: CompletionRequest) -> Completion:
+    def ask(step: str, request: ChatRequest) -> ChatAnswer:
         nonlocal calls
         calls += 1
         raise DOWN

@@ -97,7 +97,7 @@ def test_claim_after_the_last_attempt_marks_it_dead(settings: Any) -> None:
 
     poison.refresh_from_db()
     assert (poison.status, poison.attempts, poison.last_error_code) == (Status.DEAD, 2, "worker_lost")
-    assert "the last at attempt 2" in poison.last_error
+    assert "most recently on attempt 2" in poison.last_error
     assert poison.finished_at is not None
     assert poison.lease_until is None
 

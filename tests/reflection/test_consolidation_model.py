@@ -11,7 +11,8 @@ from memory.projects.models import Project
 from reflection.consolidation.execution import run_consolidation
 from reflection.consolidation.models import ConsolidationRun, Suggestion
 from reflection.consolidation.requests import request_consolidation
-from reflection.llm.base import Completion, CompletionRequest, ProviderError
+from reflection.llm.base import ProviderError
+from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.llm.models import DailySpend, ModelCall
 from tests.factories import make_heuristic, make_project, make_trajectory
 from tests.reflection.episodes import read_blocks
@@ -44,9 +45,9 @@ class ScriptedModel:
 
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
-        self.asked: list[tuple[str, CompletionRequest]] = []
+        self.asked: list[tuple[str, ChatRequest]] = []
 
-    def __call__(self, step: str, request: CompletionRequest) -> Completion:
+    def __call__(self, step: str, request: ChatRequest) -> ChatAnswer:
         self.asked.append((step, request))
         answer = self.answers.get(step.removeprefix("consolidate:"), [])
         if isinstance(answer, Exception):

@@ -17,7 +17,8 @@ import pytest
 from django.core.management import call_command
 from django.test import override_settings
 
-from reflection.llm.base import Completion, CompletionRequest, Provider, ProviderConfig, ProviderError
+from reflection.llm.base import Provider, ProviderConfig, ProviderError
+from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.llm.registry import build_provider, close_provider, get_provider
 from reflection.reflectors.checks import verify
 from reflection.reflectors.llm_answer import UnusableAnswer, answer_schema, parse_answer
@@ -108,8 +109,8 @@ def provider_for(address: str, *, name: str, key: str = KEY) -> Provider:
     )
 
 
-def question(user: str, *, max_output_tokens: int = 60, **options: Any) -> CompletionRequest:
-    return CompletionRequest(
+def question(user: str, *, max_output_tokens: int = 60, **options: Any) -> ChatRequest:
+    return ChatRequest.single(
         system="You are a helpful assistant.", user=user, max_output_tokens=max_output_tokens, **options
     )
 
@@ -118,7 +119,7 @@ def question(user: str, *, max_output_tokens: int = 60, **options: Any) -> Compl
 def test_model_answers_through_both_adapters(name: str, address: str) -> None:
     provider = provider_for(address, name=name)
 
-    completion = provider.complete(question("What is the capital of France? Answer in one sentence."))
+    completion = provider.chat(question("What is the capital of France? Answer in one sentence."))
     provider.close()
 
     assert completion.text.strip()
@@ -129,7 +130,7 @@ def test_model_answers_through_both_adapters(name: str, address: str) -> None:
 def test_same_question_has_the_same_answer(address: str) -> None:
     provider = provider_for(address, name="llamacpp")
 
-    texts = {provider.complete(question("Name three colours.")).text for _ in range(3)}
+    texts = {provider.chat(question("Name three colours.")).text for _ in range(3)}
     provider.close()
 
     assert len(texts) == 1
@@ -144,7 +145,7 @@ def test_schema_is_enforced_by_the_server(address: str) -> None:
     }
     provider = provider_for(address, name="llamacpp")
 
-    completion = provider.complete(question("Keep or drop?", json_schema=schema))
+    completion = provider.chat(question("Keep or drop?", json_schema=schema))
     provider.close()
 
     assert completion.text.replace(" ", "").replace("\n", "") in ('{"verdict":"keep"}', '{"verdict":"drop"}')
@@ -153,7 +154,7 @@ def test_schema_is_enforced_by_the_server(address: str) -> None:
 def test_answer_beyond_the_limit_is_reported_as_cut_off(address: str) -> None:
     provider = provider_for(address, name="llamacpp")
 
-    completion = provider.complete(question("Tell me a long story.", max_output_tokens=5))
+    completion = provider.chat(question("Tell me a long story.", max_output_tokens=5))
     provider.close()
 
     assert completion.finish_reason == "length"
@@ -163,7 +164,7 @@ def test_wrong_key_is_final(address: str) -> None:
     provider = provider_for(address, name="llamacpp", key="wrong-key")
 
     with pytest.raises(ProviderError) as caught:
-        provider.complete(question("Hello?"))
+        provider.chat(question("Hello?"))
     provider.close()
 
     assert (caught.value.status, caught.value.transient) == (401, False)
@@ -173,7 +174,7 @@ def test_too_long_a_question_is_final(address: str) -> None:
     provider = provider_for(address, name="llamacpp")
 
     with pytest.raises(ProviderError) as caught:
-        provider.complete(question("word " * 20_000))
+        provider.chat(question("word " * 20_000))
     provider.close()
 
     assert (caught.value.status, caught.value.transient) == (400, False)
@@ -181,11 +182,11 @@ def test_too_long_a_question_is_final(address: str) -> None:
 
 def test_reflection_runs_end_to_end(chosen: None) -> None:
     """The model answers the real prompt in the schema, bounded so that so small a model comes to an end."""
-    answers: list[Completion] = []
+    answers: list[ChatAnswer] = []
 
-    def ask(step: str, request: CompletionRequest) -> Completion:
+    def ask(step: str, request: ChatRequest) -> ChatAnswer:
         bounded = replace(request, json_schema=_bounded(request.json_schema))
-        answers.append(get_provider().complete(bounded))
+        answers.append(get_provider().chat(bounded))
         return answers[-1]
 
     reflector = get_reflector(ask=ask)
@@ -202,7 +203,7 @@ def test_reflection_without_bounds_ends_in_a_way_the_queue_knows(chosen: None) -
     """A model this small may ramble on until it is cut off: that is an answer too, and is named."""
     prompt = build_prompt(make_episode(), near=(), max_lessons=1, json_schema=answer_schema(1))
 
-    completion = get_provider().complete(prompt.request)
+    completion = get_provider().chat(prompt.request)
 
     assert _code_of(completion) in {"", "cut_off", "wrong_shape", "no_such_label", "no_such_step"}
 
@@ -227,7 +228,7 @@ def _bounded(schema: Any) -> Any:
     return {name: _bounded(each) for name, each in schema.items()}
 
 
-def _code_of(completion: Completion) -> str:
+def _code_of(completion: ChatAnswer) -> str:
     try:
         parse_answer(completion.text, finish_reason=completion.finish_reason, max_lessons=1)
     except UnusableAnswer as error:

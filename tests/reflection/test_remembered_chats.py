@@ -10,7 +10,7 @@ from memory.projects.models import Project
 from reflection.errors import BudgetExhausted, CircuitOpen, LostClaim
 from reflection.jobs.models import Job
 from reflection.llm import breaker
-from reflection.llm.base import BlockingProvider, Completion, CompletionRequest, OnText, ProviderError
+from reflection.llm.base import BlockingProvider, OnText, ProviderError
 from reflection.llm.calls import RememberedChat
 from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.llm.models import DailySpend, ModelCall
@@ -48,9 +48,6 @@ class Model(BlockingProvider):
         if on_text is not None:
             on_text(ANSWER.text)
         return ANSWER
-
-    def complete(self, request: CompletionRequest) -> Completion:
-        raise NotImplementedError
 
     def close(self) -> None: ...
 

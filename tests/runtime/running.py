@@ -10,7 +10,7 @@ from django.test import override_settings
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from reflection.jobs.models import Job
-from reflection.llm.base import BlockingProvider, Completion, CompletionRequest, OnText, Provider
+from reflection.llm.base import BlockingProvider, OnText, Provider
 from reflection.llm.chat import ChatAnswer, ChatRequest, ToolCall
 from runtime.loop.execution import Attempt, run_agent
 from runtime.models.agents import Agent
@@ -52,9 +52,6 @@ class Script(BlockingProvider):
             latency_ms=1.0,
             tool_calls=tuple(_call(index, len(self.asked), call) for index, call in enumerate(calls)),
         )
-
-    def complete(self, request: CompletionRequest) -> Completion:
-        raise AssertionError("Only chats are asked here.")
 
     def close(self) -> None: ...
 

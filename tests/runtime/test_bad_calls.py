@@ -15,11 +15,11 @@ TOOLS = ("send_message", "read_result", "conversation_search", "archival_insert"
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
-        ("archival_search", {"query": "x", "count": 5.0}, "Nothing was found."),
-        ("archival_search", {"query": "x", "count": -1}, "count is a number from 1 to 200."),
-        ("archival_insert", {"text": "x" * 20_001}, "The text has 20,001 characters, and at most 20,000 are kept"),
-        ("archival_insert", {"text": "x", "tags": ["t" * 5_000]}, "There are at most 50 tags, each of 1 to 100"),
-        ("archival_insert", {"text": "x", "tags": [""]}, "There are at most 50 tags, each of 1 to 100"),
+        ("archival_search", {"query": "x", "count": 5.0}, "Nothing found."),
+        ("archival_search", {"query": "x", "count": -1}, "count has to be a number from 1 to 200."),
+        ("archival_insert", {"text": "x" * 20_001}, "The text has 20,001 characters; at most 20,000 can be saved"),
+        ("archival_insert", {"text": "x", "tags": ["t" * 5_000]}, "Use at most 50 tags of 1 to 100"),
+        ("archival_insert", {"text": "x", "tags": [""]}, "Use at most 50 tags of 1 to 100"),
         ("read_result", {"result": 4.0, "start": 1.0, "count": 2.0}, "en\n[2 characters follow"),
         ("conversation_search", {"query": "word " * 41_000}, "The arguments are not a JSON object that can be used."),
         ("", {}, "There is no tool"),

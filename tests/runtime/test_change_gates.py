@@ -351,7 +351,7 @@ def test_change_whose_tool_was_rejected_is_stopped_and_says_why() -> None:
     change.refresh_from_db()
     objections, html = read_both(api, change)
     assert (change.rung, len(objections)) == ("failed", 1)
-    assert "There is no tool find_order in force" in objections[0]
+    assert "No approved tool find_order" in objections[0]
     assert objections[0] in html
 
 

@@ -199,7 +199,7 @@ def test_rewinding_is_in_the_audit_chain() -> None:
 def test_open_run_stands_against_it(act: Any) -> None:
     run = make_run(make_agent())
 
-    with pytest.raises(ConversationBusy, match=f"Run {run.pk} goes on"):
+    with pytest.raises(ConversationBusy, match=f"Run {run.pk} is still open"):
         act(run.conversation)
 
 

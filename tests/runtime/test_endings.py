@@ -108,7 +108,7 @@ def test_same_call_with_the_same_result_is_told_and_then_ends_the_run() -> None:
     run, script = play(*turns, tools=["look"])
 
     assert (run.stop_reason, len(script.asked)) == ("no_progress", 8)
-    assert "the same arguments 3 times" in script.asked[3].messages[-1].content
+    assert "3 times with the same arguments" in script.asked[3].messages[-1].content
 
 
 @pytest.mark.usefixtures("_look")

@@ -247,7 +247,7 @@ def test_edit_that_is_in_effect_is_in_the_prompt_of_the_next_step(policy: str, i
 @pytest.mark.parametrize(
     ("policy", "text", "said"),
     [
-        ("propose", "Drinks tea", "waits for review"),
+        ("propose", "Drinks tea", "for review"),
         ("direct", "Mail: ana@example.com", "was replaced before it was stored: 1 × "),
     ],
 )

@@ -142,12 +142,12 @@ SLOW_CALL = answer("", ToolCall.read(id="c", name="status", raw_arguments='{"sec
 @pytest.mark.parametrize(
     ("answers", "why"),
     [
-        ([answer(), answer()], "nothing, twice"),
+        ([answer(), answer()], "an empty answer twice"),
         ([answer("It", ended="length"), answer("It", ended="length")], "cut off"),
         ([answer("No.", ended="refusal")], "refused"),
         ([answer("", ended="content_filter")], "content filter"),
-        ([CALL] * 8, "the result was the same"),
-        ([answer("", ToolCall.read(id="c", name="status", raw_arguments="{"))] * 3, "not JSON"),
+        ([CALL] * 8, "got the same result"),
+        ([answer("", ToolCall.read(id="c", name="status", raw_arguments="{"))] * 3, "not valid JSON"),
     ],
     ids=["empty", "cut off", "refused", "filtered", "no progress", "unreadable"],
 )
@@ -162,10 +162,10 @@ def test_rehearsal_ends_as_a_run_does(answers: list[ChatAnswer], why: str) -> No
 @pytest.mark.parametrize(
     ("limits", "why"),
     [
-        ({"max_steps": 1}, "It has taken the 1 steps"),
-        ({"max_tokens": 2}, "It has used 2 tokens and may use 2."),
-        ({"max_cost_usd": 5}, "It has cost $5 and may cost $5"),
-        ({"max_seconds": 1}, "It has taken the 1 seconds"),
+        ({"max_steps": 1}, "limit of 1 steps"),
+        ({"max_tokens": 2}, "The run used 2 tokens; its limit is 2."),
+        ({"max_cost_usd": 5}, "The run cost $5; its limit is $5"),
+        ({"max_seconds": 1}, "limit of 1 seconds"),
     ],
     ids=["steps", "tokens", "cost", "seconds"],
 )
@@ -202,4 +202,4 @@ def test_rehearsal_asks_again_with_more_room() -> None:
 def test_rehearsal_tells_the_agent_that_it_makes_no_progress() -> None:
     _, asked = rehearse(*[CALL] * 3, answer("It is pending."))
 
-    assert "was the same each time" in asked[3].messages[-1].content
+    assert "got the same result each time" in asked[3].messages[-1].content

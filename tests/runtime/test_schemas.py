@@ -88,7 +88,7 @@ def test_a_schema_as_other_tools_have_it_is_taken() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"guest": {"name": "A", "friends": [{"name": 1}]}}, "guest.friends[0].name should be a text."),
+        ({"guest": {"name": "A", "friends": [{"name": 1}]}}, "guest.friends[0].name should be a string."),
         ({"guest": {}}, "guest.name is missing."),
         ({"guest": GUEST, "starts_on": "tomorrow"}, 'starts_on does not fit format: "date".'),
         ({"guest": GUEST, "room": "b2"}, 'room does not fit pattern: "^[A-Z][0-9]{2,3}$".'),
@@ -96,7 +96,7 @@ def test_a_schema_as_other_tools_have_it_is_taken() -> None:
         ({"guest": GUEST, "beds": "two"}, "beds should be a whole number or null."),
         ({"guest": GUEST, "pay": {"by": "coin"}}, "pay should be an object. pay.by should be 'card'."),
         ({"guest": GUEST, "span": [1, 2, 3]}, "span does not fit items: false."),
-        ({"guest": GUEST, "labels": {"x-a": 1}}, "labels.x-a should be a text."),
+        ({"guest": GUEST, "labels": {"x-a": 1}}, "labels.x-a should be a string."),
         ({"guest": GUEST, "labels": {"y": "b"}}, "labels.y is unknown."),
         ({"guest": GUEST, "phone": "1"}, 'The call does not fit dependentRequired: {"phone": ["country"]}.'),
         ({"guest": GUEST, "note": "x" * 21}, "note does not fit maxLength: 20."),
@@ -114,16 +114,22 @@ def test_what_does_not_fit_is_named_with_what_was_expected(arguments: dict[str, 
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
-        ({"type": "string"}, "The parameters are an object"),
-        (parameters(a={"$ref": "https://example.com/a.json"}), "parameters/properties/a: $ref names a schema within"),
-        (parameters(a={"$ref": "file:///etc/passwd"}), "$ref names a schema within this one"),
-        (parameters(a={"$ref": "#/$defs/b"}), "$ref names a schema within this one"),
-        (parameters(a={"default": {"minimum": "x"}}, b={"$ref": "#/properties/a/default"}), "$ref names a schema"),
-        (parameters(a={"$id": "https://example.com", "type": "string"}), "$id stands at the beginning"),
+        ({"type": "string"}, "The parameters must be an object"),
+        (
+            parameters(a={"$ref": "https://example.com/a.json"}),
+            "parameters/properties/a: $ref has to name a schema within",
+        ),
+        (parameters(a={"$ref": "file:///etc/passwd"}), "$ref has to name a schema within this one"),
+        (parameters(a={"$ref": "#/$defs/b"}), "$ref has to name a schema within this one"),
+        (
+            parameters(a={"default": {"minimum": "x"}}, b={"$ref": "#/properties/a/default"}),
+            "$ref has to name a schema",
+        ),
+        (parameters(a={"$id": "https://example.com", "type": "string"}), "$id may only stand at the top"),
         (parameters(a={"type": "text"}), "parameters/properties/a/type: 'text'"),
         (parameters(a={"pattern": "^(?!x).*$"}), "without look-around and back-references"),
         (parameters(a={"patternProperties": {r"(a)\1": {}}}), "without look-around and back-references"),
-        (parameters(a={"pattern": "a" * 1_001}), "A pattern has at most 1,000 characters."),
+        (parameters(a={"pattern": "a" * 1_001}), "A pattern may have at most 1,000 characters."),
         (parameters(a={"description": "a" * MAX_SCHEMA_CHARS}), "longer than 50,000 characters"),
     ],
 )
@@ -205,7 +211,7 @@ def _branch(levels: int) -> dict[str, Any]:
 def test_a_check_that_takes_too_many_steps_is_given_up(schema: dict[str, Any], value: Any) -> None:
     assert find_schema_faults(schema) == []
 
-    with pytest.raises(InvalidArguments, match="too long or too deep to be checked"):
+    with pytest.raises(InvalidArguments, match="too long or too deeply nested to be checked"):
         check_arguments(schema, {"a": value})
 
 

@@ -31,7 +31,7 @@ from memory.trust.erasure import erase_trajectory
 from memory.trust.models import Erasure
 from reflection.consolidation.models import ConsolidationRun, Suggestion, SuggestionEvidence
 from reflection.jobs.execution import Outcome
-from reflection.llm.base import Completion, CompletionRequest
+from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.llm.models import ModelCall
 from reflection.reflectors.reflections import run_reflection
 from tests.chaos.profile import pick, report
@@ -112,7 +112,7 @@ def break_insert(canary: str) -> None:
         Trajectory.objects.create(project=project, task=write_task(canary), outcome="perhaps")
 
 
-def copy_canary(step: str, request: CompletionRequest) -> Completion:
+def copy_canary(step: str, request: ChatRequest) -> ChatAnswer:
     word = next(word.strip(".,;\"'") for word in request.user.split() if "canary" in word)
     return make_completion(
         text=json.dumps(

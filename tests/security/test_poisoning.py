@@ -14,7 +14,7 @@ from memory.retrieval.answers import retrieve
 from memory.retrieval.models import Retrieval
 from memory.retrieval.question import Question
 from reflection.jobs.execution import Outcome
-from reflection.llm.base import Completion, CompletionRequest
+from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.reflectors.reflections import run_reflection
 from tests.chaos.profile import make_random, pick, report
 from tests.factories import approve_as_read, bearer, make_api_key, make_heuristic, make_project
@@ -39,7 +39,7 @@ KINDS = {
 _calls = itertools.count()
 
 
-def believe(step: str, request: CompletionRequest) -> Completion:
+def believe(step: str, request: ChatRequest) -> ChatAnswer:
     """Propose the poison of a run word for word, as a gullible model would."""
     number = next(_calls)
     poison = list(KINDS.values())[number % len(KINDS)].format(mark=MARK)

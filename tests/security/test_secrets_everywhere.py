@@ -15,7 +15,7 @@ from memory.projects.models import ProjectMembership
 from memory.redaction import redact
 from memory.runs.models import Trajectory
 from reflection.jobs.execution import Outcome
-from reflection.llm.base import Completion, CompletionRequest
+from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.reflectors.reflections import run_reflection
 from tests.chaos.profile import SEED, pick, report
 from tests.contract.test_redaction_storage import every_stored_text
@@ -72,7 +72,7 @@ def test_planted_secrets_are_nowhere(settings: Any, caplog: pytest.LogCaptureFix
         assert answer.status_code == 201, answer.content
         client.post("/api/v1/retrieve", {"task": group[0].text}, format="json")
 
-    def repeat_the_question(step: str, request: CompletionRequest) -> Completion:
+    def repeat_the_question(step: str, request: ChatRequest) -> ChatAnswer:
         asked.append(f"{request.system}\n{request.user}")
         words = lesson(trigger=request.user[-200:], action=request.user[:200], not_when="", tools=[])
         return make_completion(text=json.dumps(words))

@@ -36,7 +36,8 @@ from memory.trust.quarantine import quarantine_source
 from reflection.jobs.execution import Outcome
 from reflection.jobs.periodic import run_periodic_work
 from reflection.jobs.queue import claim, release_claims
-from reflection.llm.base import Completion, CompletionRequest, ProviderError
+from reflection.llm.base import ProviderError
+from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.llm.models import ProviderState
 from reflection.reflectors.models import KIND, Reflection
 from reflection.reflectors.reflections import run_reflection
@@ -136,7 +137,7 @@ class World(Watched):
         assert attempt.outcome == Outcome.LOST or not {"hangs", "erased"}.intersection(asked), "it was fenced out"
         self.count("reflect", attempt.outcome != Outcome.NOTHING)
 
-    def _answer(self, fate: str, asked: list[str], step: str, request: CompletionRequest) -> Completion:
+    def _answer(self, fate: str, asked: list[str], step: str, request: ChatRequest) -> ChatAnswer:
         """Answer as the fate says, which may be that of the worker that asks."""
         asked.append(fate)
         self.number += 1

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from memory.runs.episode import Action, Episode, Step
 from reflection.errors import ReflectionError
-from reflection.llm.base import Completion, CompletionRequest, Provider, ProviderError
+from reflection.llm.base import Provider, ProviderError
 from reflection.llm.budget import cost_usd
 from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ChatTool
 from reflection.llm.registry import USES, Use, find_config, find_provider, get_provider
@@ -124,7 +124,7 @@ class Command(BaseCommand):
             trial,
             provider,
             "greeting",
-            CompletionRequest(
+            ChatRequest.single(
                 system="You are being tested for a connection.",
                 user="Answer with the one word: ready",
                 max_output_tokens=settings.ERL_LLM_MAX_OUTPUT_TOKENS,
@@ -163,12 +163,12 @@ class Command(BaseCommand):
         self._note(trial, provider, step, answer)
         return answer
 
-    def _ask(self, trial: Trial, provider: Provider, step: str, request: CompletionRequest) -> Completion:
-        completion = provider.complete(request)
+    def _ask(self, trial: Trial, provider: Provider, step: str, request: ChatRequest) -> ChatAnswer:
+        completion = provider.chat(request)
         self._note(trial, provider, step, completion)
         return completion
 
-    def _note(self, trial: Trial, provider: Provider, step: str, completion: Completion) -> None:
+    def _note(self, trial: Trial, provider: Provider, step: str, completion: ChatAnswer) -> None:
         cost = cost_usd(
             input_tokens=completion.input_tokens, output_tokens=completion.output_tokens, provider=provider.name
         )

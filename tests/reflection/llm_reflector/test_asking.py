@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 from django.test import override_settings
 
-from reflection.llm.base import Completion, CompletionRequest, ProviderError
+from reflection.llm.base import ProviderError
+from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.llm.registry import get_provider
 from reflection.reflectors.reflections import get_reflector
 from tests.reflection.episodes import make_episode, read_blocks
@@ -22,10 +23,10 @@ from tests.scripted_provider import ScriptedProvider
         (fails(500), True, None),
         (fails(529, kind="overloaded_error"), True, None),
         (resets_mid_body(), True, None),
-        (raw(b"<html>"), True, None),
+        (raw(b"Bad gateway"), True, None),
         (fails(401), False, None),
     ],
-    ids=["429", "500", "529", "reset", "html", "401"],
+    ids=["429", "500", "529", "reset", "no JSON", "401"],
 )
 def test_failure_of_the_provider_passes_through(
     behaviour: Behaviour, transient: bool, wait: float | None, server: ScriptedProvider
@@ -52,9 +53,9 @@ def test_every_question_goes_through_ask(server: ScriptedProvider) -> None:
     server.script(prose(), answer(lesson()))
     steps: list[str] = []
 
-    def ask(step: str, request: CompletionRequest) -> Completion:
+    def ask(step: str, request: ChatRequest) -> ChatAnswer:
         steps.append(step)
-        return get_provider().complete(request)
+        return get_provider().chat(request)
 
     get_reflector(ask=ask).reflect(make_episode(), near=())
 
@@ -64,12 +65,12 @@ def test_every_question_goes_through_ask(server: ScriptedProvider) -> None:
 def test_stored_answers_make_a_retry_free(server: ScriptedProvider) -> None:
     """What the queue does: answers are kept under step and fingerprint, and a second run finds both."""
     server.script(prose(), answer(lesson()))
-    stored: dict[tuple[str, str], Completion] = {}
+    stored: dict[tuple[str, str], ChatAnswer] = {}
 
-    def ask(step: str, request: CompletionRequest) -> Completion:
+    def ask(step: str, request: ChatRequest) -> ChatAnswer:
         key = (step, request.sha256)
         if key not in stored:
-            stored[key] = get_provider().complete(request)
+            stored[key] = get_provider().chat(request)
         return stored[key]
 
     first = get_reflector(ask=ask).reflect(make_episode(), near=(NEAR,))

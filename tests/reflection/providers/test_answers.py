@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from reflection.llm.base import Completion, Provider, estimate_tokens
-from reflection.llm.chat import TOKENS_AROUND
-from reflection.llm.messages import as_chat
+from reflection.llm.base import Provider, estimate_tokens
+from reflection.llm.chat import TOKENS_AROUND, ChatAnswer
 from tests.reflection.providers.asking import REQUEST, Make
 from tests.scripted_answers import MODEL, Behaviour, answer, cut_off, empty, lesson, nul, prose, raw, refuses
 from tests.scripted_provider import ScriptedProvider
@@ -16,7 +15,7 @@ from tests.scripted_provider import ScriptedProvider
 def test_answer_is_returned_with_its_ledger_figures(server: ScriptedProvider, provider: Provider) -> None:
     server.script(answer(lesson(), input_tokens=321, output_tokens=45))
 
-    completion = provider.complete(REQUEST)
+    completion = provider.chat(REQUEST)
 
     assert completion.text.startswith('{"learn": true')
     assert completion.finish_reason == "stop"
@@ -40,7 +39,7 @@ def test_odd_answers_come_back_as_they_are(
 ) -> None:
     server.script(behaviour)
 
-    completion = provider.complete(REQUEST)
+    completion = provider.chat(REQUEST)
 
     assert (completion.text, completion.finish_reason) == (text, finish_reason)
 
@@ -48,19 +47,19 @@ def test_odd_answers_come_back_as_they_are(
 def test_refusal_is_named(server: ScriptedProvider, provider: Provider) -> None:
     server.script(refuses())
 
-    assert provider.complete(REQUEST).finish_reason == "refusal"
+    assert provider.chat(REQUEST).finish_reason == "refusal"
 
 
 def test_openai_content_filter_is_named(server: ScriptedProvider, make: Make) -> None:
     server.script(answer("", finish="refusal"))
 
-    assert make("openai").complete(REQUEST).finish_reason == "content_filter"
+    assert make("openai").chat(REQUEST).finish_reason == "content_filter"
 
 
 def test_answer_without_usage_is_counted_by_estimate(server: ScriptedProvider, make: Make) -> None:
     server.script(raw(b'{"choices": [{"message": {"content": "12345678"}, "finish_reason": "stop"}]}'))
 
-    completion = make("openai").complete(REQUEST)
+    completion = make("openai").chat(REQUEST)
 
     assert completion.output_tokens == 3
     assert completion.input_tokens == estimate_tokens("Be brief.\nWhat now?") + 2 * TOKENS_AROUND + 1
@@ -83,9 +82,9 @@ def test_odd_usage_is_read_or_estimated(
     choice = {"message": {"content": "x"}, "finish_reason": "stop"}
     server.script(raw(json.dumps({"choices": [choice], "usage": usage}).encode()))
 
-    completion = make("openai").complete(REQUEST)
+    completion = make("openai").chat(REQUEST)
 
-    estimated = as_chat(REQUEST).estimated_input_tokens
+    estimated = REQUEST.estimated_input_tokens
     assert (completion.input_tokens, completion.output_tokens) == (counted[0] or estimated, counted[1])
 
 
@@ -97,13 +96,13 @@ def test_odd_usage_in_a_stream_is_read(server: ScriptedProvider, make: Make) -> 
     event = f"data: {json.dumps(chunk | {'usage': usage})}\n\ndata: [DONE]\n\n"
     server.script(raw(event.encode(), headers={"Content-Type": "text/event-stream"}))
 
-    answer = make("openai").chat(as_chat(REQUEST), on_text=print)
+    answer = make("openai").chat(REQUEST, on_text=print)
 
     assert (answer.text, answer.input_tokens, answer.output_tokens) == ("x", 5, 3)
 
 
 def test_completion_is_a_value() -> None:
-    completion = Completion(text="a", finish_reason="stop", input_tokens=1, output_tokens=1, model="m", latency_ms=1.0)
+    completion = ChatAnswer(text="a", finish_reason="stop", input_tokens=1, output_tokens=1, model="m", latency_ms=1.0)
 
     with pytest.raises(AttributeError):
         completion.text = "b"  # type: ignore[misc]

@@ -20,7 +20,7 @@ def test_listener_counts_connections(listener: Listener) -> None:
 
 def test_refused_address_is_never_connected_to(make: Make, listener: Listener) -> None:
     with pytest.raises(ProviderError, match="ERL_HTTP_HOSTS") as caught:
-        make("openai", base_url=f"http://0.0.0.0:{listener.port}/v1").complete(REQUEST)
+        make("openai", base_url=f"http://0.0.0.0:{listener.port}/v1").chat(REQUEST)
 
     assert (caught.value.transient, caught.value.code) == (False, "egress_refused")
     assert listener.connections == 0
@@ -30,7 +30,7 @@ def test_redirect_is_not_followed(make: Make, server: ScriptedProvider, listener
     server.script(redirects(f"http://127.0.0.1:{listener.port}/"))
 
     with pytest.raises(ProviderError, match="sent a redirect"):
-        make("openai").complete(REQUEST)
+        make("openai").chat(REQUEST)
 
     assert listener.connections == 0
 
@@ -42,5 +42,5 @@ def test_environment_proxy_is_ignored(
         monkeypatch.setenv(name, f"http://127.0.0.1:{listener.port}")
     server.script(answer("Yes."))
 
-    assert make("anthropic").complete(REQUEST).text == "Yes."
+    assert make("anthropic").chat(REQUEST).text == "Yes."
     assert listener.connections == 0

@@ -110,7 +110,7 @@ def test_adapter_works_again_after_a_reset(server: ScriptedProvider, provider: P
     server.script(resets_mid_body(), answer("Yes."))
     failure_of(provider)
 
-    assert provider.complete(REQUEST).text == "Yes."
+    assert provider.chat(REQUEST).text == "Yes."
 
 
 @pytest.mark.parametrize("name", ["anthropic", "openai"])

@@ -77,7 +77,7 @@ def test_server_with_one_model_needs_neither_key_nor_model(
     server.script(models, PLAIN, answer("Again."))
 
     with override_settings(**NOTHING | {"ERL_LLM_PROVIDER": name, "ERL_LLM_BASE_URL": server.openai_url}):
-        texts = [get_provider().complete(REQUEST).text for _ in range(2)]
+        texts = [get_provider().chat(REQUEST).text for _ in range(2)]
 
     assert texts == ["Fine.", "Again."]
     assert [request.path for request in server.requests] == ["/v1/models", *["/v1/chat/completions"] * 2]
@@ -153,7 +153,7 @@ def test_gemini_is_asked_with_its_key_as_bearer(server: ScriptedProvider, make: 
     server.script(answer("Fine."))
     url = f"{server.anthropic_url}/v1beta/openai"
 
-    assert make("gemini", base_url=url).complete(REQUEST).text == "Fine."
+    assert make("gemini", base_url=url).chat(REQUEST).text == "Fine."
 
     assert server.requests[0].path == "/v1beta/openai/chat/completions"
     assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"

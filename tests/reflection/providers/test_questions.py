@@ -2,7 +2,7 @@
 
 import pytest
 
-from reflection.llm.base import CompletionRequest
+from reflection.llm.chat import ChatRequest
 from tests.reflection.providers.asking import KEY, REQUEST, SCHEMA, Make, failure_of
 from tests.scripted_answers import answer, fails
 from tests.scripted_provider import ScriptedProvider
@@ -12,7 +12,7 @@ from tests.scripted_provider import ScriptedProvider
 def test_anthropic_request_is_in_the_messages_format(server: ScriptedProvider, make: Make) -> None:
     server.script(answer("Yes."))
 
-    make("anthropic").complete(REQUEST)
+    make("anthropic").chat(REQUEST)
 
     sent = server.requests[0]
     assert sent.path == "/v1/messages"
@@ -25,7 +25,7 @@ def test_anthropic_request_is_in_the_messages_format(server: ScriptedProvider, m
 def test_anthropic_base_url_may_end_in_v1(server: ScriptedProvider, make: Make) -> None:
     server.script(answer("Yes."))
 
-    make("anthropic", base_url=f"{server.anthropic_url}/v1/").complete(REQUEST)
+    make("anthropic", base_url=f"{server.anthropic_url}/v1/").chat(REQUEST)
 
     assert server.requests[0].path == "/v1/messages"
 
@@ -33,7 +33,7 @@ def test_anthropic_base_url_may_end_in_v1(server: ScriptedProvider, make: Make) 
 def test_openai_request_asks_for_the_schema(server: ScriptedProvider, make: Make) -> None:
     server.script(answer("{}"))
 
-    make("openai").complete(REQUEST)
+    make("openai").chat(REQUEST)
 
     sent = server.requests[0]
     assert sent.path == "/v1/chat/completions"
@@ -51,7 +51,7 @@ def test_openai_request_asks_for_the_schema(server: ScriptedProvider, make: Make
 def test_servers_that_follow_openai_get_the_older_length_limit(name: str, server: ScriptedProvider, make: Make) -> None:
     server.script(answer("{}"))
 
-    make(name).complete(REQUEST)
+    make(name).chat(REQUEST)
 
     assert server.requests[0].body["max_tokens"] == 200
 
@@ -72,8 +72,8 @@ def test_server_without_schemas_gets_the_question_without(
     server.script(fails(status, message=message), answer("{}"), answer("{}"))
     provider = make("openai")
 
-    provider.complete(REQUEST)
-    provider.complete(REQUEST)
+    provider.chat(REQUEST)
+    provider.chat(REQUEST)
 
     assert ["response_format" in sent.body for sent in server.requests] == [True, False, False]
 
@@ -83,7 +83,7 @@ def test_model_that_missed_the_schema_may_meet_it_at_the_next_try(server: Script
     provider = make("groq")
 
     assert failure_of(provider).transient
-    assert provider.complete(REQUEST).text == "{}"
+    assert provider.chat(REQUEST).text == "{}"
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_model_that_refuses_a_parameter_is_asked_without_it(
     server.script(fails(400, message=message), answer("{}"), answer("{}"))
     provider = make(name)
 
-    provider.complete(REQUEST)
-    provider.complete(REQUEST)
+    provider.chat(REQUEST)
+    provider.chat(REQUEST)
 
     assert [parameter in sent.body for sent in server.requests] == [True, False, False]
 
@@ -109,7 +109,7 @@ def test_server_with_the_newer_length_limit_is_asked_with_that(server: ScriptedP
     refusal = fails(400, message="'max_tokens' is not supported. Use 'max_completion_tokens' instead.")
     server.script(refusal, answer("{}"))
 
-    make("openai-compatible").complete(REQUEST)
+    make("openai-compatible").chat(REQUEST)
 
     assert server.requests[1].body["max_completion_tokens"] == 200
     assert "max_tokens" not in server.requests[1].body
@@ -127,11 +127,11 @@ def test_other_bad_request_is_not_asked_again(server: ScriptedProvider, make: Ma
 def test_fingerprint_changes_with_everything_that_decides_the_answer() -> None:
     variants = [
         REQUEST,
-        CompletionRequest(system="Be long.", user="What now?", max_output_tokens=200, json_schema=SCHEMA),
-        CompletionRequest(system="Be brief.", user="What then?", max_output_tokens=200, json_schema=SCHEMA),
-        CompletionRequest(system="Be brief.", user="What now?", max_output_tokens=201, json_schema=SCHEMA),
-        CompletionRequest(system="Be brief.", user="What now?", max_output_tokens=200),
-        CompletionRequest(
+        ChatRequest.single(system="Be long.", user="What now?", max_output_tokens=200, json_schema=SCHEMA),
+        ChatRequest.single(system="Be brief.", user="What then?", max_output_tokens=200, json_schema=SCHEMA),
+        ChatRequest.single(system="Be brief.", user="What now?", max_output_tokens=201, json_schema=SCHEMA),
+        ChatRequest.single(system="Be brief.", user="What now?", max_output_tokens=200),
+        ChatRequest.single(
             system="Be brief.", user="What now?", max_output_tokens=200, json_schema=SCHEMA, temperature=1.0
         ),
     ]

@@ -10,7 +10,7 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
-from reflection.llm.base import CompletionRequest, Provider, ProviderError, ProviderNotConfigured
+from reflection.llm.base import Provider, ProviderError, ProviderNotConfigured
 from reflection.llm.chat import ChatRequest
 from reflection.llm.registry import close_provider, find_provider, get_chat_provider, get_provider
 from reflection.reflectors.reflections import get_reflector
@@ -114,7 +114,7 @@ def test_value_that_is_no_json_stays_text(play: Play) -> None:
 
 
 def test_completion_is_played_too(play: Play) -> None:
-    completion = play(*RULES).complete(CompletionRequest(system="", user="How are you?", max_output_tokens=9))
+    completion = play(*RULES).chat(ChatRequest.single(system="", user="How are you?", max_output_tokens=9))
 
     assert completion.text == "I can only refund orders."
 

@@ -67,7 +67,7 @@ def test_one_process_keeps_one_client(server: ScriptedProvider, close_afterwards
     }
 
     with override_settings(**chosen):
-        answers = [get_provider().complete(REQUEST).text for _ in range(2)]
+        answers = [get_provider().chat(REQUEST).text for _ in range(2)]
 
     assert answers == ["One.", "Two."]
     assert server.connections == 1
@@ -89,9 +89,9 @@ def test_providers_stand_side_by_side_each_with_its_own_key(server: ScriptedProv
 
     with override_settings(**chosen):
         names = [get_provider("reflect").name, get_provider("rank").name, get_chat_provider("anthropic:claude-9").name]
-        get_provider("reflect").complete(REQUEST)
-        get_provider("rank").complete(REQUEST)
-        get_chat_provider("anthropic:claude-9").complete(REQUEST)
+        get_provider("reflect").chat(REQUEST)
+        get_provider("rank").chat(REQUEST)
+        get_chat_provider("anthropic:claude-9").chat(REQUEST)
 
     sent = [(request.body["model"], request.headers.get("authorization", "")) for request in server.requests]
     assert names == ["openai", "lab", "anthropic"]
