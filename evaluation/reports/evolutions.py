@@ -6,7 +6,7 @@ from typing import Any
 from django.template.loader import render_to_string
 
 from evaluation.evolution.models import Evolution, EvolutionCandidate
-from memory.plots import Axis
+from evaluation.reports.geometry import Axis
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM, HEIGHT = 720, 64, 24, 20, 250, 320
 CHECKED_Y = 272  # where those stand that a check stopped before the gate
