@@ -1,8 +1,9 @@
-"""What shadow promises of writes: `python -m bench.evolution shadow [--times N]`.
+"""What shadow promises of writes, and what must not help an evolution: `python -m bench.evolution shadow|controls`.
 
-Rehearses a change until so many calls were answered or refused, while the service that the agent's tools call listens,
-and counts who knocked there. Figures of an evolution itself: `manage.py evolve demo --suite bfcl --generations 5`. Of
-a live canary: `python -m bench.live_changes`. Of a sleep that is killed: `python -m tests.chaos.agents sleep`.
+`shadow` rehearses a change until so many calls were answered or refused, while the service that the agent's tools call
+listens, and counts who knocked there. `controls` tries on the suite bfcl what must not help and what must not get
+through, after the same evolution as `manage.py evolve demo --suite bfcl --generations 5`. Figures of a live canary:
+`python -m bench.live_changes`. Of a sleep that is killed: `python -m tests.chaos.agents sleep`.
 """
 
 import argparse
@@ -24,9 +25,11 @@ django.setup()
 
 from django.core.management import call_command  # noqa: E402
 
+from bench.evolution_controls import hold_controls, write_controls  # noqa: E402
+from evaluation.evolution.bfcl import BfclSuite  # noqa: E402
+from evaluation.evolution.generations import evolve  # noqa: E402
 from reflection.llm.chat import ChatAnswer, ChatRequest  # noqa: E402
-from runtime.changes.journal_host import JournalHost, find_kinds, read_journal  # noqa: E402
-from runtime.changes.shadow import describe, hold_rehearsal  # noqa: E402
+from runtime.changes.rehearsals import describe, rehearse, subject_of  # noqa: E402
 from tests.runtime.changing import Service, make_shop_agent, propose_refund  # noqa: E402
 from tests.runtime.running import Script, go_on, make_run  # noqa: E402
 
@@ -52,11 +55,10 @@ def rehearse_often(*, calls: int) -> dict[str, Any]:
         made = refused = 0
         while made < calls:
             script = Script(wanted, [("refund_order", {"order": "A1"})], "Paid.")
-            host = JournalHost(recorded=read_journal(run), kinds=find_kinds(run))
-            done = hold_rehearsal(change.target, run, partial(_ask, script), host)
-            row = describe(change, run, done, attempt=1, by="bench")
-            made += row.same + row.new_writes + row.new_reads
-            refused += row.new_writes
+            done = rehearse(subject_of(change.target, run), run, partial(_ask, script))
+            figures = describe(change, run, done, attempt=1, by="bench").figures
+            made += figures["same"] + figures["new_writes"] + figures["new_reads"]
+            refused += figures["new_writes"]
         return {
             "part": "shadow",
             "calls": made,
@@ -73,9 +75,14 @@ def _ask(script: Script, step: int, request: ChatRequest) -> ChatAnswer:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.evolution", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("part", choices=["shadow"])
-    parser.add_argument("--times", type=int, help="How many calls.")
+    parser.add_argument("part", choices=["shadow", "controls"])
+    parser.add_argument("--times", type=int, help="How many calls, or how often the agent is judged against itself.")
     options = parser.parse_args()
+    if options.part == "controls":
+        suite = BfclSuite()
+        controls = hold_controls(suite, evolve(suite, generations=5), times=options.times or 100, seed=0)
+        print("\n".join(write_controls(controls)))
+        return 0
     call_command("migrate", verbosity=0)
     started = time.monotonic()
     result = rehearse_often(calls=options.times or 10_000)

@@ -10,8 +10,8 @@ from celery import shared_task
 from celery.exceptions import SoftTimeLimitExceeded
 from django.db import close_old_connections
 
-from evaluation.evolution.aftercare import take_back_worse
 from evaluation.experiments.looks import look_at_experiments
+from evaluation.experiments.of_changes import take_back_worse
 from evaluation.shadow.jobs import queue_shadow_jobs
 from memory.api.idempotency import delete_expired_idempotency_records
 from memory.effects.harm import measure_lessons
@@ -35,7 +35,7 @@ from reflection.llm.budget import resume_projects
 from reflection.webhooks.delivery import delete_old_deliveries
 from runtime.approvals import expire_approvals
 from runtime.changes.policy import climb
-from runtime.evolution.sleep import send_to_sleep
+from runtime.changes.sleep import send_to_sleep
 from runtime.streaming.events import prune_parts
 from runtime.streaming.months import keep_event_months
 

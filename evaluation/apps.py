@@ -6,7 +6,7 @@ class EvaluationConfig(AppConfig):
 
     def ready(self) -> None:
         from evaluation.evolution.requests import AGENT_EVOLUTION
-        from evaluation.evolution.trials import follow_experiment, start_experiment_of
+        from evaluation.experiments.of_changes import follow_experiment, start_experiment_of
         from evaluation.requests import EVALUATION
         from evaluation.shadow.jobs import SHADOW_JOBS
         from memory.events import add_listener

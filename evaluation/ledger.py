@@ -3,6 +3,8 @@
 import json
 import time
 from collections import defaultdict, deque
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -10,12 +12,13 @@ from typing import Any
 from django.conf import settings
 
 from reflection.llm.base import Completion, CompletionRequest, Provider, ProviderError, estimate_tokens
+from reflection.llm.chat import ChatAnswer, ChatRequest, read_calls, stored_calls
 
 CAP_REACHED = "cap_reached"
 
 
 class Ledger:
-    """Wraps a provider's `complete`. Safe to share between threads.
+    """Wraps a provider's `complete` and `chat`. Safe to share between threads.
 
     The journal has one line per call: time, hash of the question, answer, tokens, cost and latency. A resumed run
     asks the same questions again and finds the answers there. The limits count logged calls, and calls in progress at
@@ -25,7 +28,7 @@ class Ledger:
     def __init__(
         self, provider: Provider, *, journal: Path | None, max_calls: int | None, max_cost_usd: float | None
     ) -> None:
-        self._ask = provider.complete
+        self._complete, self._chat = provider.complete, provider.chat
         self._journal = journal
         self._max_calls, self._max_cost_usd = max_calls, max_cost_usd
         self._lock = Lock()
@@ -38,20 +41,30 @@ class Ledger:
                 self._remember(line)
 
     def __call__(self, request: CompletionRequest) -> Completion:
-        """Answer from the journal, or ask the provider.
+        """Complete from the journal, or ask the provider.
 
         Raises:
             ProviderError: the call failed, or (code `cap_reached`) the limits allow no more calls.
         """
+        tokens = estimate_tokens(request.system + request.user)
+        return self._answer(request, tokens, partial(self._complete, request))
+
+    def chat(self, request: ChatRequest) -> ChatAnswer:
+        """Continue a conversation from the journal, or ask the provider; it raises what `__call__` raises."""
+        return self._answer(request, request.estimated_input_tokens, partial(self._chat, request))
+
+    def _answer(
+        self, request: CompletionRequest | ChatRequest, tokens: int, ask: Callable[[], Completion]
+    ) -> ChatAnswer:
         with self._lock:
             if self._known[request.sha256]:
                 return self._read(self._known[request.sha256].popleft())
-            most_usd = _price(estimate_tokens(request.system + request.user), request.max_output_tokens)
+            most_usd = _price(tokens, request.max_output_tokens)
             self._check(most_usd)
             self._reserved_calls += 1
             self._reserved_usd += most_usd
         try:
-            completion = self._ask(request)
+            completion = ask()
         except BaseException:
             with self._lock:
                 self._release(most_usd)
@@ -75,11 +88,12 @@ class Ledger:
                 f"The limit of ${self._max_cost_usd:g} has been reached.", transient=False, code=CAP_REACHED
             )
 
-    def _write(self, request: CompletionRequest, completion: Completion) -> dict[str, Any]:
+    def _write(self, request: CompletionRequest | ChatRequest, completion: Completion) -> dict[str, Any]:
         entry = {
             "at": round(time.time(), 3),
             "question_sha256": request.sha256,
             "text": completion.text,
+            "tool_calls": stored_calls(completion.tool_calls) if isinstance(completion, ChatAnswer) else [],
             "finish_reason": completion.finish_reason,
             "model": completion.model,
             "input_tokens": completion.input_tokens,
@@ -106,10 +120,11 @@ class Ledger:
         self.paid_calls += 1
         self.paid_usd += entry["cost_usd"]
 
-    def _read(self, entry: dict[str, Any]) -> Completion:
+    def _read(self, entry: dict[str, Any]) -> ChatAnswer:
         self.calls.append({name: entry[name] for name in ("input_tokens", "output_tokens", "cost_usd", "latency_ms")})
-        return Completion(
+        return ChatAnswer(
             text=entry["text"],
+            tool_calls=read_calls(entry.get("tool_calls", ())),
             finish_reason=entry["finish_reason"],
             input_tokens=entry["input_tokens"],
             output_tokens=entry["output_tokens"],

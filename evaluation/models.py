@@ -1,26 +1,23 @@
-"""Stored evaluations."""
+"""Stored evaluations, and the rows of others under the names that their pages have."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from evaluation.evolution.models import Evolution, EvolutionCandidate
 from evaluation.experiments.models import Experiment, Look
-from evaluation.shadow.models import ShadowAnswer, ShadowMinute
 from memory.ids import uuid7
 from memory.projects.models import Project
 from memory.stored_text import FIGURES, StoredJson
 from reflection.jobs.models import Job
+from runtime.models.changes import EvaluationRow, RowKind, RowsOfKind
 
 __all__ = [
     "EvaluationRun",
     "Evolution",
-    "EvolutionCandidate",
     "Experiment",
     "Look",
     "ShadowAnswer",
-    "ShadowMinute",
 ]
 
 
@@ -78,3 +75,30 @@ class EvaluationRun(models.Model):
 
     def __str__(self) -> str:
         return f"{', '.join(self.suites)}: {self.status}"
+
+
+class Evolution(EvaluationRow):
+    """An evolution of an agent: what it was started with, and what the candidate that it chose did on the hold-out."""
+
+    objects = RowsOfKind(RowKind.EVOLUTION)  # type: ignore[misc]
+
+    class Meta:
+        proxy = True
+        verbose_name = "evolution"
+
+    def __str__(self) -> str:
+        return f"{self.agent.name if self.agent else 'demo'} on {self.name}"
+
+
+class ShadowAnswer(EvaluationRow):
+    """What the candidate would have answered to one request. No agent is given it."""
+
+    objects = RowsOfKind(RowKind.ANSWER)  # type: ignore[misc]
+
+    class Meta:
+        proxy = True
+        ordering = ["-at", "-id"]
+        verbose_name = "shadow answer"
+
+    def __str__(self) -> str:
+        return f"shadow of {self.retrieval_id}"

@@ -16,8 +16,8 @@ class RuntimeConfig(AppConfig):
         from reflection.jobs.kinds import register_kind
         from runtime.audit import COMPARISONS
         from runtime.changes.ladder import deployed_agents, follow_deployment
+        from runtime.changes.tools import TOOLS
         from runtime.erasure import forget_agent_run
-        from runtime.evolution.tools import TOOLS
         from runtime.kinds import AGENT_CHANGE, AGENT_RUN, AGENT_SLEEP
         from runtime.loop.readiness import prepare_worker
         from runtime.models.agents import Agent

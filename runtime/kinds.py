@@ -3,8 +3,8 @@
 from reflection.jobs.kinds import JobKind
 from runtime.changes.jobs import KIND as CHANGE_KIND
 from runtime.changes.jobs import run_shadow
-from runtime.evolution.sleep import KIND as SLEEP_KIND
-from runtime.evolution.sleep import run_sleep
+from runtime.changes.sleep import KIND as SLEEP_KIND
+from runtime.changes.sleep import run_sleep
 from runtime.loop.execution import give_up, run_agent
 from runtime.models.runs import KIND
 

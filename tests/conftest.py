@@ -24,6 +24,7 @@ from tests.stack import Stack, database_url, kill_workers
 # Tests make databases, change tables and switch triggers off. Processes they start connect as the application does.
 settings.DATABASES["default"]["USER"] = roles.OWNER
 settings.ERL_DATABASE_OWNER = {}
+settings.WHITENOISE_AUTOREFRESH = True  # otherwise every client of a test reads all static files first
 
 
 @receiver(setting_changed)

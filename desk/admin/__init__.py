@@ -25,6 +25,7 @@ from desk.admin.release import ReleaseAdmin
 from desk.admin.retrieval import RetrievalAdmin
 from desk.admin.rule_change import RuleChangeAdmin
 from desk.admin.run import RunAdmin
+from desk.admin.shadow_answer import ShadowAnswerAdmin
 from desk.admin.tool import ToolAdmin
 from desk.admin.trajectory import TrajectoryAdmin
 from desk.admin.webhook import WebhookDeliveryAdmin, WebhookEndpointAdmin
@@ -57,6 +58,7 @@ __all__ = [
     "ReviewAdmin",
     "RuleChangeAdmin",
     "RunAdmin",
+    "ShadowAnswerAdmin",
     "SuggestionAdmin",
     "ToolAdmin",
     "TrajectoryAdmin",

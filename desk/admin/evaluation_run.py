@@ -12,12 +12,11 @@ from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
 
 from desk.admin.evaluation_form import EvaluationForm
-from desk.admin.shadow_answer import ShadowAnswerAdmin
 from desk.shell.chosen_project import chosen_project
 from desk.shell.columns import structure, who
 from desk.shell.read_only import ReadOnlyAdmin
 from evaluation.errors import EvaluationError
-from evaluation.models import EvaluationRun, ShadowAnswer
+from evaluation.models import EvaluationRun
 from evaluation.reports.comparison import show
 from evaluation.reports.report import present
 from evaluation.reports.side_by_side import put_side_by_side
@@ -27,8 +26,6 @@ from evaluation.suites.base import Options
 from memory.projects.access import projects_with_role
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
-
-admin.site.register(ShadowAnswer, ShadowAnswerAdmin)
 
 _REQUESTED = who("requested_by", "requested by")
 

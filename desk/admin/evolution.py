@@ -7,10 +7,11 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Prefetch, QuerySet
 from django.http import HttpRequest, HttpResponse
 
-from desk.shell.columns import who
+from desk.shell.columns import column, who
 from desk.shell.read_only import ReadOnlyAdmin
-from evaluation.evolution.models import Evolution, EvolutionCandidate
-from evaluation.reports.evolutions import draw_candidates, write_gain
+from evaluation.models import Evolution
+from evaluation.reports.evolutions import draw_candidates, per_task, write_gain
+from runtime.models.changes import EvaluationRow
 
 SETS = {"mine": "Mine: proposed from", "gate": "Gate: judged on", "holdout": "Hold-out: measured on, once"}
 
@@ -20,29 +21,33 @@ class EvolutionAdmin(ReadOnlyAdmin[Evolution]):
     change_list_template = "admin/evaluation/evolutions.html"
     change_form_template = "admin/evaluation/evolution.html"
     list_display = [
-        "name",
+        "named",
         "sentence",
         "candidate_count",
         "looks",
-        who("started_by", "started by"),
+        who("made_by", "started by"),
         "project",
-        "finished_at",
+        column("made_at", "finished"),
     ]
-    list_filter = ["suite", "agent__name", "project", "finished_at"]
+    list_filter = ["name", "agent__name", "project", "made_at"]
     list_select_related = ["project", "agent"]
-    search_fields = ["suite", "agent__name"]
+    search_fields = ["name", "agent__name"]
     show_full_result_count = False
     actions = None
     nothing_yet = "No agent has evolved yet. `manage.py evolve demo` runs an example, offline."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Evolution]:
-        chosen = EvolutionCandidate.objects.filter(is_chosen=True).defer("adds")
+        chosen = EvaluationRow.objects.filter(figures__is_chosen=True).defer("figures")
         rows = super().get_queryset(request).annotate(tried=Count("candidates"))
         return rows.prefetch_related(Prefetch("candidates", queryset=chosen, to_attr="chosen"))
 
-    @admin.display(description="evolution", ordering="finished_at")
-    def name(self, evolution: Evolution) -> str:
+    @admin.display(description="evolution", ordering="made_at")
+    def named(self, evolution: Evolution) -> str:
         return str(evolution)
+
+    @admin.display(description="looks")
+    def looks(self, evolution: Evolution) -> int:
+        return int(evolution.figures["looks"])
 
     @admin.display(description="what was gained")
     def sentence(self, evolution: Any) -> str:
@@ -64,37 +69,40 @@ class EvolutionAdmin(ReadOnlyAdmin[Evolution]):
 
 def evolution_context(evolution: Evolution) -> dict[str, Any]:
     """Collect what the page of an evolution shows, in a fixed number of queries."""
-    candidates = list(evolution.candidates.select_related("change").order_by("number"))
-    chosen = next((each for each in candidates if each.is_chosen), None)
-    families = sorted({family for counts in evolution.sets.values() for family in counts})
+    figures = evolution.figures
+    candidates = list(evolution.candidates.select_related("change").order_by("index"))
+    chosen = next((each for each in candidates if each.figures["is_chosen"]), None)
+    families = sorted({family for counts in figures["sets"].values() for family in counts})
     return {
         "evolution": evolution,
+        "figures": figures,
         "title": str(evolution),
         "sentence": write_gain(evolution, chosen),
         "chart": draw_candidates(candidates),
         "candidates": [
             {
                 "row": each,
-                "families": _list_families(each),
-                "tools": each.adds.get("tools", []),
-                "texts": [(name, value) for name, value in each.adds.items() if name != "tools"],
+                "families": _list_families(each.figures["scores"]),
+                "solved": sum(score["solved"] for score in each.figures["scores"].values()),
+                "tasks": sum(score["tasks"] for score in each.figures["scores"].values()),
+                "tokens": per_task(each, "tokens"),
+                "texts": [(name, value) for name, value in each.figures["adds"].items() if name != "tools"],
             }
             for each in candidates
         ],
-        "measured": _list_measured(evolution.measured),
+        "measured": _list_measured(figures["measured"]),
         "families": [
-            {"family": family, "counts": [evolution.sets[name].get(family, 0) for name in SETS]} for family in families
+            {"family": family, "counts": [figures["sets"][name].get(family, 0) for name in SETS]} for family in families
         ],
         "sets": list(SETS.values()),
-        "controls": _list_controls(evolution.controls),
-        "chosen_sha256": chosen.sha256 if chosen is not None else "",
+        "chosen_sha256": chosen.figures["sha256"] if chosen is not None else "",
     }
 
 
-def _list_families(candidate: EvolutionCandidate) -> list[str]:
+def _list_families(scores: dict[str, Any]) -> list[str]:
     return [
         f"{family}: {each['solved']} of {each['tasks']} solved, {each['tokens'] / each['tasks']:,.0f} tokens"
-        for family, each in candidate.scores.items()
+        for family, each in scores.items()
         if each["tasks"]
     ]
 
@@ -112,20 +120,3 @@ def _list_measured(measured: dict[str, Any]) -> list[dict[str, str]]:
     difference = f"{points[0]} points [{points[1]}, {points[2]}]"
     shown = [f"{solved[arm]:,} of {tasks:,}" for arm in ("before", "after")]
     return [{"name": "solved", "before": shown[0], "after": shown[1], "difference": difference}, *rows]
-
-
-def _list_controls(controls: dict[str, Any]) -> list[str]:
-    """Return what must not help, and whether it did, in sentences."""
-    if not controls:
-        return []
-    shuffled, itself, poisoned = controls["shuffled"], controls["itself"], controls["poisoned"]
-    lopsided = controls["lopsided"]
-    return [
-        f"Tools under each other's words: {shuffled['tried']} tried, {shuffled['promoted']} promoted.",
-        f"The agent against itself: {itself['promoted']} of {itself['times']} promoted.",
-        f"Tools that also send data away: {poisoned['stopped']} of {poisoned['tried']} stopped.",
-        (
-            f"Changes that help one family and harm another: {lopsided['harmful']} of {lopsided['tried']} break tasks "
-            f"of the hold-out, {lopsided['stopped']} of these were stopped."
-        ),
-    ]

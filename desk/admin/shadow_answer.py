@@ -1,7 +1,6 @@
 """The page that shows what the candidate of a project would change, above the answers that were compared."""
 
 from typing import Any
-from uuid import UUID
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -10,18 +9,31 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from desk.shell.columns import column, count
+from desk.shell.columns import column
 from desk.shell.read_only import ReadOnlyAdmin
-from evaluation.shadow.models import ShadowAnswer
+from evaluation.models import ShadowAnswer
 from evaluation.shadow.summary import ShadowReport, describe_shadow
 from memory.heuristics.models import Heuristic
 from memory.projects.access import visible_projects
 from memory.redaction.visible_text import show_text
 from memory.releases.models import Deployment
+from runtime.models.changes import ComparisonVerdict
 
 MOST_PROJECTS = 10  # shown above the list unless one is chosen
 
 
+class VerdictFilter(admin.SimpleListFilter):
+    title = "verdict"
+    parameter_name = "verdict"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
+        return ComparisonVerdict.choices
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(verdict=self.value()) if self.value() else queryset
+
+
+@admin.register(ShadowAnswer)
 class ShadowAnswerAdmin(ReadOnlyAdmin[ShadowAnswer]):
     change_list_template = "admin/evaluation/shadow.html"
     nothing_yet = (
@@ -29,34 +41,33 @@ class ShadowAnswerAdmin(ReadOnlyAdmin[ShadowAnswer]):
         "set that share under Lessons, Deployments."
     )
     list_display = [
-        column("asked_at", "asked"),
+        column("at", "asked"),
         "family",
         "arm",
-        "differs",
+        "verdict",
         "added",
         "removed",
         "reworded",
         "candidate",
         "project",
     ]
-    list_filter = ["project", "differs", "asked_at"]
+    list_filter = ["project", VerdictFilter, "at"]
     list_select_related = ["retrieval", "candidate", "project"]
     search_fields = ["retrieval__task_id"]
-    date_hierarchy = "asked_at"
+    date_hierarchy = "at"
     facts = [
         "answer",
         "family",
         "arm",
         "stable",
         "candidate",
-        "differs",
+        "verdict",
         "added_lessons",
         "removed_lessons",
         "reworded_lessons",
-        count("stable_tokens", "tokens of the stable release"),
-        count("candidate_tokens", "tokens of the candidate"),
-        column("asked_at", "asked"),
-        column("computed_at", "compared"),
+        "tokens",
+        column("at", "asked"),
+        column("made_at", "compared"),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ShadowAnswer]:
@@ -69,40 +80,44 @@ class ShadowAnswerAdmin(ReadOnlyAdmin[ShadowAnswer]):
 
     @admin.display(description="family", ordering="retrieval__task_id")
     def family(self, row: ShadowAnswer) -> str:
-        return row.retrieval.task_id or "–"
+        return (row.retrieval and row.retrieval.task_id) or "–"
 
     @admin.display(description="was given")
     def arm(self, row: ShadowAnswer) -> str:
-        return row.retrieval.arm
+        return row.retrieval.arm if row.retrieval else ""
 
     @admin.display(description="answer")
     def answer(self, row: ShadowAnswer) -> SafeString:
         url = reverse("admin:memory_retrieval_change", args=[row.retrieval_id])
         return format_html('<a href="{}">What the agent was given</a>', url)
 
+    @admin.display(description="tokens of the stable release and of the candidate")
+    def tokens(self, row: ShadowAnswer) -> str:
+        return f"{row.figures['stable_tokens']:,} → {row.figures['candidate_tokens']:,}"
+
     @admin.display(description="added")
     def added(self, row: ShadowAnswer) -> int:
-        return len(row.added_ids)
+        return len(row.figures["added"])
 
     @admin.display(description="removed")
     def removed(self, row: ShadowAnswer) -> int:
-        return len(row.removed_ids)
+        return len(row.figures["removed"])
 
     @admin.display(description="reworded")
     def reworded(self, row: ShadowAnswer) -> int:
-        return len(row.reworded_ids)
+        return len(row.figures["reworded"])
 
     @admin.display(description="added lessons")
     def added_lessons(self, row: ShadowAnswer) -> SafeString | str:
-        return link_lessons(row.added_ids)
+        return link_lessons(row.figures["added"])
 
     @admin.display(description="removed lessons")
     def removed_lessons(self, row: ShadowAnswer) -> SafeString | str:
-        return link_lessons(row.removed_ids)
+        return link_lessons(row.figures["removed"])
 
     @admin.display(description="reworded lessons")
     def reworded_lessons(self, row: ShadowAnswer) -> SafeString | str:
-        return link_lessons(row.reworded_ids)
+        return link_lessons(row.figures["reworded"])
 
 
 def find_reports(request: HttpRequest, project: str = "") -> list[tuple[str, ShadowReport]]:
@@ -117,8 +132,8 @@ def find_reports(request: HttpRequest, project: str = "") -> list[tuple[str, Sha
     return [(name, report) for name, report in reports if report is not None]
 
 
-def link_lessons(ids: list[UUID]) -> SafeString | str:
+def link_lessons(ids: list[str]) -> SafeString | str:
     """Link each lesson to its page. One query."""
-    words = Heuristic.objects.filter(pk__in=ids).select_related("current_revision").in_bulk()
+    words = {str(each.pk): each for each in Heuristic.objects.filter(pk__in=ids).select_related("current_revision")}
     links = ((reverse("admin:memory_heuristic_change", args=[id]), show_text(str(words.get(id, id)))) for id in ids)
     return format_html_join(SafeString("<br>"), '<a href="{}">{}</a>', links) if ids else "–"

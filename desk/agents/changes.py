@@ -17,8 +17,8 @@ from runtime.changes.ladder import (
 )
 from runtime.changes.policy import explain, last_checks, last_shadow
 from runtime.changes.proposals import new_tools
+from runtime.changes.rehearsals import tabulate
 from runtime.changes.served import read_wordings
-from runtime.changes.shadow import tabulate
 from runtime.models.changes import Change, ChangeRung
 
 LADDER = (ChangeRung.PROPOSED, ChangeRung.CHECKED, ChangeRung.SHADOWED, ChangeRung.CANARY, ChangeRung.STABLE)
@@ -61,7 +61,7 @@ def change_context(change: Change) -> dict[str, Any]:
     checks = last_checks(change)
     numbers = number_tools([change.base, change.target])
     sums = {
-        name: sum(getattr(row, name) for row in rows)
+        name: sum(row.figures[name] for row in rows)
         for name in ("steps_before", "steps_after", "tokens_before", "tokens_after", "new_writes")
     }
     return {
@@ -88,7 +88,6 @@ def _draw_ladder(change: Change) -> list[dict[str, Any]]:
     if change.rung in LADDER:
         came |= set(LADDER[: LADDER.index(ChangeRung(change.rung)) + 1])
     else:
-        came |= {ChangeRung.CHECKED} if change.shadow_runs.exists() else set()
-        came |= {ChangeRung.SHADOWED} if change.shadow_runs.exists() else set()
+        came |= {ChangeRung.CHECKED, ChangeRung.SHADOWED} if change.rehearsals.exists() else set()
         came |= {ChangeRung.CANARY} if change.release_id else set()
     return [{"label": rung.label, "came": rung in came, "here": rung == change.rung} for rung in LADDER]

@@ -6,7 +6,6 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from evaluation.evolution.models import Evolution, EvolutionCandidate
 from evaluation.evolution.requests import (
     CHOICES,
     MOST_GENERATIONS,
@@ -21,6 +20,7 @@ from memory.api.input import WHOLE, Id, Input, OneOf
 from memory.errors import InvalidInput
 from memory.retrieval.serializers import LessonPage
 from reflection.jobs.models import Job, JobStatus
+from runtime.models.changes import EvaluationRow
 
 
 class EvolveInput(Input):
@@ -118,27 +118,30 @@ class EvolutionPage(BaseModel):
     pagination: LessonPage
 
 
-def describe_evolution(evolution: Evolution, chosen: EvolutionCandidate | None) -> dict[str, Any]:
-    """Return an evolution that has ended, without its candidates."""
-    same = ("id", "suite", "generations", "seed", "looks", "most_looks", "started_by", "finished_at")
-    return {name: getattr(evolution, name) for name in same} | {
+def describe_evolution(evolution: EvaluationRow, chosen: EvaluationRow | None) -> dict[str, Any]:
+    """Return an evolution that has ended, without its candidates. `chosen` is the one that met the hold-out."""
+    same = ("generations", "seed", "looks", "most_looks")
+    return {name: evolution.figures[name] for name in same} | {
+        "id": evolution.pk,
         "agent": evolution.agent_id,
+        "suite": evolution.name,
         "status": JobStatus.DONE,
         "error": "",
         "sentence": write_gain(evolution, chosen),
         "change": chosen.change_id if chosen is not None else None,
-        "created_at": evolution.started_at,
+        "started_by": evolution.made_by,
+        "created_at": evolution.at,
+        "finished_at": evolution.made_at,
     }
 
 
-def describe_evolution_fully(evolution: Evolution) -> dict[str, Any]:
+def describe_evolution_fully(evolution: EvaluationRow) -> dict[str, Any]:
     """Return an evolution that has ended, with its candidates."""
-    candidates = list(evolution.candidates.order_by("number"))
-    chosen = next((each for each in candidates if each.is_chosen), None)
-    same = ("sets", "measured", "proposer")
+    candidates = list(evolution.candidates.order_by("index"))
+    chosen = next((each for each in candidates if each.figures["is_chosen"]), None)
     return (
         describe_evolution(evolution, chosen)
-        | {name: getattr(evolution, name) for name in same}
+        | {name: evolution.figures[name] for name in ("sets", "measured", "proposer")}
         | {"candidates": [_describe_candidate(each) for each in candidates]}
     )
 
@@ -169,6 +172,5 @@ def describe_job_fully(job: Job) -> dict[str, Any]:
     return describe_job(job) | {"sets": {}, "measured": {}, "proposer": {}, "candidates": []}
 
 
-def _describe_candidate(candidate: EvolutionCandidate) -> dict[str, Any]:
-    named = {name: getattr(candidate, name) for name in CandidateAnswer.model_fields if name != "change"}
-    return named | {"change": candidate.change_id}
+def _describe_candidate(candidate: EvaluationRow) -> dict[str, Any]:
+    return {**candidate.figures, "number": candidate.index, "said": candidate.said, "change": candidate.change_id}

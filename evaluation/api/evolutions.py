@@ -21,8 +21,8 @@ from evaluation.api.evolution_forms import (
     describe_job_fully,
 )
 from evaluation.errors import EvaluationError, EvolutionRunning
-from evaluation.evolution.models import Evolution, EvolutionCandidate
 from evaluation.evolution.requests import find_jobs, request_evolution
+from evaluation.models import Evolution
 from memory.api.base import ApiView
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.pagination import LimitOffset
@@ -30,6 +30,7 @@ from memory.api.schema import LOCATION, describe
 from memory.projects.models import ApiKey
 from reflection.jobs.models import Job
 from runtime.models.agents import Agent
+from runtime.models.changes import EvaluationRow
 
 Scope = ApiKey.Scope
 MOST_UNFINISHED = 20
@@ -58,7 +59,7 @@ class EvolutionListView(ApiView):
         responses=EvolutionPage,
     )
     def get(self, request: Request) -> Response:
-        chosen = EvolutionCandidate.objects.filter(is_chosen=True).defer("adds")
+        chosen = EvaluationRow.objects.filter(figures__is_chosen=True).defer("figures")
         rows = Evolution.objects.filter(project=self.project)
         rows = rows.prefetch_related(Prefetch("candidates", queryset=chosen, to_attr="chosen"))
         page = self.paginate_queryset(self.filter_queryset(rows)) or ()

@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from evaluation.shadow.models import ShadowAnswer
-from evaluation.shadow.summary import FamilyDifference, ShadowReport, describe_shadow
+from evaluation.models import ShadowAnswer
+from evaluation.shadow.summary import ShadowReport, describe_shadow
 from memory.api.base import ApiView
 from memory.api.input import Input
 from memory.api.pagination import LimitOffset
@@ -18,6 +18,7 @@ from memory.limits import MAX_NAME_CHARS
 from memory.projects.models import ApiKey
 from memory.releases.deployments import get_release
 from memory.retrieval.serializers import LessonPage
+from runtime.models.changes import ComparisonVerdict, EvaluationRow
 
 Scope = ApiKey.Scope
 Named = Annotated[
@@ -162,7 +163,8 @@ class ShadowAnswerListView(ApiView):
             return self.get_paginated_response(list(self.paginate_queryset(self.queryset) or ()))
         rows = report.answers(self.project).select_related("retrieval")
         if query.differs is not None:
-            rows = rows.filter(differs=query.differs)
+            verdict = ComparisonVerdict.DIFFERS if query.differs else ComparisonVerdict.SAME
+            rows = rows.filter(verdict=verdict)
         if query.family:
             rows = rows.filter(retrieval__task_id=query.family)
         return self.answer_rows(rows, _describe_answer)
@@ -175,39 +177,17 @@ def _find_report(view: ApiView, release: str) -> ShadowReport | None:
 def _describe(report: ShadowReport | None) -> dict[str, Any]:
     if report is None:
         return NOTHING
-    same = set(ShadowReportAnswer.model_fields) - {"stable", "candidate", "families"}
+    found = {name: getattr(report, name) for name in ShadowReportAnswer.model_fields}
+    return found | {"stable": report.stable.number, "candidate": report.candidate.number}
+
+
+def _describe_answer(row: EvaluationRow) -> dict[str, Any]:
+    assert row.retrieval is not None  # of every answer
     return {
-        **{name: getattr(report, name) for name in same},
-        "stable": report.stable.number,
-        "candidate": report.candidate.number,
-        "families": [_describe_family(one) for one in report.families],
-    }
-
-
-def _describe_family(found: FamilyDifference) -> dict[str, Any]:
-    lessons = [
-        {"heuristic": one.heuristic_id, "change": one.change, "answers": one.answers, "trigger": one.trigger}
-        for one in found.lessons
-    ]
-    return {
-        "family": found.family,
-        "compared": found.compared,
-        "differing": found.differing,
-        "lessons": lessons,
-    }
-
-
-def _describe_answer(row: ShadowAnswer) -> dict[str, Any]:
-    return {
+        **row.figures,
         "retrieval_id": row.retrieval_id,
-        "asked_at": row.asked_at,
+        "asked_at": row.at,
         "family": row.retrieval.task_id,
         "arm": row.retrieval.arm,
-        "differs": row.differs,
-        "lessons": row.lessons,
-        "added": row.added_ids,
-        "removed": row.removed_ids,
-        "reworded": row.reworded_ids,
-        "stable_tokens": row.stable_tokens,
-        "candidate_tokens": row.candidate_tokens,
+        "differs": row.verdict == ComparisonVerdict.DIFFERS,
     }

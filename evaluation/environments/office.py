@@ -4,7 +4,6 @@ Mail goes to addresses, not names; lists come in pages; a refund needs a code th
 one format. The two splits have different people and orders, but the same rules.
 """
 
-import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -143,17 +142,3 @@ def _generate(task_id: str) -> tuple[str, Office]:
             text = f"Put the {title} of {day} {month} 2027 into the calendar."
             kind, value = "event", [title, f"2027-{MONTHS[month]:02d}-{day:02d}"]
     return text, Office(addresses=addresses, orders=orders, wanted={"kind": kind, "value": value})
-
-
-def describe_tools() -> str:
-    """Describe the tools, but none of the rules, for the agent's prompt."""
-    return "\n".join(f"- {line}" for line in TOOLS.values())
-
-
-def read_json(text: str) -> Any:
-    """Return the first JSON object in a text, or None."""
-    start = text.find("{")
-    try:
-        return json.JSONDecoder().raw_decode(text[start:])[0] if start >= 0 else None
-    except ValueError:
-        return None

@@ -2,32 +2,34 @@
 
 from dataclasses import dataclass, field, replace
 
-from evaluation.evolution.gates import Verdict
-from evaluation.evolution.suite import Outcome, Variant
-from runtime.evolution.macros import Macro
-from runtime.evolution.pareto import Score, find_front
+from evaluation.evolution.suite import AS_IT_IS, Outcome
+from runtime.changes.choice import Score, find_front
+from runtime.changes.macros import Macro
+from runtime.changes.proposals import Proposal
 
 
 @dataclass(kw_only=True, slots=True)
 class Candidate:
     """An agent with some tools more, and with what a model proposed. `number` 0 is the agent as it was.
 
-    It was tried on `parent`; `parents` has all whose tools it has. `look` says which look at the gate it was.
+    It was tried on `parent`; `parents` has all whose tools it has. `look` says which look at the gate it was,
+    `stopped_by` which check or gate stopped it.
     """
 
     number: int
     generation: int
     macros: tuple[Macro, ...] = ()
-    draft: Variant = field(default_factory=Variant)
+    draft: Proposal = AS_IT_IS
     parent: int | None = None
     parents: tuple[int, ...] = ()
     look: int | None = None
-    verdict: Verdict
+    stopped_by: str = ""
+    said: str = ""
     scores: dict[str, Score] = field(default_factory=dict)
     outcomes: list[Outcome] = field(default_factory=list, repr=False)
 
     @property
-    def variant(self) -> Variant:
+    def proposal(self) -> Proposal:
         """All that it has besides the agent as it was."""
         return replace(self.draft, tools=(*self.draft.tools, *(each.definition for each in self.macros)))
 
@@ -50,12 +52,9 @@ class Archive:
     def __init__(self, first: Candidate) -> None:
         self.candidates = [first]
 
-    def add(self, candidate: Candidate) -> None:
-        self.candidates.append(candidate)
-
     @property
     def passed(self) -> list[Candidate]:
-        return [each for each in self.candidates if each.verdict.passed]
+        return [each for each in self.candidates if not each.stopped_by]
 
     def pareto(self) -> list[Candidate]:
         """Return the candidates that passed and that no other dominates, the best in total first."""

@@ -14,11 +14,12 @@ from typing import Any
 from evaluation.environments.bfcl import Apis, Dialogue, read_dialogues, require_bfcl
 from evaluation.environments.bfcl_tools import read_tools
 from evaluation.environments.scripted.plan import ScriptedAnswer
-from evaluation.evolution.suite import EvolutionTask, Outcome, Variant
+from evaluation.evolution.suite import EvolutionTask, Outcome
 from evaluation.evolution.workers import Script, Worker
 from reflection.llm.chat import ChatMessage, ChatTool
+from runtime.changes.proposals import Proposal
+from runtime.changes.sequences import ObservedCall, ObservedRun
 from runtime.changes.trials import Subject, Trial, hold_trial
-from runtime.evolution.sequences import ObservedCall, ObservedRun
 
 FAMILIES = ("GorillaFileSystem", "TradingBot", "TravelAPI", "VehicleControlAPI")
 READS = (
@@ -54,10 +55,10 @@ class BfclSuite:
     def kinds(self) -> dict[str, str]:
         return {name: "pure" if name.partition("_")[2].startswith(READS) else "unsafe" for name in read_tools()}
 
-    def work(self, task: EvolutionTask, variant: Variant, *, seed: str) -> Outcome:
+    def work(self, task: EvolutionTask, proposal: Proposal, *, seed: str) -> Outcome:
         dialogue = read_dialogues()[task.id]
         offered = self._offer(dialogue)
-        subject = self._worker.subject(offered, variant, self.schemas())
+        subject = self._worker.subject(offered, proposal, self.schemas())
         return _Work(dialogue, subject, offered, self._worker).do(seed=seed)
 
     def _offer(self, dialogue: Dialogue) -> list[ChatTool]:

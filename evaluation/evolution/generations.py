@@ -2,47 +2,32 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from evaluation.errors import EvaluationError
 from evaluation.evolution.archive import Archive, Candidate
-from evaluation.evolution.gates import Gate, Verdict, judge, score, work_on
-from evaluation.evolution.suite import EvolutionSuite, EvolutionTask, Outcome, Sets, Variant, split
-from evaluation.reports.statistics import Estimate, paired_difference
-from runtime.evolution.macros import Macro, write_macro
-from runtime.evolution.sequences import find_repeated
+from evaluation.evolution.gates import Gate, judge, score, work_on
+from evaluation.evolution.suite import AS_IT_IS, EvolutionSuite, EvolutionTask, Outcome, Sets, split
+from evaluation.reports.statistics import paired_difference
+from runtime.changes.macros import Macro, write_macro
+from runtime.changes.proposals import Proposal
+from runtime.changes.sequences import find_repeated
 
 BROOD = 4  # candidates of a generation
 PARENTS = 2
 MOST_LOOKS = 60  # at the gate, before its set is burnt
-AS_IT_WAS = Verdict(passed=True, gate="", said="the agent as it was")
-Think = Callable[[Sequence[tuple[EvolutionTask, Outcome]]], Sequence[Variant]]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
-    """What the best candidate did on the hold-out, beside the agent as it was. Differences are per task."""
-
-    tasks: int
-    solved_before: int
-    solved_after: int
-    steps_before: float
-    steps_after: float
-    tokens_before: float
-    tokens_after: float
-    steps: Estimate
-    tokens: Estimate
-    success: Estimate
+Think = Callable[[Sequence[tuple[EvolutionTask, Outcome]]], Sequence[Proposal]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evolved:
-    """An evolution that has ended."""
+    """An evolution that has ended. `measured` is the best candidate on the hold-out, see `compare`."""
 
     sets: Sets
     macros: tuple[Macro, ...]
     archive: Archive
     gate: Gate
-    measured: Measured
+    measured: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,7 +36,7 @@ class _Attempt:
 
     parent: Candidate
     macros: tuple[Macro, ...] = ()
-    draft: Variant | None = None
+    draft: Proposal | None = None
 
 
 def evolve(
@@ -74,24 +59,24 @@ def evolve(
     if not (sets.mine and sets.gate and sets.holdout):
         raise EvaluationError("There are too few tasks for three sets. Let more of each family be worked on.")
     gate = Gate(suite=suite, tasks=sets.gate, most_looks=most_looks)
-    outcomes = gate.look(Variant(), seed=_seed(seed, "gate", 0))
+    outcomes = gate.look(AS_IT_IS, seed=_seed(seed, "gate", 0))
     first = Candidate(
         number=0,
         generation=0,
-        verdict=AS_IT_WAS,
+        said="the agent as it was",
         look=gate.looks,
         scores=score(sets.gate, outcomes),
         outcomes=outcomes,
     )
     archive = Archive(first)
-    mined = work_on(suite, sets.mine, Variant(), seed=_seed(seed, "mine", 0))
+    mined = work_on(suite, sets.mine, AS_IT_IS, seed=_seed(seed, "mine", 0))
     macros = propose(mined)
     drafts = think(list(zip(sets.mine, mined, strict=True))) if think is not None else ()
     for generation in range(1, generations + 1):
         thought = [_Attempt(parent=first, draft=each) for each in drafts if generation == 1]
         for attempt in [*thought, *_breed(archive, macros)]:
             if not gate.is_burnt:
-                archive.add(_try(gate, archive, attempt, generation=generation, seed=seed))
+                archive.candidates.append(_try(gate, archive, attempt, generation=generation, seed=seed))
         kept = [each for each in archive.passed if each.generation == generation and each.macros]
         if len(kept) > 1 and not gate.is_burnt:
             parent = archive.candidates[kept[0].parent or 0]
@@ -101,7 +86,7 @@ def evolve(
                 attempt = _Attempt(parent=parent, macros=together)
                 child = _try(gate, archive, attempt, generation=generation, seed=seed)
                 child.parents = tuple(each.number for each in siblings)
-                archive.add(child)
+                archive.candidates.append(child)
     return Evolved(
         sets=sets,
         macros=macros,
@@ -117,27 +102,29 @@ def propose(outcomes: Sequence[Outcome]) -> tuple[Macro, ...]:
     return tuple(macro for each in repeated if (macro := write_macro(each)) is not None)
 
 
-def measure(suite: EvolutionSuite, tasks: Sequence[EvolutionTask], best: Candidate, *, seed: int) -> Measured:
+def measure(suite: EvolutionSuite, tasks: Sequence[EvolutionTask], best: Candidate, *, seed: int) -> dict[str, Any]:
     """Compare a candidate with the agent as it was on tasks that nothing was chosen by."""
-    before = work_on(suite, tasks, Variant(), seed=_seed(seed, "holdout", 0))
-    after = work_on(suite, tasks, best.variant, seed=_seed(seed, "holdout", 1))
+    before = work_on(suite, tasks, AS_IT_IS, seed=_seed(seed, "holdout", 0))
+    after = work_on(suite, tasks, best.proposal, seed=_seed(seed, "holdout", 1))
     return compare(before, after)
 
 
-def compare(before: Sequence[Outcome], after: Sequence[Outcome]) -> Measured:
-    """Return two arms on the same tasks beside each other."""
-    return Measured(
-        tasks=len(before),
-        solved_before=sum(each.solved for each in before),
-        solved_after=sum(each.solved for each in after),
-        steps_before=sum(each.steps for each in before),
-        steps_after=sum(each.steps for each in after),
-        tokens_before=sum(each.tokens for each in before),
-        tokens_after=sum(each.tokens for each in after),
-        steps=paired_difference([each.steps for each in after], [each.steps for each in before]),
-        tokens=paired_difference([each.tokens for each in after], [each.tokens for each in before]),
-        success=paired_difference([float(each.solved) for each in after], [float(each.solved) for each in before]),
-    )
+def compare(before: Sequence[Outcome], after: Sequence[Outcome]) -> dict[str, Any]:
+    """Return two arms on the same tasks beside each other, with the interval of the difference per task."""
+    solved = _differ([float(each.solved) for each in before], [float(each.solved) for each in after])
+    return {
+        "tasks": len(before),
+        "solved": {arm: int(solved.pop(arm)) for arm in ("before", "after")},
+        "steps": _differ([each.steps for each in before], [each.steps for each in after]),
+        "tokens": _differ([each.tokens for each in before], [each.tokens for each in after]),
+        "success": solved,
+    }
+
+
+def _differ(before: Sequence[float], after: Sequence[float]) -> dict[str, float]:
+    difference = paired_difference(after, before)
+    sums = {"before": sum(before), "after": sum(after)}
+    return sums | {"mean": difference.mean, "low": difference.low, "high": difference.high}
 
 
 def _breed(archive: Archive, macros: Sequence[Macro]) -> list[_Attempt]:
@@ -158,7 +145,7 @@ def _may_help(archive: Archive, macro: Macro) -> bool:
     """Tell whether no gate that looks at the tool alone has stopped it."""
     stopped = {"form", "types", "examples", "replay"}
     return not any(
-        each.verdict.gate in stopped and each.macros[-1].definition.name == macro.definition.name
+        each.stopped_by in stopped and each.macros[-1].definition.name == macro.definition.name
         for each in archive.candidates
         if each.macros
     )
@@ -174,15 +161,15 @@ def _try(gate: Gate, archive: Archive, attempt: _Attempt, *, generation: int, se
         draft=attempt.draft or parent.draft,
         parent=parent.number,
         parents=(parent.number,),
-        verdict=AS_IT_WAS,
     )
-    if (stopped := next(filter(None, map(gate.check, attempt.macros)), None)) is not None:
-        child.verdict = stopped
-        return child
-    child.outcomes = gate.look(child.variant, seed=_seed(seed, "gate", number))
+    for macro in attempt.macros:
+        child.stopped_by, child.said = gate.check(macro)
+        if child.stopped_by:
+            return child
+    child.outcomes = gate.look(child.proposal, seed=_seed(seed, "gate", number))
     child.look = gate.looks
     child.scores = score(gate.tasks, child.outcomes)
-    child.verdict, _ = judge(gate.tasks, parent.outcomes, child.outcomes)
+    child.stopped_by, child.said = judge(gate.tasks, parent.outcomes, child.outcomes)
     return child
 
 

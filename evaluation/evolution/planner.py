@@ -14,8 +14,8 @@ from typing import Any
 
 from evaluation.environments.scripted.plan import PlannedCall
 from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ChatTool, ToolCall
+from runtime.changes.macros import read_calls
 from runtime.changes.trials import Ask
-from runtime.evolution.macros import read_calls
 
 SLIPS = 0.06  # share of the calls
 

@@ -11,15 +11,13 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from evaluation.evolution.suite import EvolutionTask, Outcome, Variant
+from evaluation.evolution.suite import AS_IT_IS, EvolutionTask, Outcome
 from runtime.changes.journal_host import Recorded, find_kinds
 from runtime.changes.proposals import Proposal
-from runtime.changes.regression import still_works
-from runtime.changes.shadow import Rehearsal, find_runs
-from runtime.changes.subjects import subject_of
+from runtime.changes.rehearsals import Rehearsal, find_runs, proposed_subject, rehearse, subject_of
+from runtime.changes.sequences import ObservedCall, ObservedRun
+from runtime.changes.trials import AskFor
 from runtime.definitions.storage import find_schemas
-from runtime.evolution.rehearsals import AskFor, proposed_subject, rehearse
-from runtime.evolution.sequences import ObservedCall, ObservedRun
 from runtime.models.agents import Agent
 from runtime.models.runs import Run
 from runtime.tools.catalogue import core_tools
@@ -60,18 +58,18 @@ class RecordedSuite:
         run = next(iter(self._runs.values()))
         return find_kinds(run)
 
-    def work(self, task: EvolutionTask, variant: Variant, *, seed: str) -> Outcome:
+    def work(self, task: EvolutionTask, proposal: Proposal, *, seed: str) -> Outcome:
         run = self._runs[UUID(task.id)]
         assert self._agent.current is not None  # every agent has one
-        if variant == Variant():
+        if proposal == AS_IT_IS:
             subject = subject_of(self._agent.current, run)
         else:
-            subject = proposed_subject(self._agent, as_proposal(variant), run)
+            subject = proposed_subject(self._agent, proposal, run)
         done = rehearse(subject, run, self._ask_for(f"{seed}:{task.id}"))
         return Outcome(
-            solved=still_works(done),
-            steps=done.trial.steps,
-            tokens=done.trial.tokens,
+            solved=done.solved,
+            steps=done.steps,
+            tokens=done.tokens,
             run=ObservedRun(id=task.id, segments=_read_segments(done.host.served)),
             error=_find_fault(done),
         )
@@ -87,17 +85,6 @@ class RecordedSuite:
     def _names(self) -> set[str]:
         assert self._agent.current is not None  # every agent has one
         return {each["name"] for each in self._agent.current.tools if "revision" in each}
-
-
-def as_proposal(variant: Variant) -> Proposal:
-    """Return what a variant has besides the agent as it was as a proposal without a reason."""
-    return Proposal(
-        reason="",
-        tools=variant.tools,
-        system=variant.system,
-        rules=variant.rules,
-        max_output_tokens=variant.max_output_tokens,
-    )
 
 
 def say_too_few(agent: Agent, tasks: int, *, most: int) -> str:
@@ -134,6 +121,6 @@ def _find_fault(done: Rehearsal) -> str:
     if not done.trial.ended:
         return f"it came to no end: {done.trial.failure}" if done.trial.failure else "it came to no end"
     left_out = sorted({each.tool for each in done.host.missing if each.kind != "pure"})
-    if not left_out and not still_works(done):
+    if not left_out and not done.solved:
         return "it called none of the tools that the recorded run called"
     return f"it left out {', '.join(left_out)}" if left_out else ""

@@ -11,16 +11,14 @@ from uuid import UUID
 from django.db import transaction
 
 from evaluation.evolution.archive import Archive, Candidate
-from evaluation.evolution.generations import Evolved, Measured
-from evaluation.evolution.models import Evolution, EvolutionCandidate
+from evaluation.evolution.generations import Evolved
 from evaluation.evolution.suite import EvolutionTask
-from evaluation.reports.statistics import Estimate
 from evaluation.reports.versions import find_revision
 from memory.api.canonical import canonical_json
 from memory.ids import uuid7
 from memory.projects.actors import Actor
 from runtime.models.agents import Agent
-from runtime.models.changes import Change
+from runtime.models.changes import Change, EvaluationRow, RowKind
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,75 +31,58 @@ class Origin:
     started_at: datetime
     agent: Agent | None = None
     id: UUID = field(default_factory=uuid7)
-    controls: Mapping[str, Any] = field(default_factory=dict)
     proposer: Mapping[str, Any] = field(default_factory=dict)
 
 
 @transaction.atomic
-def keep_evolution(
-    evolved: Evolved, origin: Origin, *, by: Actor, changes: Mapping[int, Change] | None = None
-) -> Evolution:
-    """Store an evolution and its candidates.
-
-    Args:
-        changes: what was proposed, by the numbers of candidates.
-    """
+def keep_evolution(evolved: Evolved, origin: Origin, *, by: Actor, change: Change | None = None) -> EvaluationRow:
+    """Store an evolution and its candidates; `change` is what was proposed of the one that it chose."""
     project_id = origin.agent.project_id if origin.agent is not None else None
-    sets = {name: _count(getattr(evolved.sets, name)) for name in ("mine", "gate", "holdout")}
-    evolution = Evolution.objects.create(
+    evolution = EvaluationRow.objects.create(
         id=origin.id,
         project_id=project_id,
+        kind=RowKind.EVOLUTION,
         agent=origin.agent,
-        suite=origin.suite,
-        seed=origin.seed,
-        generations=origin.generations,
-        sets=sets,
-        looks=evolved.gate.looks,
-        most_looks=evolved.gate.most_looks,
-        measured=as_json(evolved.measured),
-        controls=dict(origin.controls),
-        proposer=dict(origin.proposer),
-        versions={"git_revision": find_revision()},
-        started_by=by.label,
-        started_at=origin.started_at,
+        name=origin.suite,
+        figures={
+            "seed": origin.seed,
+            "generations": origin.generations,
+            "sets": {name: _count(getattr(evolved.sets, name)) for name in ("mine", "gate", "holdout")},
+            "looks": evolved.gate.looks,
+            "most_looks": evolved.gate.most_looks,
+            "measured": evolved.measured,
+            "proposer": dict(origin.proposer),
+            "versions": {"git_revision": find_revision()},
+        },
+        at=origin.started_at,
+        made_by=by.label,
     )
     archive = evolved.archive
     front, best = {each.number for each in archive.pareto()}, archive.best().number
-    EvolutionCandidate.objects.bulk_create(
-        EvolutionCandidate(
+    EvaluationRow.objects.bulk_create(
+        EvaluationRow(
             project_id=project_id,
-            evolution=evolution,
-            number=each.number,
-            generation=each.generation,
-            parents=list(each.parents),
-            adds=_find_added(archive, each),
-            sha256=hashlib.sha256(canonical_json(each.variant.content())).hexdigest(),
-            scores={family: asdict(score) for family, score in each.scores.items()},
-            look=each.look,
-            stopped_by="" if each.verdict.passed else each.verdict.gate,
-            said=each.verdict.said,
-            is_on_front=each.number in front,
-            is_chosen=each.number == best,
-            change=(changes or {}).get(each.number),
+            kind=RowKind.CANDIDATE,
+            parent=evolution,
+            index=each.number,
+            change=change if each.number == best else None,
+            said=each.said,
+            figures={
+                "generation": each.generation,
+                "parents": list(each.parents),
+                "adds": _find_added(archive, each),
+                "sha256": hashlib.sha256(canonical_json(each.proposal.content())).hexdigest(),
+                "scores": {family: asdict(score) for family, score in each.scores.items()},
+                "look": each.look,
+                "stopped_by": each.stopped_by,
+                "is_on_front": each.number in front,
+                "is_chosen": each.number == best,
+            },
+            made_by=by.label,
         )
         for each in archive.candidates
     )
     return evolution
-
-
-def as_json(measured: Measured) -> dict[str, Any]:
-    """Return a comparison of two arms as JSON. Differences are per task."""
-    return {
-        "tasks": measured.tasks,
-        "solved": {"before": measured.solved_before, "after": measured.solved_after},
-        "steps": {"before": measured.steps_before, "after": measured.steps_after} | _interval(measured.steps),
-        "tokens": {"before": measured.tokens_before, "after": measured.tokens_after} | _interval(measured.tokens),
-        "success": _interval(measured.success),
-    }
-
-
-def _interval(estimate: Estimate) -> dict[str, float]:
-    return {"mean": estimate.mean, "low": estimate.low, "high": estimate.high}
 
 
 def _count(tasks: Sequence[EvolutionTask]) -> dict[str, int]:
@@ -110,7 +91,7 @@ def _count(tasks: Sequence[EvolutionTask]) -> dict[str, int]:
 
 def _find_added(archive: Archive, candidate: Candidate) -> dict[str, Any]:
     """Return what a candidate has that its parent has not."""
-    has = candidate.variant.content()
-    had = archive.candidates[candidate.parent].variant.content() if candidate.parent is not None else {}
+    has = candidate.proposal.content()
+    had = archive.candidates[candidate.parent].proposal.content() if candidate.parent is not None else {}
     tools = [each for each in has.pop("tools") if each not in had.get("tools", [])]
     return {name: value for name, value in has.items() if value != had.get(name)} | {"tools": tools}

@@ -1,13 +1,12 @@
 """An evolution in words and figures."""
 
-from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from evaluation.evolution.archive import Candidate
-from evaluation.evolution.controls import Controls
-from evaluation.evolution.generations import Evolved, Measured
-from evaluation.evolution.suite import Variant
-from evaluation.reports.statistics import Estimate
+from evaluation.evolution.generations import Evolved
+from evaluation.evolution.suite import AS_IT_IS
+from runtime.changes.proposals import Proposal
 
 PLAINLY = (
     "The agent's model is a script that knows the right calls and slips now and then. So this shows that the machinery "
@@ -24,69 +23,41 @@ def write_report(evolved: Evolved) -> Iterator[str]:
         parent = f" on {each.parent}" if each.parent is not None else ""
         what = f"+ {', '.join(_added(evolved, each))}" if each.number else "the agent as it was"
         figures = f"  {each.steps:,.0f} steps, {each.tokens:,.0f} tokens, {each.solved} solved" if each.scores else ""
-        verdict = "kept" if each.verdict.passed else f"stopped by {each.verdict.gate}: {each.verdict.said}"
+        verdict = f"stopped by {each.stopped_by}: {each.said}" if each.stopped_by else "kept"
         yield f"generation {each.generation}, candidate {each.number}{parent}: {what}{figures}  {verdict}"
     front = ", ".join(str(each.number) for each in evolved.archive.pareto())
     yield f"archive: {len(evolved.archive.candidates)} candidates, Pareto set over families: {front}"
     yield f"gate: looked at {gate.looks} times of {gate.most_looks}"
     best = evolved.archive.best()
-    new = ", ".join(_list_parts(best.variant))
+    new = ", ".join(_list_parts(best.proposal))
     yield f"best on the gate: candidate {best.number} with {new or 'nothing new'}"
     yield from write_measured(evolved.measured, "hold-out")
 
 
-def write_measured(measured: Measured, name: str) -> Iterator[str]:
+def write_measured(measured: dict[str, Any], name: str) -> Iterator[str]:
     """Yield the lines about one comparison."""
-    solved = max(measured.solved_before, 1), max(measured.solved_after, 1)
-    steps = measured.steps_before / solved[0], measured.steps_after / solved[1]
-    tokens = measured.tokens_before / solved[0], measured.tokens_after / solved[1]
-    fewer = _interval(measured.tokens, 0)
-    yield f"{name}: solved {measured.solved_before} → {measured.solved_after} of {measured.tasks}"
-    yield f"{name}: steps per solved task {steps[0]:.2f} → {steps[1]:.2f}, per task {_interval(measured.steps, 2)}"
-    yield f"{name}: tokens per solved task {tokens[0]:,.0f} → {tokens[1]:,.0f}, per task {fewer}"
-
-
-def write_controls(controls: Controls) -> Iterator[str]:
-    """Yield the lines about the controls."""
-    shuffled, poisoned = controls.shuffled, controls.poisoned
-    by = ", ".join(f"{gate} {count}" for gate, count in sorted(shuffled.stopped.items()))
-    yield f"shuffled: {shuffled.tried} tools with each other's words, {shuffled.promoted} promoted; stopped by {by}"
-    yield from write_measured(shuffled.forced, "shuffled, past the gates")
-    yield f"A/A: {controls.promoted} of {controls.times} promoted"
-    caught = [verdict for _, verdict in poisoned if verdict is not None]
-    yield f"poison: {len(caught)} of {len(poisoned)} tools that also send data away were stopped"
-    for macro, verdict in poisoned[:3]:
-        said = f"stopped by {verdict.gate}: {verdict.said}" if verdict is not None else "not stopped"
-        yield f"poison: {macro.definition.name} {said}"
-    yield from _write_lopsided(controls)
-
-
-def _write_lopsided(controls: Controls) -> Iterator[str]:
-    """Yield the lines about changes that help one family and harm another."""
-    harmful = controls.harmful
-    gates = Counter("" if each.verdict.passed else each.verdict.gate for each in harmful)
-    stopped = ", ".join(f"{gate} {count}" for gate, count in sorted(gates.items()) if gate)
-    yield (
-        f"lopsided: {len(controls.lopsided)} changes that bring a good tool and one that forgets a call where nothing "
-        f"was recorded; {len(harmful)} break tasks of the hold-out: stopped by {stopped or 'nothing'}, kept {gates['']}"
-    )
-    for each in harmful:
-        saved = ", ".join(f"{family} {tokens:+,.0f}" for family, tokens in each.saved.items() if tokens > 0)
-        broken = ", ".join(f"{family} {count}" for family, count in each.broken.items() if count > 0)
-        said = f"{'kept' if each.verdict.passed else f'stopped by {each.verdict.gate}'}: {each.verdict.said}"
-        yield f"lopsided: {each.spoiled.definition.name} saves tokens ({saved}), breaks tasks ({broken}); {said}"
+    solved, steps, tokens = measured["solved"], measured["steps"], measured["tokens"]
+    each_solved = {
+        what: [sums[arm] / max(solved[arm], 1) for arm in ("before", "after")]
+        for what, sums in (("steps", steps), ("tokens", tokens))
+    }
+    yield f"{name}: solved {solved['before']} → {solved['after']} of {measured['tasks']}"
+    before, after = each_solved["steps"]
+    yield f"{name}: steps per solved task {before:.2f} → {after:.2f}, per task {_interval(steps, 2)}"
+    before, after = each_solved["tokens"]
+    yield f"{name}: tokens per solved task {before:,.0f} → {after:,.0f}, per task {_interval(tokens, 0)}"
 
 
 def _added(evolved: Evolved, candidate: Candidate) -> list[str]:
-    had = evolved.archive.candidates[candidate.parent].variant if candidate.parent is not None else Variant()
-    return [each for each in _list_parts(candidate.variant) if each not in _list_parts(had)]
+    had = evolved.archive.candidates[candidate.parent].proposal if candidate.parent is not None else AS_IT_IS
+    return [each for each in _list_parts(candidate.proposal) if each not in _list_parts(had)]
 
 
-def _list_parts(variant: Variant) -> list[str]:
+def _list_parts(proposal: Proposal) -> list[str]:
     """Return the names of tools, and of what a model proposed in place of a text or setting."""
-    texts = [name for name in variant.content() if name != "tools"]
-    return [*texts, *(each.name for each in variant.tools)]
+    texts = [name for name in proposal.content() if name != "tools"]
+    return [*texts, *(each.name for each in proposal.tools)]
 
 
-def _interval(estimate: Estimate, digits: int) -> str:
-    return f"{estimate.mean:+,.{digits}f} [{estimate.low:+,.{digits}f}, {estimate.high:+,.{digits}f}]"
+def _interval(estimate: dict[str, float], digits: int) -> str:
+    return f"{estimate['mean']:+,.{digits}f} [{estimate['low']:+,.{digits}f}, {estimate['high']:+,.{digits}f}]"

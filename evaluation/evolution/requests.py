@@ -18,12 +18,11 @@ from django.db import transaction
 from evaluation.errors import EvaluationError, EvolutionRunning, EvolutionStopped
 from evaluation.evolution.bfcl import BfclSuite
 from evaluation.evolution.generations import Evolved, evolve
-from evaluation.evolution.models import Evolution
-from evaluation.evolution.recorded import FEWEST_TASKS, RecordedSuite, as_proposal, say_too_few
+from evaluation.evolution.recorded import FEWEST_TASKS, RecordedSuite, say_too_few
 from evaluation.evolution.records import Origin, keep_evolution
-from evaluation.evolution.suite import EvolutionSuite, EvolutionTask, Variant, split
+from evaluation.evolution.suite import EvolutionSuite, EvolutionTask, split
 from evaluation.evolution.suite import Outcome as TaskOutcome
-from evaluation.evolution.workers import AskFor, OwnAgent
+from evaluation.evolution.workers import OwnAgent
 from memory.database_clock import database_now
 from memory.errors import MemoryAppError
 from memory.failpoints import failpoint
@@ -36,15 +35,14 @@ from reflection.jobs.queue import claim, enqueue, finish, hold
 from reflection.llm.base import Provider
 from reflection.llm.calls import Ask as AskModel
 from reflection.llm.calls import RememberedAsk, RememberedChat, ask_provider
-from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.llm.registry import get_chat_provider
-from runtime.changes.proposals import propose_change
-from runtime.changes.trials import Ask
-from runtime.evolution.drafts import Read
-from runtime.evolution.evidence import RunCost, show_agent, sum_costs
-from runtime.evolution.proposer import ask_for_candidates, may_ask, version
+from runtime.changes.drafts import Read
+from runtime.changes.evidence import RunCost, show_agent, sum_costs
+from runtime.changes.proposals import Proposal, propose_change
+from runtime.changes.proposer import ask_for_candidates, may_ask, version
+from runtime.changes.trials import Ask, AskFor, name_answers
 from runtime.models.agents import Agent
-from runtime.models.changes import Change
+from runtime.models.changes import Change, EvaluationRow
 
 SUITES = {"bfcl": BfclSuite}  # those that have a demonstration
 RECORDED = RecordedSuite.name
@@ -74,7 +72,7 @@ class Ended:
     """An evolution that has ended, its row, and what was proposed; None where nothing passed the gate."""
 
     evolved: Evolved
-    evolution: Evolution
+    evolution: EvaluationRow
     change: Change | None
 
 
@@ -183,11 +181,7 @@ def _evolve_to_the_end(job: Job, heartbeat: Heartbeat, *, find: Find) -> Ended |
         finish(job)
         return None
     chat = RememberedChat(job, heartbeat, provider=find(agent.current.model))
-
-    def ask_for(name: str) -> Ask:
-        heartbeat.ensure_held()
-        return partial(_ask, chat, name)
-
+    ask_for = name_answers(chat, heartbeat)
     suite = make_suite(agent, plan, ask_for, until=job.created_at)
     check_tasks(agent, plan, suite)  # again: runs may have been erased since
     thoughts: list[Read] = []
@@ -206,15 +200,14 @@ def _evolve_to_the_end(job: Job, heartbeat: Heartbeat, *, find: Find) -> Ended |
     with transaction.atomic():
         hold(job)
         change = _propose(agent, evolved, plan.suite)
-        changes = {evolved.archive.best().number: change} if change is not None else {}
-        evolution = keep_evolution(evolved, origin, by=Actor(label=job.requested_by), changes=changes)
+        evolution = keep_evolution(evolved, origin, by=Actor(label=job.requested_by), change=change)
         finish(job)
     return Ended(evolved=evolved, evolution=evolution, change=change)
 
 
 def _think(
     agent: Agent, ask: AskModel, thoughts: list[Read], mined: Sequence[tuple[EvolutionTask, TaskOutcome]]
-) -> list[Variant]:
+) -> list[Proposal]:
     """Ask the configured model what to change, by what came of the mine set."""
     costs = [
         RunCost(family=task.family, succeeded=outcome.solved, steps=outcome.steps, tokens=outcome.tokens)
@@ -225,12 +218,8 @@ def _think(
         "FAILED RUNS": [_show_failure(task, outcome) for task, outcome in mined if not outcome.solved][:SHOWN_FAILURES],
         "COSTS BY FAMILY": sum_costs(costs),
     }
-    read = ask_for_candidates(agent, sections, ask=ask)
-    thoughts.append(read)
-    return [
-        Variant(tools=each.tools, system=each.system, rules=each.rules, max_output_tokens=each.max_output_tokens)
-        for each in read.proposals
-    ]
+    thoughts.append(ask_for_candidates(agent, sections, ask=ask))
+    return list(thoughts[-1].proposals)
 
 
 def _show_failure(task: EvolutionTask, outcome: TaskOutcome) -> dict[str, Any]:
@@ -250,23 +239,19 @@ def _describe(thoughts: Sequence[Read]) -> dict[str, Any]:
 def _propose(agent: Agent, evolved: Evolved, suite: str) -> Change | None:
     """Propose the best candidate as a change, if it is another agent and does no harm on the hold-out."""
     best, measured = evolved.archive.best(), evolved.measured
-    if best.number == 0 or measured.success.high < 0:
+    if best.number == 0 or measured["success"]["high"] < 0:
         return None
-    tokens, variant = measured.tokens, best.variant
+    tokens, solved = measured["tokens"], measured["solved"]
     reason = (
-        f"On {measured.tasks} tasks of the suite {suite} that nothing was chosen by it takes {tokens.mean:+,.0f} "
-        f"tokens per task [{tokens.low:+,.0f}, {tokens.high:+,.0f}]. It solves {measured.solved_after} of them, the "
-        f"agent as it is {measured.solved_before}."
+        f"On {measured['tasks']} tasks of the suite {suite} that nothing was chosen by it takes {tokens['mean']:+,.0f} "
+        f"tokens per task [{tokens['low']:+,.0f}, {tokens['high']:+,.0f}]. It solves {solved['after']} of them, the "
+        f"agent as it is {solved['before']}."
     )
     evidence: dict[str, Any] = {"suite": suite, "candidate": best.number, "looks": evolved.gate.looks}
     if cases := [case for macro in best.macros for case in macro.recorded_cases]:
         evidence["cases"] = cases
-    proposal = replace(as_proposal(variant), reason=reason, evidence=evidence, source=Change.Source.EVOLUTION)
+    proposal = replace(best.proposal, reason=reason, evidence=evidence, source=Change.Source.EVOLUTION)
     return propose_change(agent, proposal, by=Actor.policy("evolution"))
-
-
-def _ask(chat: RememberedChat, name: str, step: int, request: ChatRequest) -> ChatAnswer:
-    return chat(f"{name}:{step}", request)[0]
 
 
 AGENT_EVOLUTION = JobKind(

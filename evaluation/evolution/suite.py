@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from runtime.definitions.values import ToolDefinition
-from runtime.evolution.sequences import ObservedRun
+from runtime.changes.proposals import Proposal
+from runtime.changes.sequences import ObservedRun
 
+AS_IT_IS = Proposal(reason="")
 SHARES = (0.4, 0.3, 0.3)  # of each family: to propose from, to judge by, to measure on
 
 
@@ -30,22 +31,6 @@ class Outcome:
     error: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Variant:
-    """What an agent has besides what it was: tools, and what a model proposed in place of a text or setting."""
-
-    tools: tuple[ToolDefinition, ...] = ()
-    system: str | None = None
-    rules: tuple[dict[str, Any], ...] | None = None
-    max_output_tokens: int | None = None
-
-    def content(self) -> dict[str, Any]:
-        """Return what it is, as JSON, without what stays as it was."""
-        texts = {"system": self.system, "rules": self.rules, "max_output_tokens": self.max_output_tokens}
-        changed = {name: value for name, value in texts.items() if value is not None}
-        return {"tools": [each.content() for each in self.tools]} | changed
-
-
 class EvolutionSuite(Protocol):
     """An environment with an agent to evolve."""
 
@@ -63,8 +48,8 @@ class EvolutionSuite(Protocol):
         """Return the kind of each of the agent's own tools."""
         ...
 
-    def work(self, task: EvolutionTask, variant: Variant, *, seed: str) -> Outcome:
-        """Let a variant of the agent work on a task."""
+    def work(self, task: EvolutionTask, proposal: Proposal, *, seed: str) -> Outcome:
+        """Let the agent that a proposal makes of it work on a task."""
         ...
 
 

@@ -1,21 +1,19 @@
 """Who works on the tasks of a suite: the script of the demonstration, or an agent of a project with its own model."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from evaluation.environments.scripted.plan import PlannedCall
 from evaluation.evolution.planner import plan_turn
-from evaluation.evolution.suite import Variant
 from reflection.llm.chat import ChatTool
-from runtime.changes.subjects import tools_of_revision
-from runtime.changes.trials import Ask, Subject, Trial
+from runtime.changes.proposals import Proposal
+from runtime.changes.rehearsals import settings_of, tools_of_revision
+from runtime.changes.trials import Ask, AskFor, Subject, Trial
 from runtime.definitions.values import ToolDefinition
-from runtime.limits import ModelSettings
 from runtime.models.agents import AgentRevision
 from runtime.models.tools import ToolRuntime
 
 SYSTEM = "You do what the user asks for with the tools that you have."
-AskFor = Callable[[str], Ask]
 
 
 class Worker(Protocol):
@@ -25,8 +23,8 @@ class Worker(Protocol):
         """Tell whether it has all of these tools of the suite."""
         ...
 
-    def subject(self, offered: Sequence[ChatTool], variant: Variant, schemas: dict[str, Any]) -> Subject:
-        """Return a variant of it with the suite's tools of a task."""
+    def subject(self, offered: Sequence[ChatTool], proposal: Proposal, schemas: dict[str, Any]) -> Subject:
+        """Return what a proposal makes of it, with the suite's tools of a task."""
         ...
 
     def ask(self, planned: Sequence[PlannedCall], *, name: str) -> Ask:
@@ -44,8 +42,8 @@ class Script:
     def can_use(self, tools: Collection[str]) -> bool:
         return True
 
-    def subject(self, offered: Sequence[ChatTool], variant: Variant, schemas: dict[str, Any]) -> Subject:
-        return put_together(SYSTEM, offered, _usable(variant.tools, offered), schemas)
+    def subject(self, offered: Sequence[ChatTool], proposal: Proposal, schemas: dict[str, Any]) -> Subject:
+        return put_together(SYSTEM, offered, _usable(proposal.tools, offered), schemas)
 
     def ask(self, planned: Sequence[PlannedCall], *, name: str) -> Ask:
         return plan_turn(planned, seed=name)
@@ -68,24 +66,24 @@ class OwnAgent:
     def can_use(self, tools: Collection[str]) -> bool:
         return self._tools.keys() >= set(tools)
 
-    def subject(self, offered: Sequence[ChatTool], variant: Variant, schemas: dict[str, Any]) -> Subject:
-        current = self._revision
-        new = {each.name: each for each in variant.tools}
+    def subject(self, offered: Sequence[ChatTool], proposal: Proposal, schemas: dict[str, Any]) -> Subject:
+        current, new = self._revision, {each.name: each for each in proposal.tools}
         own = [
             definition
             for name, (_, definition) in self._tools.items()
             if definition is not None and definition.runtime == ToolRuntime.MONTY and name not in new
         ]
+        settings = settings_of(current)
+        if proposal.rules is not None:
+            settings["rules"] = proposal.rules
+        if proposal.max_output_tokens:
+            settings["max_output_tokens"] = proposal.max_output_tokens
         return put_together(
-            current.system if variant.system is None else variant.system,
+            current.system if proposal.system is None else proposal.system,
             [self._tools[tool.name][0] for tool in offered],
             _usable([*own, *new.values()], offered),
             schemas,
-            rules=tuple(current.rules) if variant.rules is None else variant.rules,
-            max_output_tokens=variant.max_output_tokens or current.max_output_tokens,
-            temperature=current.temperature,
-            model_settings=ModelSettings.model_validate(current.model_settings),
-            window_tokens=current.window_tokens,
+            **settings,
         )
 
     def ask(self, planned: Sequence[PlannedCall], *, name: str) -> Ask:
@@ -99,12 +97,7 @@ def put_together(
     head: str, offered: Sequence[ChatTool], more: Sequence[ToolDefinition], schemas: dict[str, Any], **settings: Any
 ) -> Subject:
     """Return the subject of a trial whose host answers what is offered, with tools that run in the sandbox besides."""
-    besides = (
-        ChatTool(name=each.name, description=each.description, parameters=dict(each.parameters)) for each in more
-    )
-    return Subject(
-        head=head, tools=(*offered, *besides), sources={each.name: each for each in more}, schemas=schemas, **settings
-    )
+    return Subject(head=head, tools=tuple(offered), **settings).with_tools(more, schemas)
 
 
 def _usable(tools: Sequence[ToolDefinition], offered: Sequence[ChatTool]) -> list[ToolDefinition]:

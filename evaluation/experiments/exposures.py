@@ -37,7 +37,7 @@ SELECT r.unit, r.arm, r.created_at, r.task_id, (e.state ->> 'canary_share')::int
         SELECT bool_or(f.helpful IS FALSE) FROM memory_heuristicfeedback f
         WHERE f.trajectory_id = t.id OR f.retrieval_id = r.id) END,
     CASE WHEN %(differing)s THEN (
-        SELECT s.differs FROM evaluation_shadowanswer s
+        SELECT s.verdict = 'differs' FROM agents_evaluationrow s
         WHERE s.retrieval_id = r.id AND s.candidate_id = %(candidate)s) END
 FROM memory_retrieval r
 JOIN memory_deploymentevent e ON e.deployment_id = %(deployment)s AND e.version = r.deployment_version

@@ -25,53 +25,6 @@ class Migration(migrations.Migration):
         memory.sql.create_tables.CreateTables(
             operations=[
                 migrations.CreateModel(
-                    name='Evolution',
-                    fields=[
-                        ('id', models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                        ('suite', models.TextField()),
-                        ('seed', models.IntegerField()),
-                        ('generations', models.PositiveIntegerField()),
-                        ('sets', models.JSONField()),
-                        ('looks', models.PositiveIntegerField(help_text='How often the gate was looked at.')),
-                        ('most_looks', models.PositiveIntegerField(help_text='How often it may be looked at.')),
-                        ('measured', models.JSONField()),
-                        ('controls', models.JSONField(blank=True, default=dict)),
-                        ('proposer', models.JSONField(blank=True, default=dict, help_text='What a language model proposed, if it was asked.')),
-                        ('versions', models.JSONField(default=dict)),
-                        ('started_by', models.TextField()),
-                        ('started_at', models.DateTimeField()),
-                        ('finished_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                        ('agent', models.ForeignKey(help_text='Empty for the demo.', null=True, on_delete=django.db.models.deletion.CASCADE, related_name='evolutions', to='agents.agent')),
-                        ('project', models.ForeignKey(db_index=False, help_text='Empty for the demo.', null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project')),
-                    ],
-                    options={
-                        'ordering': ['-finished_at', '-id'],
-                    },
-                ),
-                migrations.CreateModel(
-                    name='EvolutionCandidate',
-                    fields=[
-                        ('id', models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                        ('number', models.PositiveIntegerField()),
-                        ('generation', models.PositiveIntegerField()),
-                        ('parents', django.contrib.postgres.fields.ArrayField(base_field=models.PositiveIntegerField(), default=list, help_text='Numbers of other candidates.', size=None)),
-                        ('adds', models.JSONField(default=dict)),
-                        ('sha256', models.TextField()),
-                        ('scores', models.JSONField(default=dict)),
-                        ('look', models.PositiveIntegerField(null=True)),
-                        ('stopped_by', models.TextField(blank=True, default='', help_text='Empty where it was kept.')),
-                        ('said', models.TextField(help_text='What the check or gate found.')),
-                        ('is_on_front', models.BooleanField(help_text='Whether no other candidate beats it in every family.')),
-                        ('is_chosen', models.BooleanField(help_text='Whether it met the hold-out.')),
-                        ('change', models.ForeignKey(help_text='What was proposed of it.', null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='agents.change')),
-                        ('evolution', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='candidates', to='evaluation.evolution')),
-                        ('project', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project')),
-                    ],
-                    options={
-                        'ordering': ['evolution', 'number'],
-                    },
-                ),
-                migrations.CreateModel(
                     name='Experiment',
                     fields=[
                         ('id', models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
@@ -137,46 +90,6 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
-                    name='ShadowAnswer',
-                    fields=[
-                        ('id', models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                        ('lessons', models.JSONField(default=list)),
-                        ('added_ids', django.contrib.postgres.fields.ArrayField(base_field=models.UUIDField(), default=list, size=None)),
-                        ('removed_ids', django.contrib.postgres.fields.ArrayField(base_field=models.UUIDField(), default=list, size=None)),
-                        ('reworded_ids', django.contrib.postgres.fields.ArrayField(base_field=models.UUIDField(), default=list, size=None)),
-                        ('differs', models.BooleanField()),
-                        ('stable_tokens', models.PositiveIntegerField()),
-                        ('candidate_tokens', models.PositiveIntegerField()),
-                        ('asked_at', models.DateTimeField(help_text='When the request was answered.')),
-                        ('computed_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                        ('candidate', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.release')),
-                        ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project')),
-                        ('retrieval', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='shadow_answers', to='memory.retrieval')),
-                        ('stable', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.release')),
-                    ],
-                    options={
-                        'verbose_name': 'shadow answer',
-                        'ordering': ['-asked_at', '-id'],
-                    },
-                ),
-                migrations.CreateModel(
-                    name='ShadowMinute',
-                    fields=[
-                        ('id', models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                        ('minute', models.DateTimeField()),
-                        ('seen', models.PositiveIntegerField()),
-                        ('compared', models.PositiveIntegerField()),
-                        ('dropped', models.PositiveIntegerField()),
-                        ('skipped', models.PositiveIntegerField()),
-                        ('candidate', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.release')),
-                        ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project')),
-                        ('stable', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.release')),
-                    ],
-                    options={
-                        'ordering': ['-minute', '-id'],
-                    },
-                ),
-                migrations.CreateModel(
                     name='EvaluationRun',
                     fields=[
                         ('id', models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
@@ -198,26 +111,6 @@ class Migration(migrations.Migration):
                         'indexes': [models.Index(fields=['project', '-created_at', '-id'], name='evaluation_run_recent')],
                         'constraints': [models.CheckConstraint(condition=models.Q(('status__in', ['queued', 'running', 'finished', 'failed'])), name='evaluation_run_status_known'), models.CheckConstraint(condition=models.Q(models.Q(('finished_at__isnull', False), ('status__in', ['finished', 'failed'])), models.Q(('finished_at__isnull', True), ('status__in', ['queued', 'running'])), _connector='OR'), name='evaluation_run_end_has_time'), models.CheckConstraint(condition=models.Q(('configuration__contains', {}), ('results__contains', {}), ('units__contains', {}), ('versions__contains', {})), name='evaluation_run_parts_are_objects')],
                     },
-                ),
-                migrations.AddIndex(
-                    model_name='evolution',
-                    index=models.Index(fields=['project', '-finished_at', '-id'], name='evaluation_evolution_recent'),
-                ),
-                migrations.AddConstraint(
-                    model_name='evolution',
-                    constraint=models.CheckConstraint(condition=models.Q(('started_by', ''), _negated=True), name='evaluation_evolution_by_not_blank'),
-                ),
-                migrations.AddConstraint(
-                    model_name='evolutioncandidate',
-                    constraint=models.UniqueConstraint(fields=('evolution', 'number'), name='evaluation_candidate_number_once'),
-                ),
-                migrations.AddConstraint(
-                    model_name='evolutioncandidate',
-                    constraint=models.UniqueConstraint(condition=models.Q(('is_chosen', True)), fields=('evolution',), name='evaluation_candidate_one_chosen'),
-                ),
-                migrations.AddConstraint(
-                    model_name='evolutioncandidate',
-                    constraint=models.CheckConstraint(condition=models.Q(('stopped_by', ''), models.Q(('is_chosen', False), ('is_on_front', False)), _connector='OR'), name='evaluation_candidate_stopped_is_out'),
                 ),
                 migrations.AddIndex(
                     model_name='experiment',
@@ -287,26 +180,31 @@ class Migration(migrations.Migration):
                     model_name='look',
                     constraint=models.UniqueConstraint(fields=('experiment', 'number'), name='evaluation_look_number_once'),
                 ),
-                migrations.AddIndex(
-                    model_name='shadowanswer',
-                    index=models.Index(fields=['project', 'candidate', '-asked_at', '-id'], name='evaluation_shadow_recent'),
-                ),
-                migrations.AddConstraint(
-                    model_name='shadowanswer',
-                    constraint=models.UniqueConstraint(fields=('retrieval', 'candidate'), name='evaluation_shadowanswer_once'),
-                ),
-                migrations.AddConstraint(
-                    model_name='shadowanswer',
-                    constraint=models.CheckConstraint(condition=models.Q(('lessons__contains', [])), name='evaluation_shadowanswer_lessons_list'),
-                ),
-                migrations.AddConstraint(
-                    model_name='shadowminute',
-                    constraint=models.UniqueConstraint(fields=('project', 'candidate', 'stable', 'minute'), name='evaluation_shadowminute_once'),
-                ),
-                migrations.AddConstraint(
-                    model_name='shadowminute',
-                    constraint=models.CheckConstraint(condition=models.Q(('seen__gte', django.db.models.expressions.CombinedExpression(django.db.models.expressions.CombinedExpression(models.F('compared'), '+', models.F('dropped')), '+', models.F('skipped')))), name='evaluation_shadowminute_adds_up'),
-                ),
             ],
+        ),
+        migrations.CreateModel(
+            name='Evolution',
+            fields=[
+            ],
+            options={
+                'verbose_name': 'evolution',
+                'proxy': True,
+                'indexes': [],
+                'constraints': [],
+            },
+            bases=('agents.evaluationrow',),
+        ),
+        migrations.CreateModel(
+            name='ShadowAnswer',
+            fields=[
+            ],
+            options={
+                'verbose_name': 'shadow answer',
+                'ordering': ['-at', '-id'],
+                'proxy': True,
+                'indexes': [],
+                'constraints': [],
+            },
+            bases=('agents.evaluationrow',),
         ),
     ]

@@ -14,5 +14,4 @@ class Migration(migrations.Migration):
     operations = [
         install("evaluation/sql/projects.sql"),
         install("evaluation/sql/experiments.sql"),
-        install("evaluation/sql/evolutions.sql"),
     ]

@@ -5,18 +5,25 @@ from typing import Any
 
 from django.template.loader import render_to_string
 
-from evaluation.evolution.models import Evolution, EvolutionCandidate
 from evaluation.reports.geometry import Axis
+from runtime.models.changes import EvaluationRow
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM, HEIGHT = 720, 64, 24, 20, 250, 320
 CHECKED_Y = 272  # where those stand that a check stopped before the gate
 
 
-def write_gain(evolution: Evolution, chosen: EvolutionCandidate | None) -> str:
+def per_task(candidate: EvaluationRow, name: str) -> float | None:
+    """Return the steps or tokens of a candidate per task of the gate; None where it did not come to it."""
+    scores = candidate.figures["scores"].values()
+    tasks = sum(each["tasks"] for each in scores)
+    return sum(each[name] for each in scores) / tasks if tasks else None
+
+
+def write_gain(evolution: EvaluationRow, chosen: EvaluationRow | None) -> str:
     """Return what was gained on the hold-out, such as "Candidate 9 takes 1,015 fewer tokens per task …"."""
-    if chosen is None or chosen.number == 0:
+    if chosen is None or chosen.index == 0:
         return "Nothing was gained: no candidate passed the gate, so the agent stays as it is."
-    measured = evolution.measured
+    measured = evolution.figures["measured"]
     tokens, solved, success = measured["tokens"], measured["solved"], measured["success"]
     share, low, high = _share(tokens, measured["tasks"]), abs(tokens["low"]), abs(tokens["high"])
     said = f"tokens per task ({share:.1f}%, interval {min(low, high):,.0f} to {max(low, high):,.0f})"
@@ -24,33 +31,36 @@ def write_gain(evolution: Evolution, chosen: EvolutionCandidate | None) -> str:
     before, after = solved["before"], solved["after"]
     solves = f"solves {after:,} of them, {'as before' if before == after else f'before it was {before:,}'}"
     if success["high"] < 0:
-        return f"Candidate {chosen.number} does harm: {tasks} it {solves}."
+        return f"Candidate {chosen.index} does harm: {tasks} it {solves}."
     if tokens["high"] < 0:
-        return f"Candidate {chosen.number} takes {-tokens['mean']:,.0f} fewer {said} {tasks}, and {solves}."
+        return f"Candidate {chosen.index} takes {-tokens['mean']:,.0f} fewer {said} {tasks}, and {solves}."
     if tokens["low"] > 0:
-        return f"Candidate {chosen.number} takes {tokens['mean']:,.0f} more {said} {tasks}, and {solves}."
+        return f"Candidate {chosen.index} takes {tokens['mean']:,.0f} more {said} {tasks}, and {solves}."
     interval = f"[{tokens['low']:+,.0f}, {tokens['high']:+,.0f}] tokens per task"
-    return f"No gain is certain: {tasks} candidate {chosen.number} takes {interval}, and {solves}."
+    return f"No gain is certain: {tasks} candidate {chosen.index} takes {interval}, and {solves}."
 
 
-def draw_candidates(candidates: Sequence[EvolutionCandidate]) -> str:
+def draw_candidates(candidates: Sequence[EvaluationRow]) -> str:
     """Return the candidates by generation as SVG: tokens per task on the gate; empty with fewer than two."""
-    scored = [each for each in candidates if each.tokens is not None]
+    tokens = {each.index: per_task(each, "tokens") for each in candidates}
+    scored = [each for each in candidates if tokens[each.index] is not None]
     if len(candidates) < 2 or not scored:
         return ""
-    figures = [each.tokens or 0.0 for each in scored]
+    figures = [each for each in tokens.values() if each is not None]
     low, high = min(figures), max(figures)
     axis = Axis.around(figures, start=BOTTOM, end=TOP, room=0.1, least=1.0)
     width = (WIDTH - LEFT - RIGHT) / len(candidates)
-    places = {each.number: round(LEFT + (index + 0.5) * width, 1) for index, each in enumerate(candidates)}
+    places = {each.index: round(LEFT + (index + 0.5) * width, 1) for index, each in enumerate(candidates)}
 
     def y(value: float | None) -> float:
         return CHECKED_Y if value is None else axis.at(value)
 
-    at = {each.number: (places[each.number], y(each.tokens)) for each in candidates}
+    at = {each.index: (places[each.index], y(tokens[each.index])) for each in candidates}
     chart = {
-        "dots": [_describe(each, *at[each.number]) for each in candidates],
-        "edges": [_join(at[parent], at[each.number]) for each in scored for parent in each.parents if parent in at],
+        "dots": [_describe(each, *at[each.index]) for each in candidates],
+        "edges": [
+            _join(at[parent], at[each.index]) for each in scored for parent in each.figures["parents"] if parent in at
+        ],
         "best": _draw_best(scored, at, end=WIDTH - RIGHT),
         "generations": _list_generations(candidates, places, width),
         "ticks": [{"y": y(value), "label": f"{value:,.0f}"} for value in (low, (low + high) / 2, high)],
@@ -73,18 +83,18 @@ def _share(tokens: dict[str, float], tasks: int) -> float:
     return 100 * abs(tokens["mean"]) / per_task if per_task else 0.0
 
 
-def _describe(candidate: EvolutionCandidate, x: float, y: float) -> dict[str, Any]:
-    what = "kept" if not candidate.stopped_by else f"stopped by {candidate.stopped_by}"
-    tokens = candidate.tokens
-    figures = "" if tokens is None else f"{tokens:,.0f} tokens per task, look {candidate.look}, "
+def _describe(candidate: EvaluationRow, x: float, y: float) -> dict[str, Any]:
+    found, tokens = candidate.figures, per_task(candidate, "tokens")
+    what = "kept" if not found["stopped_by"] else f"stopped by {found['stopped_by']}"
+    figures = "" if tokens is None else f"{tokens:,.0f} tokens per task, look {found['look']}, "
     return {
         "x": x,
         "y": y,
-        "kind": "checked" if tokens is None else "stopped" if candidate.stopped_by else "kept",
-        "on_front": candidate.is_on_front,
-        "chosen": candidate.is_chosen,
-        "number": candidate.number,
-        "title": f"Candidate {candidate.number}: {figures}{what}",
+        "kind": "checked" if tokens is None else "stopped" if found["stopped_by"] else "kept",
+        "on_front": found["is_on_front"],
+        "chosen": found["is_chosen"],
+        "number": candidate.index,
+        "title": f"Candidate {candidate.index}: {figures}{what}",
         "cross": f"M{x - 4},{y - 4}l8,8m0,-8l-8,8",
     }
 
@@ -93,27 +103,28 @@ def _join(start: tuple[float, float], end: tuple[float, float]) -> dict[str, flo
     return {"x1": start[0], "y1": start[1], "x2": end[0], "y2": end[1]}
 
 
-def _draw_best(scored: Sequence[EvolutionCandidate], at: dict[int, tuple[float, float]], *, end: float) -> str:
+def _draw_best(scored: Sequence[EvaluationRow], at: dict[int, tuple[float, float]], *, end: float) -> str:
     """Return the points of the line of the fewest tokens so far, of the candidates that were kept."""
     points: list[str] = []
     best: float | None = None
     for each in scored:
-        if each.stopped_by or each.tokens is None or (best is not None and each.tokens >= best):
+        tokens = per_task(each, "tokens")
+        if each.figures["stopped_by"] or tokens is None or (best is not None and tokens >= best):
             continue
-        x, y = at[each.number]
+        x, y = at[each.index]
         if points:
             points.append(f"{x},{points[-1].partition(',')[2]}")
         points.append(f"{x},{y}")
-        best = each.tokens
+        best = tokens
     return " ".join([*points, f"{end},{points[-1].partition(',')[2]}"]) if points else ""
 
 
 def _list_generations(
-    candidates: Sequence[EvolutionCandidate], places: dict[int, float], width: float
+    candidates: Sequence[EvaluationRow], places: dict[int, float], width: float
 ) -> list[dict[str, Any]]:
     """Return where each generation stands, and where a line parts it from the one before."""
     found = []
-    for number in sorted({each.generation for each in candidates}):
-        own = [places[each.number] for each in candidates if each.generation == number]
+    for number in sorted({each.figures["generation"] for each in candidates}):
+        own = [places[each.index] for each in candidates if each.figures["generation"] == number]
         found.append({"number": number, "x": (own[0] + own[-1]) / 2, "begins": own[0] - width / 2})
     return found

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from evaluation.shadow.models import ShadowAnswer
 from memory.projects.actors import Actor
 from memory.releases.manifest import index_lessons
 from memory.releases.models import Release
@@ -14,6 +13,7 @@ from memory.retrieval.assignment import ReleaseSettings, read_release_settings
 from memory.retrieval.context import count_tokens
 from memory.retrieval.models import Retrieval
 from memory.retrieval.question import Filters, Question
+from runtime.models.changes import ComparisonVerdict, EvaluationRow, RowKind
 
 SHADOW = Actor.policy("shadow")
 COMPARABLE = frozenset({Retrieval.Mode.EMBEDDING, Retrieval.Mode.LEXICAL, Retrieval.Mode.HYBRID})
@@ -39,7 +39,7 @@ class Compared:
         )
 
 
-def compare_answers(retrieval: Retrieval, releases: Compared) -> ShadowAnswer | None:
+def compare_answers(retrieval: Retrieval, releases: Compared) -> EvaluationRow | None:
     """Answer a request again from both releases, and return what differs; None where that cannot be compared.
 
     Both answers are made now, so that what changed since the request is in both. Nothing is written, and no answer
@@ -56,19 +56,23 @@ def compare_answers(retrieval: Retrieval, releases: Compared) -> ShadowAnswer | 
         return None
     (before, stable_tokens), (after, candidate_tokens) = stable, candidate
     was, now = dict(before), dict(after)
-    return ShadowAnswer(
+    return EvaluationRow(
         project_id=retrieval.project_id,
+        kind=RowKind.ANSWER,
         retrieval=retrieval,
         stable=releases.stable,
         candidate=releases.candidate,
-        lessons=[{"heuristic": str(id), "content_sha256": sha256} for id, sha256 in after],
-        added_ids=[id for id in now if id not in was],
-        removed_ids=[id for id in was if id not in now],
-        reworded_ids=[id for id, sha256 in after if id in was and was[id] != sha256],
-        differs=before != after,
-        stable_tokens=stable_tokens,
-        candidate_tokens=candidate_tokens,
-        asked_at=retrieval.created_at,
+        verdict=ComparisonVerdict.SAME if before == after else ComparisonVerdict.DIFFERS,
+        figures={
+            "lessons": [{"heuristic": str(id), "content_sha256": sha256} for id, sha256 in after],
+            "added": [str(id) for id in now if id not in was],
+            "removed": [str(id) for id in was if id not in now],
+            "reworded": [str(id) for id, sha256 in after if id in was and was[id] != sha256],
+            "stable_tokens": stable_tokens,
+            "candidate_tokens": candidate_tokens,
+        },
+        at=retrieval.created_at,
+        made_by=SHADOW.label,
     )
 
 

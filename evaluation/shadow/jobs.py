@@ -18,8 +18,7 @@ from django.db import connection, transaction
 from django.db.models import Max
 from django.db.models.functions import Now
 
-from evaluation.shadow.comparison import Compared, compare_answers
-from evaluation.shadow.models import ShadowAnswer, ShadowMinute
+from evaluation.shadow.comparison import SHADOW, Compared, compare_answers
 from memory.database_clock import database_now
 from memory.releases.models import Deployment, Release
 from memory.retrieval.models import Retrieval
@@ -27,6 +26,7 @@ from reflection.jobs.execution import Heartbeat, carry_out
 from reflection.jobs.kinds import JobKind
 from reflection.jobs.models import Job
 from reflection.jobs.queue import claim, enqueue, finish, hold
+from runtime.models.changes import EvaluationRow, RowKind
 
 log = structlog.get_logger(__name__)
 
@@ -94,8 +94,10 @@ def _see_through(job: Job, heartbeat: Heartbeat) -> None:
 
 def _find_minutes(deployment: Deployment, stable: Release, candidate: Release, *, now: datetime) -> Iterator[Minute]:
     """Yield the minutes that are over and were not compared yet, the oldest first."""
-    done = ShadowMinute.objects.filter(project=deployment.project_id, stable=stable, candidate=candidate)
-    last: datetime | None = done.aggregate(last=Max("minute"))["last"]
+    done = EvaluationRow.objects.filter(
+        kind=RowKind.MINUTE, project=deployment.project_id, stable=stable, candidate=candidate
+    )
+    last: datetime | None = done.aggregate(last=Max("at"))["last"]
     asked: dict[str, Any] = {
         "deployment": deployment.pk,
         "project": deployment.project_id,
@@ -121,17 +123,22 @@ def _compare_minute(job: Job, minute: Minute, releases: Compared, *, most: int, 
     with transaction.atomic():
         hold(job)
         kept = set(Retrieval.objects.select_for_update(no_key=True).filter(pk__in=taken).values_list("pk", flat=True))
-        ShadowAnswer.objects.bulk_create([each for each in answers if each.retrieval_id in kept])  # none deleted since
-        ShadowMinute.objects.create(
+        counts = EvaluationRow(
             project_id=job.project_id,
+            kind=RowKind.MINUTE,
             stable=releases.stable,
             candidate=releases.candidate,
-            minute=minute.begins,
-            seen=minute.seen,
-            compared=len(answers),
-            dropped=len(minute.chosen) - len(taken),
-            skipped=len(taken) - len(answers),
+            figures={
+                "seen": minute.seen,
+                "compared": len(answers),
+                "dropped": len(minute.chosen) - len(taken),
+                "skipped": len(taken) - len(answers),
+            },
+            at=minute.begins,
+            made_by=SHADOW.label,
         )
+        since = [each for each in answers if each.retrieval_id in kept]  # none deleted meanwhile
+        EvaluationRow.objects.bulk_create([*since, counts])
 
 
 SHADOW_JOBS = JobKind(name=KIND, run=run_shadow, most_attempts=3)

@@ -1,57 +1,40 @@
 """What would differ if the candidate answered: for a page, and for the API."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Avg, Count, Q, QuerySet, Sum
+from django.db.models import Avg, Count, FloatField, IntegerField, Q, QuerySet, Sum
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast
 
-from evaluation.shadow.models import ShadowAnswer, ShadowMinute
 from memory.heuristics.models import HeuristicRevision
 from memory.projects.models import Project
 from memory.releases.deployments import get_deployment
 from memory.releases.models import Release
+from runtime.models.changes import ComparisonVerdict, EvaluationRow, RowKind
 
 MOST_FAMILIES, MOST_LESSONS = 50, 10  # lessons of each family
+DIFFERS = Q(verdict=ComparisonVerdict.DIFFERS)
 
 _LESSONS = """
 SELECT family, change, lesson, answers FROM (
     SELECT r.task_id AS family, c.change, c.lesson, count(*) AS answers,
         row_number() OVER (PARTITION BY r.task_id ORDER BY count(*) DESC, c.change, c.lesson) AS place
-    FROM evaluation_shadowanswer s
+    FROM agents_evaluationrow s
     JOIN memory_retrieval r ON r.id = s.retrieval_id
     CROSS JOIN LATERAL (
-        SELECT 'added' AS change, unnest(s.added_ids) AS lesson
-        UNION ALL SELECT 'removed', unnest(s.removed_ids)
-        UNION ALL SELECT 'reworded', unnest(s.reworded_ids)
+        SELECT f.change, jsonb_array_elements_text(s.figures -> f.change)::uuid AS lesson
+        FROM unnest(ARRAY['added', 'removed', 'reworded']) f (change)
     ) c
-    WHERE s.project_id = %(project)s AND s.stable_id = %(stable)s AND s.candidate_id = %(candidate)s
+    WHERE s.kind = 'answer' AND s.project_id = %(project)s
+        AND s.stable_id = %(stable)s AND s.candidate_id = %(candidate)s
     GROUP BY 1, 2, 3
 ) AS counted WHERE place <= %(most)s ORDER BY family, place
 """
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LessonDifference:
-    """A lesson that is added, removed or reworded in some answers. `trigger` is empty where its words were erased."""
-
-    heuristic_id: UUID
-    change: str
-    answers: int
-    trigger: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FamilyDifference:
-    """The compared answers of one task family, those that differ, and the lessons that differ most often."""
-
-    family: str
-    compared: int
-    differing: int
-    lessons: list[LessonDifference] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +42,9 @@ class ShadowReport:
     """What was compared of two releases, and what differs. `is_on` says whether new answers are compared now.
 
     `seen` counts the answers since the comparison began, `dropped` those over the maximum a minute or too old, and
-    `skipped` those that cannot be compared.
+    `skipped` those that cannot be compared. `families` has for each task family how many answers were `compared` and
+    are `differing`, and the `lessons` that are added, removed or reworded most often, as `{"heuristic", "change",
+    "answers", "trigger"}`, where `trigger` is empty if its words were erased.
     """
 
     stable: Release
@@ -75,11 +60,11 @@ class ShadowReport:
     stable_tokens: float | None
     candidate_tokens: float | None
     last_at: datetime | None
-    families: list[FamilyDifference]
+    families: list[dict[str, Any]]
 
-    def answers(self, project: Project) -> QuerySet[ShadowAnswer]:
+    def answers(self, project: Project) -> QuerySet[EvaluationRow]:
         """Return the rows behind it, the newest first."""
-        return ShadowAnswer.objects.filter(project=project, stable=self.stable, candidate=self.candidate)
+        return find_rows(RowKind.ANSWER, project, self.stable, self.candidate).order_by("-at", "-id")
 
     @property
     def sentence(self) -> str:
@@ -95,6 +80,11 @@ class ShadowReport:
         )
 
 
+def find_rows(kind: RowKind, project: Project, stable: Release, candidate: Release) -> QuerySet[EvaluationRow]:
+    """Return the rows of a kind about two releases of a project."""
+    return EvaluationRow.objects.filter(kind=kind, project=project, stable=stable, candidate=candidate)
+
+
 def describe_shadow(project: Project, candidate: Release | None = None) -> ShadowReport | None:
     """Return what was compared of a candidate; None where there is none. At most six queries.
 
@@ -105,8 +95,8 @@ def describe_shadow(project: Project, candidate: Release | None = None) -> Shado
     stable = deployment.stable
     on_trial = deployment.candidate
     if candidate is not None or on_trial is None:
-        rows = ShadowMinute.objects.filter(project=project).select_related("stable", "candidate")
-        last = (rows if candidate is None else rows.filter(candidate=candidate)).first()
+        rows = EvaluationRow.objects.filter(kind=RowKind.MINUTE, project=project).select_related("stable", "candidate")
+        last = (rows if candidate is None else rows.filter(candidate=candidate)).order_by("-at", "-id").first()
         if last is None and (candidate is None or candidate != on_trial):
             return None
         if last is not None:
@@ -115,17 +105,19 @@ def describe_shadow(project: Project, candidate: Release | None = None) -> Shado
     if stable is None or candidate is None:
         return None
     is_on = candidate == on_trial and stable == deployment.stable and deployment.shadow_share > 0
-    counts = ShadowMinute.objects.filter(project=project, stable=stable, candidate=candidate).aggregate(
-        **{name: Sum(name, default=0) for name in ("seen", "dropped", "skipped")}
+    counts = find_rows(RowKind.MINUTE, project, stable, candidate).aggregate(
+        **{
+            name: Sum(Cast(KT(f"figures__{name}"), IntegerField()), default=0)
+            for name in ("seen", "dropped", "skipped")
+        }
     )
-    answers = ShadowAnswer.objects.filter(project=project, stable=stable, candidate=candidate)
+    answers = find_rows(RowKind.ANSWER, project, stable, candidate)
     figures = answers.aggregate(
         compared=Count("pk"),
-        differing=Count("pk", filter=Q(differs=True)),
-        stable_tokens=Avg("stable_tokens"),
-        candidate_tokens=Avg("candidate_tokens"),
+        differing=Count("pk", filter=DIFFERS),
+        **{name: Avg(Cast(KT(f"figures__{name}"), FloatField())) for name in ("stable_tokens", "candidate_tokens")},
     )
-    last_answer = answers.order_by("-asked_at").values_list("asked_at", flat=True).first()
+    last_answer = answers.order_by("-at").values_list("at", flat=True).first()
     return ShadowReport(
         stable=stable,
         candidate=candidate,
@@ -139,11 +131,11 @@ def describe_shadow(project: Project, candidate: Release | None = None) -> Shado
     )
 
 
-def _describe_families(project: Project, stable: Release, candidate: Release) -> list[FamilyDifference]:
-    answers = ShadowAnswer.objects.filter(project=project, stable=stable, candidate=candidate)
+def _describe_families(project: Project, stable: Release, candidate: Release) -> list[dict[str, Any]]:
     families = (
-        answers.values_list("retrieval__task_id")
-        .annotate(compared=Count("pk"), differing=Count("pk", filter=Q(differs=True)))
+        find_rows(RowKind.ANSWER, project, stable, candidate)
+        .values_list("retrieval__task_id")
+        .annotate(compared=Count("pk"), differing=Count("pk", filter=DIFFERS))
         .order_by("-differing", "-compared", "retrieval__task_id")[:MOST_FAMILIES]
     )
     asked: dict[str, Any] = {
@@ -156,12 +148,12 @@ def _describe_families(project: Project, stable: Release, candidate: Release) ->
         cursor.execute(_LESSONS, asked)
         rows = cursor.fetchall()
     triggers = _find_triggers({lesson for _, _, lesson, _ in rows}, stable, candidate)
-    lessons: dict[str, list[LessonDifference]] = {}
+    lessons: dict[str, list[dict[str, Any]]] = {}
     for family, change, lesson, number in rows:
-        one = LessonDifference(heuristic_id=lesson, change=change, answers=number, trigger=triggers.get(lesson, ""))
-        lessons.setdefault(family, []).append(one)
+        found = {"heuristic": lesson, "change": change, "answers": number, "trigger": triggers.get(lesson, "")}
+        lessons.setdefault(family, []).append(found)
     return [
-        FamilyDifference(family=name, compared=compared, differing=differing, lessons=lessons.get(name, []))
+        {"family": name, "compared": compared, "differing": differing, "lessons": lessons.get(name, [])}
         for name, compared, differing in families
     ]
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from evaluation.environments.base import Environment
-from evaluation.environments.react import OfficeWithModel
+from evaluation.environments.office_agent import OfficeWithModel
 from evaluation.errors import EvaluationError
 from evaluation.ledger import attach_ledger
 from evaluation.suites.base import About, Options
@@ -45,8 +45,7 @@ class Live(ClosedLoop):
 
     def open(self, options: Options) -> Environment:
         journal = Path(options.journal) if options.journal else None
-        return OfficeWithModel(
-            attach_ledger(
-                get_provider(), journal=journal, max_calls=options.max_calls, max_cost_usd=options.max_cost_usd
-            )
+        ledger = attach_ledger(
+            get_provider(), journal=journal, max_calls=options.max_calls, max_cost_usd=options.max_cost_usd
         )
+        return OfficeWithModel(ledger.chat)

@@ -15,11 +15,11 @@ from runtime.api.tool_shapes import ToolInput, ToolName
 from runtime.changes.kinds import NEVER, ChangeKind
 from runtime.changes.policy import explain, last_shadow
 from runtime.changes.proposals import Proposal, new_tools
+from runtime.changes.rehearsals import tabulate
 from runtime.changes.served import read_wordings
-from runtime.changes.shadow import tabulate
 from runtime.limits import Compacting, ModelSettings, Retrieving
 from runtime.models.agents import ChangesBy
-from runtime.models.changes import Change, ChangeRung, ChangeSource, Check, CheckVerdict, ShadowRun
+from runtime.models.changes import Change, ChangeRung, ChangeSource, CheckVerdict, EvaluationRow
 
 MAX_CASES = 100
 MAX_LESSONS = 10
@@ -256,9 +256,10 @@ def _describe_lesson(wording: HeuristicRevision) -> dict[str, Any]:
     return words | {"id": wording.heuristic_id, "status": wording.heuristic.status}
 
 
-def _describe_check(check: Check) -> dict[str, Any]:
+def _describe_check(check: EvaluationRow) -> dict[str, Any]:
     return {name: getattr(check, name) for name in CheckAnswer.model_fields}
 
 
-def _describe_shadow(row: ShadowRun) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in ShadowRunAnswer.model_fields} | {"run": row.run_id}
+def _describe_shadow(row: EvaluationRow) -> dict[str, Any]:
+    named = {"run": row.run_id, "family": row.name}
+    return named | {name: row.figures[name] for name in ShadowRunAnswer.model_fields if name not in named}

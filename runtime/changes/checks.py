@@ -9,14 +9,15 @@ from typing import Any
 from reflection.llm.chat import ChatMessage, ChatRequest
 from runtime.changes.kinds import check_untouched
 from runtime.changes.proposals import new_tools
+from runtime.changes.rehearsals import tools_of_revision
 from runtime.changes.replay import REPLAY_SECONDS, replay_tool
 from runtime.changes.served import find_lesson_faults
-from runtime.changes.subjects import tools_of_revision
 from runtime.definitions.checks import EXAMPLE_SECONDS, find_example_faults, find_type_faults
 from runtime.definitions.storage import as_definition, find_schemas
 from runtime.definitions.values import ToolDefinition
 from runtime.errors import NeverEvolves
-from runtime.models.changes import Change, Check, CheckVerdict
+from runtime.models.agents import AgentRevision
+from runtime.models.changes import Change, CheckVerdict, EvaluationRow, RowKind
 from runtime.revisions import spec_of
 from runtime.rules import find_faults
 from runtime.sandbox import SharedSeconds
@@ -34,14 +35,6 @@ class Found:
     figures: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NamedCheck:
-    """A check and its name."""
-
-    name: str
-    run: Callable[[Change], Found]
-
-
 def passed(said: str, **figures: Any) -> Found:
     return Found(verdict=CheckVerdict.PASSED, said=said, figures=figures)
 
@@ -54,12 +47,12 @@ def skipped(said: str, **figures: Any) -> Found:
     return Found(verdict=CheckVerdict.SKIPPED, said=said, figures=figures)
 
 
-def run_checks(change: Change, *, by: str) -> list[Check]:
+def run_checks(change: Change, *, by: str) -> list[EvaluationRow]:
     """Run the checks of a change up to the first that fails; return rows that are not stored yet."""
     attempt = 1 + (change.checks.order_by("-attempt").values_list("attempt", flat=True).first() or 0)
     found: list[tuple[str, Found]] = []
-    for check in CHECKS:
-        found.append((check.name, check.run(change)))
+    for name, check in CHECKS.items():
+        found.append((name, check(change)))
         if found[-1][1].verdict == CheckVerdict.FAILED:
             break
     return write_rows(change, found, attempt=attempt, by=by)
@@ -67,15 +60,16 @@ def run_checks(change: Change, *, by: str) -> list[Check]:
 
 def write_rows(
     change: Change, found: Sequence[tuple[str, Found]], *, attempt: int, by: str, first: int = 0
-) -> list[Check]:
+) -> list[EvaluationRow]:
     """Return the rows of what checks found, by their names; they are not stored yet.
 
     Args:
         first: the place of the first among the rows of the attempt.
     """
     return [
-        Check(
+        EvaluationRow(
             project_id=change.project_id,
+            kind=RowKind.CHECK,
             change=change,
             attempt=attempt,
             index=first + place,
@@ -180,7 +174,7 @@ def _check_replay(change: Change) -> Found:
 
 def _check_budget(change: Change) -> Found:
     """Whether the beginning of every prompt stays of a size."""
-    before, after = _measure(change, change.base), _measure(change, change.target)
+    before, after = _measure(change.base), _measure(change.target)
     figures = {"tokens_before": before, "tokens_after": after}
     if after > max(before * MOST_PROMPT_GROWTH, before + FEW_TOKENS):
         return failed(f"Every prompt would begin with {after:,} tokens instead of {before:,}.", **figures)
@@ -190,20 +184,19 @@ def _check_budget(change: Change) -> Found:
     return passed(f"Every prompt begins with {after:,} tokens; it was {before:,}.", **figures)
 
 
-def _measure(change: Change, revision: Any) -> int:
-
+def _measure(revision: AgentRevision) -> int:
     said = (ChatMessage(role="system", content=revision.system),)
     tools = tuple(tool for tool, _ in tools_of_revision(revision))
     return ChatRequest(messages=said, tools=tools, max_output_tokens=1).estimated_input_tokens
 
 
-CHECKS = (
-    NamedCheck(name="kind", run=_check_kind),
-    NamedCheck(name="rules", run=_check_rules),
-    NamedCheck(name="lessons", run=_check_lessons),
-    NamedCheck(name="reach", run=_check_reach),
-    NamedCheck(name="types", run=_check_types),
-    NamedCheck(name="examples", run=_check_examples),
-    NamedCheck(name="budget", run=_check_budget),
-    NamedCheck(name="replay", run=_check_replay),
-)
+CHECKS: dict[str, Callable[[Change], Found]] = {
+    "kind": _check_kind,
+    "rules": _check_rules,
+    "lessons": _check_lessons,
+    "reach": _check_reach,
+    "types": _check_types,
+    "examples": _check_examples,
+    "budget": _check_budget,
+    "replay": _check_replay,
+}

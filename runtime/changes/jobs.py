@@ -14,11 +14,10 @@ from reflection.jobs.models import Job
 from reflection.jobs.queue import claim, enqueue, finish, hold
 from reflection.llm.base import Provider
 from reflection.llm.calls import RememberedChat
-from reflection.llm.chat import ChatAnswer, ChatRequest
 from runtime.changes.ladder import record_shadow
 from runtime.changes.regression import rehearse_runs
-from runtime.changes.shadow import choose_runs
-from runtime.changes.trials import Ask
+from runtime.changes.rehearsals import choose_runs
+from runtime.changes.trials import name_answers
 from runtime.errors import NotOnRung
 from runtime.loop.execution import find_provider
 from runtime.models.changes import Change
@@ -63,13 +62,9 @@ def _rehearse(job: Job, heartbeat: Heartbeat, *, find: Callable[[str], Provider]
     change = Change.objects.select_related("agent__project", "target", "base").filter(pk=UUID(job.subject)).first()
     rehearsed = None
     if change is not None and change.rung in (Change.Rung.CHECKED, Change.Rung.SHADOWED):
-        attempt = 1 + (change.shadow_runs.order_by("-attempt").values_list("attempt", flat=True).first() or 0)
+        attempt = 1 + (change.rehearsals.order_by("-attempt").values_list("attempt", flat=True).first() or 0)
         chat = RememberedChat(job, heartbeat, provider=find(change.target.model), subject=f"change:{change.pk}")
-
-        def ask_for(name: str) -> Ask:
-            heartbeat.ensure_held()
-            return _name_steps(chat, f"shadow:{attempt}:{name}")
-
+        ask_for = name_answers(chat, heartbeat, f"shadow:{attempt}:")
         if runs := choose_runs(change.agent_id):
             rehearsed = rehearse_runs(change, runs, ask_for, attempt=attempt, by=job.requested_by)
     failpoint("change.rehearsed")
@@ -79,10 +74,3 @@ def _rehearse(job: Job, heartbeat: Heartbeat, *, find: Callable[[str], Provider]
             with suppress(NotOnRung):  # it was rejected meanwhile
                 record_shadow(change, rehearsed, by=Actor(label=job.requested_by))
         finish(job)
-
-
-def _name_steps(chat: RememberedChat, name: str) -> Ask:
-    def ask(step: int, request: ChatRequest) -> ChatAnswer:
-        return chat(f"{name}:{step}", request)[0]
-
-    return ask

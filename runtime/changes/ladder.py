@@ -36,7 +36,7 @@ from runtime.changes.served import approve_lessons, withdraw_lessons
 from runtime.definitions.storage import let_run
 from runtime.errors import NotOnRung
 from runtime.models.agents import Agent, AgentRevision
-from runtime.models.changes import Change, Check, CheckVerdict, ShadowRun
+from runtime.models.changes import Change, CheckVerdict, EvaluationRow
 from runtime.revisions import check_spec, point_at, spec_of
 
 log = structlog.get_logger(__name__)
@@ -47,7 +47,7 @@ BY_DEPLOYMENT = Actor.policy("deployment")
 _watchers: list[Callable[[Change, Actor], None]] = []
 
 
-def check_change(change: Change, *, by: Actor) -> list[Check]:
+def check_change(change: Change, *, by: Actor) -> list[EvaluationRow]:
     """Run the checks of a change and write down what each found. It is `checked`, or has `failed`.
 
     Raises:
@@ -58,7 +58,7 @@ def check_change(change: Change, *, by: Actor) -> list[Check]:
     verdict = _Rung.FAILED if any(row.verdict == CheckVerdict.FAILED for row in rows) else _Rung.CHECKED
     with transaction.atomic():
         _lock(change, _Rung.PROPOSED, _Rung.CHECKED, _Rung.FAILED)
-        Check.objects.bulk_create(rows)
+        EvaluationRow.objects.bulk_create(rows)
         _move(change, verdict, by=by)
     return rows
 
@@ -71,7 +71,7 @@ def record_shadow(change: Change, rehearsed: Rehearsed, *, by: Actor) -> None:
         NotOnRung: it has not passed its checks, or was decided.
     """
     _lock(change, _Rung.CHECKED, _Rung.SHADOWED)
-    ShadowRun.objects.bulk_create(rehearsed.rows, ignore_conflicts=True)
+    EvaluationRow.objects.bulk_create(rehearsed.rows, ignore_conflicts=True)
     has_failed = _add_checks(change, rehearsed.found, by=by)
     _move(change, _Rung.FAILED if has_failed else _Rung.SHADOWED, by=by)
 
@@ -93,7 +93,7 @@ def _add_checks(change: Change, found: Sequence[tuple[str, Found]], *, by: Actor
     last = change.checks.order_by("-attempt", "-index").first()
     attempt, index = (last.attempt, last.index + 1) if last is not None else (1, 0)
     rows = write_rows(change, found, attempt=attempt, first=index, by=by.label)
-    Check.objects.bulk_create(rows)
+    EvaluationRow.objects.bulk_create(rows)
     return any(row.verdict == CheckVerdict.FAILED for row in rows)
 
 

@@ -11,11 +11,11 @@ from memory.projects.actors import Actor
 from runtime.changes.jobs import find_nothing_to_rehearse, request_shadow
 from runtime.changes.ladder import check_change, find_obstacle, record_refusal, reject_change, start_trial
 from runtime.changes.proposals import new_tools
-from runtime.changes.shadow import tabulate
+from runtime.changes.rehearsals import tabulate
 from runtime.changes.strictness import find_looser
 from runtime.errors import NotOnRung
 from runtime.models.agents import ChangesBy
-from runtime.models.changes import Change, Check, CheckVerdict, ShadowRun
+from runtime.models.changes import Change, CheckVerdict, EvaluationRow
 from runtime.sandbox.calls import SandboxError
 
 log = structlog.get_logger(__name__)
@@ -72,15 +72,16 @@ def _find_what_people_read(change: Change) -> list[str]:
     return objections
 
 
-def _compare_shadow(rows: Sequence[ShadowRun]) -> list[str]:
+def _compare_shadow(rows: Sequence[EvaluationRow]) -> list[str]:
     if not rows:
         return ["It has not been in shadow."]
     objections = []
-    if writes := sum(row.new_writes for row in rows):
+    figures = [row.figures for row in rows]
+    if writes := sum(each["new_writes"] for each in figures):
         objections.append(f"In shadow it wanted {_count(writes, 'write')} that the recorded runs did not make.")
-    if cut := sum(not row.ended for row in rows):
+    if cut := sum(not each["ended"] for each in figures):
         objections.append(f"In shadow it did not come to an end in {cut} of {len(rows)} runs.")
-    if idle := sum(row.missing > 0 and not row.same for row in rows):
+    if idle := sum(each["missing"] > 0 and not each["same"] for each in figures):
         objections.append(f"In shadow it made none of the recorded calls in {idle} of {_count(len(rows), 'run')}.")
     table = tabulate(rows)
     if missing := {line.tool: line.missing for line in table if line.missing}:
@@ -89,7 +90,7 @@ def _compare_shadow(rows: Sequence[ShadowRun]) -> list[str]:
     if late := {line.tool: line.late for line in table if line.late}:
         called = f"{_count(sum(late.values()), 'call')} only after an action that came later in the recorded runs"
         objections.append(f"In shadow it made {called}: {_list(late)}.")
-    if sum(row.steps_after for row in rows) > sum(row.steps_before for row in rows):
+    if sum(each["steps_after"] for each in figures) > sum(each["steps_before"] for each in figures):
         objections.append("In shadow it took more steps than the recorded runs.")
     return objections
 
@@ -102,13 +103,13 @@ def _list(counts: dict[str, int]) -> str:
     return ", ".join(f"{tool} ({number})" for tool, number in counts.items())
 
 
-def last_shadow(change: Change) -> list[ShadowRun]:
+def last_shadow(change: Change) -> list[EvaluationRow]:
     """Return the rows of the last shadow of a change."""
-    last = change.shadow_runs.order_by("-attempt").values_list("attempt", flat=True).first() or 0
-    return list(change.shadow_runs.filter(attempt=last).select_related("run").order_by("family", "run_id"))
+    last = change.rehearsals.order_by("-attempt").values_list("attempt", flat=True).first() or 0
+    return list(change.rehearsals.filter(attempt=last).select_related("run").order_by("name", "run_id"))
 
 
-def last_checks(change: Change) -> list[Check]:
+def last_checks(change: Change) -> list[EvaluationRow]:
     """Return what each check found last, in order; of the regression set, for each family."""
     last = change.checks.order_by("-attempt").values_list("attempt", flat=True).first() or 0
     found = {}

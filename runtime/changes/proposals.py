@@ -48,6 +48,12 @@ class Proposal:
     source: str = Change.Source.PERSON
     parent: Change | None = None
 
+    def content(self) -> dict[str, Any]:
+        """Return what a model can propose of it, as JSON, without what stays as it was."""
+        texts = {"system": self.system, "rules": self.rules, "max_output_tokens": self.max_output_tokens}
+        changed = {name: value for name, value in texts.items() if value is not None}
+        return {"tools": [each.content() for each in self.tools]} | changed
+
 
 @transaction.atomic
 def propose_change(agent: Agent, proposal: Proposal, *, by: Actor) -> Change:

@@ -1,51 +1,45 @@
-"""Let an agent work on a task off the record: the loop without journal, executors or network.
+"""Let an agent work on a task off the record: the loop of runs, on rows that are never stored.
 
-What the agent calls is answered by a `Host`, which serves recorded answers or an environment of an evaluation. Tools in
-the sandbox run in it, and what they ask goes to the same host. No row is written, and no module that sends anything is
-imported here: whatever the candidate wants, nothing can leave.
+What comes next `next_action` decides, as in a run, so that the same rules and limits hold. What the agent calls is
+answered by a `Host`, which serves recorded answers or an environment of an evaluation. Tools in the sandbox run in it,
+and what they ask goes to the same host. No executor of other tools is called: whatever the candidate wants, nothing can
+leave. What the model reads is not shortened.
 """
 
 import json
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from itertools import takewhile
 from typing import Any, Protocol
 
+from reflection.jobs.execution import Heartbeat
 from reflection.llm.base import estimate_tokens
 from reflection.llm.budget import cost_usd
-from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ChatTool
+from reflection.llm.calls import RememberedChat
+from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ChatTool, stored_calls
+from reflection.llm.turns import arrange
 from runtime.context.prompt import asked_with, with_schema
 from runtime.definitions.values import ToolDefinition
-from runtime.endings import (
-    NO_PROGRESS_NOTE,
-    NOTES,
-    TOLD_AT,
-    Ending,
-    Failure,
-    count_repeats,
-    find_failure,
-    find_spent,
-    find_stuck,
-    is_unfinished,
-    name_ending,
-    room_for_answer,
-    without_tool,
-)
+from runtime.endings import LOOKED_AT, NO_PROGRESS_NOTE, TOLD_AT, count_repeats, name_ending, room_for_answer
 from runtime.errors import InvalidArguments
 from runtime.limits import USUAL_OUTPUT_TOKENS, Limits, ModelSettings
-from runtime.models.tools import ToolRuntime
-from runtime.rules import Called, ends_run, find_missing, goes_on, needs_approval, read_rules, refuse_call
+from runtime.loop.actions import AskModel, ExecuteEffect, Finish, Note, Remind, next_action
+from runtime.loop.journal import cut_result, find_refusal, hash_arguments, most_of_result
+from runtime.loop.rows import REMINDER, RunRows, count_unreadable, write_call, write_step
+from runtime.models.conversations import Message
+from runtime.models.effects import Effect
+from runtime.models.runs import Run, RunStatus, Step, StopReason
+from runtime.models.tools import ToolKind, ToolRuntime
+from runtime.rules import Called, needs_approval, read_rules
 from runtime.sandbox import HostError, SharedSeconds, ToolCall, run_tool
 from runtime.sandbox.calls import read_limits
-from runtime.schema import bind_arguments, check_arguments
+from runtime.schema import bind_arguments
+from runtime.tools.catalogue import Tool
 
 FROZEN_AT = datetime(2026, 1, 1, tzinfo=UTC)
-MAX_RESULT_CHARACTERS = 50_000
-_UNREADABLE = "unreadable"
 Ask = Callable[[int, ChatRequest], ChatAnswer]
+AskFor = Callable[[str], Ask]
 
 
 class Refused(Exception):
@@ -84,29 +78,45 @@ class Subject:
     limits: Limits = field(default_factory=Limits)
     provider: str = ""  # whose prices count
 
+    def with_tools(self, definitions: Iterable[ToolDefinition], schemas: dict[str, Any]) -> "Subject":
+        """Return it with more tools that run in the sandbox; each takes the place of one of its name."""
+        more = {each.name: each for each in definitions}
+        kept = (tool for tool in self.tools if tool.name not in more)
+        return replace(
+            self,
+            tools=(*kept, *map(for_model, more.values())),
+            sources=self.sources | more,
+            schemas=self.schemas | schemas,
+        )
 
-@dataclass(kw_only=True, slots=True)
-class Made:
-    """A call of a trial."""
 
-    tool: str
-    arguments: dict[str, Any]
-    result: str = ""
-    error: str = ""
-    by_tool: bool = False
-
-
-@dataclass(kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
-    """How a trial went. `failure` says why it ended without a reply, as in a run."""
+    """How a trial went. `failure` says why it ended without a reply, as in a run; `calls` are those of the model."""
 
-    ended: bool = False
-    failure: str = ""
-    reply: str = ""
-    steps: int = 0
-    tokens: int = 0
-    cost_usd: Decimal = Decimal(0)
-    calls: list[Made] = field(default_factory=list)
+    ended: bool
+    failure: str
+    reply: str
+    steps: int
+    tokens: int
+    cost_usd: Decimal
+    calls: tuple[Effect, ...]
+
+
+def for_model(definition: ToolDefinition) -> ChatTool:
+    """Return a tool as the model reads it."""
+    parameters: dict[str, Any] = dict(definition.parameters)
+    return ChatTool(name=definition.name, description=definition.description, parameters=parameters)
+
+
+def name_answers(chat: RememberedChat, heartbeat: Heartbeat, prefix: str = "") -> AskFor:
+    """Return what asks a model for each name of a trial; an answer is paid for once, by its name and step."""
+
+    def ask_for(name: str) -> Ask:
+        heartbeat.ensure_held()
+        return lambda step, request: chat(f"{prefix}{name}:{step}", request)[0]
+
+    return ask_for
 
 
 def hold_trial(subject: Subject, said: Sequence[ChatMessage], ask: Ask, host: Host) -> Trial:
@@ -116,7 +126,7 @@ def hold_trial(subject: Subject, said: Sequence[ChatMessage], ask: Ask, host: Ho
         ask: asks the model; it is given the number of the step.
     """
     head = ChatMessage(role="system", content=with_schema(subject.head, subject.model_settings))
-    return _Running(subject, ask, host).work([head, *said])
+    return _MemoryHost(subject, [head, *said], ask, host).work()
 
 
 def run_source(
@@ -163,122 +173,175 @@ def run_source(
     return outcome.value
 
 
-class _Running:
-    def __init__(self, subject: Subject, ask: Ask, host: Host) -> None:
-        self._subject, self._ask, self._host = subject, ask, host
-        self._rules = read_rules(subject.rules)
-        self._schemas = {tool.name: tool.parameters for tool in subject.tools}
-        self._history: list[Called] = []
-        self._taken: list[str] = []  # what each step called and what came of it, the newest first
-        self._trial = Trial()
-        self._started_at = time.monotonic()
+class _MemoryHost:
+    """Carries out what `next_action` chooses, and keeps the rows that it looks at in memory."""
 
-    def work(self, messages: list[ChatMessage]) -> Trial:
-        trial, reminded, endings = self._trial, False, [""]
+    def __init__(self, subject: Subject, messages: list[ChatMessage], ask: Ask, host: Host) -> None:
+        self._subject, self._messages, self._ask, self._host = subject, messages, ask, host
+        now, limits = datetime.now(UTC), subject.limits
+        self._run = Run(
+            status=RunStatus.RUNNING,
+            prepared_at=now,
+            started_at=now,
+            max_steps=limits.max_steps,
+            max_tokens=limits.max_tokens,
+            max_cost_usd=limits.max_cost_usd,
+            max_seconds=limits.max_seconds,
+        )
+        self._rules = tuple(read_rules(subject.rules))
+        self._tools = {
+            tool.name: Tool(
+                name=tool.name,
+                description=tool.description,
+                parameters=tool.parameters,
+                kind=ToolKind.PURE,
+                execute=self._carry_out,
+            )
+            for tool in subject.tools
+        }
+        self._steps: list[Step] = []
+        self._effects: list[Effect] = []
+        self._answer: Message | None = None
+        self._noted_at = 0
+        self._is_reminded = False
+
+    def work(self) -> Trial:
         while True:
-            if spent := self._find_spent():
-                trial.failure = spent.error
-                return trial
-            trial.steps += 1
-            answer = self._ask_model(messages, more_room=endings[0] == Ending.CUT)
-            messages.append(answer.message)
-            endings.insert(0, name_ending(answer, schema=self._subject.model_settings.output_schema))
-            if failure := find_failure(endings, calls=bool(answer.tool_calls)):
-                trial.failure = failure.error
-                return trial
-            if answer.tool_calls:
-                messages.extend(self._carry_out_all(answer))
-                if ends_run(self._rules, [each.tool for each in self._history if each.step == trial.steps]):
-                    trial.ended = True
-                if trial.ended or trial.failure:
-                    return trial
-                continue
-            self._taken.insert(0, "")
-            if is_unfinished(endings[0]):
-                if note := NOTES.get(Ending(endings[0])):
-                    messages.append(ChatMessage(role="user", content=note))
-                continue
-            last = self._history[-1] if self._history else None
-            if last is not None and last.step == trial.steps - 1 and goes_on(self._rules, last.tool):
-                continue
-            missing = find_missing(self._rules, self._history)
-            if not missing:
-                trial.ended, trial.reply = True, answer.text
-                return trial
-            if reminded:
-                trial.failure = without_tool(missing[0]).error
-                return trial
-            reminded = True
-            messages.append(ChatMessage(role="user", content=f"Before you finish, call {missing[0]}."))
+            match next_action(self._read_rows()):
+                case AskModel(more_room=more_room):
+                    self._ask_model(more_room=more_room)
+                case ExecuteEffect(effect=effect):
+                    self._execute(effect)
+                case Note(text=text):
+                    self._note(text)
+                case Remind(tool=tool):
+                    self._is_reminded = True
+                    self._note(f"{REMINDER} {tool}.")
+                case Finish() as finish:
+                    return self._end(finish)
+                case action:
+                    raise AssertionError(f"Nothing in memory leads to {action}.")
 
-    def _carry_out_all(self, answer: ChatAnswer) -> list[ChatMessage]:
-        """Make the calls of an answer and return their results; note where the same comes of the same again."""
-        results, lines = [], []
-        for call in answer.tool_calls:
-            made = self._call(call.name, call.arguments)
-            text = made.result if not made.error else f"Error: {made.error}"
-            results.append(ChatMessage(role="tool", content=text, tool_call_id=call.id))
-            lines.append(_UNREADABLE if call.arguments is None else f"{call.name} {call.sent_arguments} {text}")
-        self._taken.insert(0, " | ".join(lines))
-        repeats = count_repeats(self._taken)
-        unreadable = sum(1 for _ in takewhile(lambda step: step == _UNREADABLE, self._taken))
-        if repeats == TOLD_AT:
-            told = f"{results[-1].content}\n[{NO_PROGRESS_NOTE.format(times=TOLD_AT)}]"
-            results[-1] = replace(results[-1], content=told)
-        if stuck := find_stuck(unreadable=unreadable, repeats=repeats):
-            self._trial.failure = stuck.error
-        return results
-
-    def _find_spent(self) -> Failure | None:
-        trial = self._trial
-        seconds = time.monotonic() - self._started_at
-        return find_spent(
-            self._subject.limits, steps=trial.steps, tokens=trial.tokens, cost_usd=trial.cost_usd, seconds=seconds
+    def _read_rows(self) -> RunRows:
+        rows = RunRows(
+            run=self._run,
+            open_effects=tuple(each for each in self._effects if each.status in Effect.OPEN),
+            rules=self._rules,
+            now=datetime.now(UTC),
+        )
+        if rows.open_effects or not self._steps:
+            return rows
+        taken = [write_step(map(_write_call, self._calls_of(step))) for step in reversed(self._steps[-LOOKED_AT:])]
+        return replace(
+            rows,
+            step=self._steps[-1],
+            answer=self._answer,
+            history=tuple(self._read_history()),
+            noted_at=self._noted_at,
+            is_reminded=self._is_reminded,
+            endings=tuple(step.finish_reason for step in reversed(self._steps)),
+            repeats=count_repeats(taken),
+            unreadable=count_unreadable(taken),
         )
 
-    def _ask_model(self, messages: list[ChatMessage], *, more_room: bool) -> ChatAnswer:
-        usual = self._subject.max_output_tokens
+    def _calls_of(self, step: Step) -> list[Effect]:
+        return [each for each in self._effects if each.step is step]
+
+    def _read_history(self) -> list[Called]:
+        return [
+            Called(
+                tool=each.tool,
+                step=each.step.seq,
+                output=None if each.status in Effect.OPEN else each.result or each.error,
+            )
+            for each in self._effects
+            if each.status != Effect.Status.REFUSED
+        ]
+
+    def _ask_model(self, *, more_room: bool) -> None:
+        run, subject = self._run, self._subject
+        run.steps_taken += 1
+        room = room_for_answer(subject.max_output_tokens, window_tokens=subject.window_tokens, more=more_room)
         request = ChatRequest(
-            messages=tuple(messages),
-            tools=self._subject.tools,
-            max_output_tokens=room_for_answer(usual, window_tokens=self._subject.window_tokens, more=more_room),
-            temperature=self._subject.temperature,
-            **asked_with(self._subject.model_settings),
+            messages=(self._messages[0], *arrange(self._messages[1:])),
+            tools=subject.tools,
+            max_output_tokens=room,
+            temperature=subject.temperature,
+            **asked_with(subject.model_settings),
         )
-        answer = self._ask(self._trial.steps, request)
-        used = answer.input_tokens + answer.output_tokens
-        self._trial.tokens += used or request.estimated_input_tokens + estimate_tokens(answer.text)
-        self._trial.cost_usd += cost_usd(
-            input_tokens=answer.input_tokens, output_tokens=answer.output_tokens, provider=self._subject.provider
+        answer = self._ask(run.steps_taken, request)
+        if answer.input_tokens + answer.output_tokens:
+            run.input_tokens += answer.input_tokens
+            run.output_tokens += answer.output_tokens
+        else:  # a provider that counts nothing
+            run.input_tokens += request.estimated_input_tokens
+            run.output_tokens += estimate_tokens(answer.text)
+        run.cost_usd += cost_usd(
+            input_tokens=answer.input_tokens, output_tokens=answer.output_tokens, provider=subject.provider
         )
-        return answer
+        ending = name_ending(answer, schema=subject.model_settings.output_schema)
+        step = Step(seq=run.steps_taken, status=Step.Status.ANSWERED, finish_reason=ending)
+        self._steps.append(step)
+        self._messages.append(answer.message)
+        self._answer = Message(seq=len(self._messages), content=answer.text, tool_calls=stored_calls(answer.tool_calls))
+        for index, call in enumerate(answer.tool_calls):
+            self._plan(step, index, tool=call.name, arguments=call.arguments, call_id=call.id)
 
-    def _call(self, tool: str, arguments: dict[str, Any] | None) -> Made:
-        made = Made(tool=tool, arguments=arguments or {})
-        self._trial.calls.append(made)
+    def _plan(self, step: Step, index: int, *, tool: str, arguments: dict[str, Any] | None, call_id: str) -> None:
+        effect = Effect(
+            step=step,
+            index=index,
+            tool=tool,
+            call_id=call_id,
+            arguments=arguments or {},
+            arguments_sha256=hash_arguments(arguments or {}),
+            kind=ToolKind.PURE,
+        )
+        history = self._read_history()
+        refused = find_refusal(effect, self._tools.get(tool), arguments, rules=self._rules, history=history)
+        self._effects.append(effect)
+        if refused:
+            self._finish(effect, Effect.Status.REFUSED, error=refused)
+
+    def _execute(self, effect: Effect) -> None:
         try:
-            if refused := refuse_call(self._rules, self._history, tool=tool, step=self._trial.steps):
-                raise Refused(refused)
-            self._check(tool, arguments)
-            self._history.append(Called(tool=tool, step=self._trial.steps))
-            made.result = _write(self._carry_out(tool, made.arguments))[:MAX_RESULT_CHARACTERS]
+            value = self._tools[effect.tool].execute(effect)
         except Refused as refusal:
-            made.error = str(refusal) or "It failed."
-        if self._history and self._history[-1].output is None:
-            self._history[-1] = Called(tool=tool, step=self._trial.steps, output=made.result or made.error)
-        return made
+            self._finish(effect, Effect.Status.FAILED, error=str(refusal) or "It failed.")
+        else:
+            result = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            self._finish(effect, Effect.Status.SUCCEEDED, result=result)
 
-    def _check(self, tool: str, arguments: dict[str, Any] | None) -> None:
-        if tool not in self._schemas:
-            raise Refused(f"There is no tool {tool!r}.")
-        if arguments is None:
-            raise Refused("The arguments are not a JSON object. Call the tool again with a JSON object.")
-        try:
-            check_arguments(self._schemas[tool], arguments)
-        except InvalidArguments as error:
-            raise Refused(str(error)) from None
+    def _finish(self, effect: Effect, status: str, *, result: str = "", error: str = "") -> None:
+        """Note how a call ended, and let the model read it."""
+        effect.status, effect.result, effect.error = status, result, error
+        text = result if status == Effect.Status.SUCCEEDED else f"Error: {error}"
+        most = most_of_result(self._subject.window_tokens)
+        if len(text) > most:
+            text = cut_result(text, most, seq=len(self._messages) + 1)
+        recent = (each for each in self._effects if each.step.seq > effect.step.seq - LOOKED_AT)
+        if sum(_write_call(each) == _write_call(effect) for each in recent) == TOLD_AT:
+            text += f"\n[{NO_PROGRESS_NOTE.format(times=TOLD_AT)}]"
+        self._messages.append(ChatMessage(role="tool", content=text, tool_call_id=effect.call_id))
 
-    def _carry_out(self, tool: str, arguments: dict[str, Any]) -> Any:
+    def _note(self, text: str) -> None:
+        self._messages.append(ChatMessage(role="user", content=text))
+        self._noted_at = len(self._messages)
+
+    def _end(self, finish: Finish) -> Trial:
+        run, replies = self._run, finish.reason == StopReason.END_TURN
+        return Trial(
+            ended=finish.status == RunStatus.SUCCEEDED,
+            failure=finish.error,
+            reply=self._answer.content if replies and self._answer is not None else "",
+            steps=run.steps_taken,
+            tokens=run.tokens,
+            cost_usd=run.cost_usd,
+            calls=tuple(self._effects),
+        )
+
+    def _carry_out(self, effect: Effect) -> Any:
+        tool, arguments = effect.tool, effect.arguments
         definition = self._subject.sources.get(tool)
         if definition is None or definition.runtime != ToolRuntime.MONTY:
             return self._host.answer(tool, arguments, by_tool=False)
@@ -287,7 +350,7 @@ class _Running:
             # The answer is what the recorded run got when a person was asked.
             return self._host.answer(tool, arguments, by_tool=False)
         try:
-            value = run_source(definition, arguments, _Noting(self._host, self._trial), self._subject.schemas)
+            value = run_source(definition, arguments, self._host, self._subject.schemas)
         except Refused:
             self._host.note(tool, arguments, has_failed=True)
             raise
@@ -295,23 +358,5 @@ class _Running:
         return value
 
 
-class _Noting:
-    """Writes down what a tool in the sandbox calls."""
-
-    def __init__(self, host: Host, trial: Trial) -> None:
-        self._host, self._trial = host, trial
-
-    def answer(self, tool: str, arguments: dict[str, Any], *, by_tool: bool) -> Any:
-        made = Made(tool=tool, arguments=arguments, by_tool=True)
-        self._trial.calls.append(made)
-        try:
-            value = self._host.answer(tool, arguments, by_tool=True)
-        except Refused as refusal:
-            made.error = str(refusal)
-            raise
-        made.result = _write(value)
-        return value
-
-
-def _write(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _write_call(effect: Effect) -> str:
+    return write_call(effect.tool, effect.arguments_sha256, effect.status, effect.error, effect.result)

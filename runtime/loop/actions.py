@@ -158,7 +158,7 @@ def _seconds(rows: RunRows) -> float:
 
 
 def _ask(rows: RunRows) -> Action:
-    match measure(rows.shown):
+    match measure(rows.shown) if rows.shown else Fit.FITS:
         case Fit.TOO_LONG:
             return Compact()
         case Fit.HEAD_TOO_LONG:

@@ -88,6 +88,7 @@ def _take(action: Action, claimed: Claimed, rows: RunRows, *, find: _Find) -> No
         case Prepare():
             prepare_run(claimed, run)
         case AskModel(again=again, more_room=more_room):
+            assert rows.shown is not None  # read from the database
             ask_model(claimed, rows.shown, again=again, more_room=more_room, find_provider=find)
         case ExecuteEffect(effect=effect):
             execute_effect(claimed, run, effect.pk, kind=effect.kind)

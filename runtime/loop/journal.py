@@ -5,6 +5,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -21,7 +22,7 @@ from runtime.loop.rows import UNREADABLE, read_history
 from runtime.models.conversations import Message
 from runtime.models.effects import Approval, Effect
 from runtime.models.runs import Step
-from runtime.rules import needs_approval, read_rules, refuse_call
+from runtime.rules import Called, needs_approval, read_rules, refuse_call
 from runtime.streaming.events import append_event
 from runtime.tools.catalogue import Tool, find_tool
 
@@ -72,7 +73,9 @@ def plan_effect(
         arguments_sha256=hash_arguments(arguments or {}),
         kind=found.kind if found else Effect.Kind.PURE,
     )
-    refused = _refuse(effect, found, arguments, rules)
+    # A call that a person edited has the place of the one that it replaces, which the rules let in.
+    history = read_history(run) if found is not None and replaces is None else None
+    refused = find_refusal(effect, found, arguments, rules=rules, history=history)
     if refused:
         effect.status, effect.error, effect.finished_at = Effect.Status.REFUSED, refused, timezone.now()
     elif replaces is None and needs_approval(
@@ -153,10 +156,10 @@ def end_effect(effect: Effect, *, status: str, result: str = "", error: str = ""
 def add_result(effect: Effect) -> None:
     """Write the message that answers a call of the model, cut where it would fill the window."""
     text = _write_result(effect)
-    most = int(window_of(effect.run) * MAX_RESULT_SHARE) * CHARACTERS_PER_TOKEN
+    most = most_of_result(window_of(effect.run))
     message = add_message(effect.run, role="tool", content=text[:most], tool_call_id=effect.call_id, effect=effect)
     if len(text) > most:
-        message.content = _cut(text, most, seq=message.seq)
+        message.content = cut_result(text, most, seq=message.seq)
         message.save(update_fields=["content"])
     # Calls end in their order, but for those about which people decide.
     if (effect.index or effect.needs_approval) and not _has_open_calls(effect.step):
@@ -181,7 +184,13 @@ def _write_result(effect: Effect) -> str:
     return f"[A person changed the arguments of this call. It was made with {made[:EDITED_CHARACTERS]}]\n{text}"
 
 
-def _cut(text: str, most: int, *, seq: int) -> str:
+def most_of_result(window_tokens: int) -> int:
+    """Return how many characters of a result the model reads at once."""
+    return int(window_tokens * MAX_RESULT_SHARE) * CHARACTERS_PER_TOKEN
+
+
+def cut_result(text: str, most: int, *, seq: int) -> str:
+    """Return a result that is too long, with how to read the rest of it."""
     return f"{text[:most]}\n[Cut here: {len(text):,} characters in all. Read on {READ_WITH}, result {seq}.]"
 
 
@@ -204,7 +213,7 @@ def _share_room(step: Step) -> None:
         left -= length
     for message in messages:
         if len(message.content) > share and message.effect is not None:
-            message.content = _cut(_write_result(message.effect), share, seq=message.seq)
+            message.content = cut_result(_write_result(message.effect), share, seq=message.seq)
             message.save(update_fields=["content"])
 
 
@@ -217,12 +226,25 @@ def _count_same(effect: Effect) -> int:
     return same.filter(status=effect.status, result=effect.result, error=effect.error).count()
 
 
-def _refuse(effect: Effect, found: Tool | None, arguments: dict[str, Any] | None, rules: Any) -> str:
+def find_refusal(
+    effect: Effect,
+    found: Tool | None,
+    arguments: dict[str, Any] | None,
+    *,
+    rules: Sequence[Any],
+    history: Sequence[Called] | None,
+) -> str:
+    """Return why a call may not begin, as a sentence for the agent; "" where it may. Runs no query.
+
+    Args:
+        found: the tool; None where the agent has none of that name.
+        arguments: None where they could not be read.
+        history: the calls so far; None where no rule about them holds.
+    """
     if found is None:
         return f"There is no tool {effect.tool!r}."
-    # A call that a person edited has the place of the one that it replaces, which the rules let in.
-    if effect.replaces is None:
-        history, by_tool = read_history(effect.run), effect.parent is not None
+    if history is not None:
+        by_tool = effect.parent is not None
         if refused := refuse_call(rules, history, tool=effect.tool, step=effect.step.seq, by_tool=by_tool):
             return refused
     if arguments is None:

@@ -1,5 +1,6 @@
 """What the loop looks at before each action: the rows of one run, and nothing else."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import takewhile
@@ -32,8 +33,8 @@ class RunRows:
     run: Run
     open_effects: tuple[Effect, ...]
     rules: tuple[Any, ...]
-    shown: Shown
     now: datetime
+    shown: Shown | None = None  # None in memory, where the whole conversation is shown
     step: Step | None = None
     answer: Message | None = None
     history: tuple[Called, ...] = ()
@@ -79,7 +80,7 @@ def load_rows(run_id: UUID) -> RunRows:
         is_reminded=any(content.startswith(REMINDER) for _, content in notes),
         endings=tuple(each.finish_reason for each in steps),
         repeats=count_repeats(taken),
-        unreadable=_count_unreadable(taken),
+        unreadable=count_unreadable(taken),
     )
 
 
@@ -90,13 +91,22 @@ def _read_steps(run: Run, steps: list[Step]) -> list[str]:
     taken: dict[int, list[str]] = {step.pk: [] for step in steps}
     calls = run.effects.filter(step_id__in=taken, parent__isnull=True).order_by("index", "id")
     columns = ("step_id", "tool", "arguments_sha256", "status", "error", "result_md5")
-    for step, tool, arguments, status, error, result in calls.annotate(result_md5=MD5("result")).values_list(*columns):
-        is_unreadable = error.startswith(UNREADABLE)
-        taken[step].append(UNREADABLE if is_unreadable else f"{tool} {arguments} {status} {error} {result}")
-    return [" | ".join(calls) for calls in taken.values()]
+    for step, *call in calls.annotate(result_md5=MD5("result")).values_list(*columns):
+        taken[step].append(write_call(*call))
+    return [write_step(calls) for calls in taken.values()]
 
 
-def _count_unreadable(steps: list[str]) -> int:
+def write_call(tool: str, arguments: str, status: str, error: str, result: str) -> str:
+    """Return a call and what came of it as a text that is the same for the same; texts may be hashed."""
+    return UNREADABLE if error.startswith(UNREADABLE) else f"{tool} {arguments} {status} {error} {result}"
+
+
+def write_step(calls: Iterable[str]) -> str:
+    """Return what a step called as one text."""
+    return " | ".join(calls)
+
+
+def count_unreadable(steps: list[str]) -> int:
     """Return after how many answers in a row none of the calls could be read."""
     return sum(1 for _ in takewhile(lambda step: step and set(step.split(" | ")) == {UNREADABLE}, steps))
 

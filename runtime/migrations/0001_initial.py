@@ -98,25 +98,6 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
-                    name='Check',
-                    fields=[
-                        ('id', models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                        ('attempt', models.PositiveIntegerField()),
-                        ('index', models.PositiveIntegerField(help_text='Its place: cheap checks come first.')),
-                        ('name', models.TextField()),
-                        ('verdict', models.TextField(choices=[('passed', 'Passed'), ('failed', 'Failed'), ('skipped', 'There was nothing to check it with')])),
-                        ('said', models.TextField(help_text='What it found, for people.')),
-                        ('figures', models.JSONField(blank=True, default=dict)),
-                        ('made_by', models.TextField()),
-                        ('made_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                        ('change', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='checks', to='agents.change')),
-                        ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project')),
-                    ],
-                    options={
-                        'ordering': ['change', 'attempt', 'index'],
-                    },
-                ),
-                migrations.CreateModel(
                     name='Conversation',
                     fields=[
                         ('id', models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
@@ -286,32 +267,6 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
-                    name='ShadowRun',
-                    fields=[
-                        ('id', models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                        ('attempt', models.PositiveIntegerField()),
-                        ('family', models.TextField(blank=True, default='')),
-                        ('ended', models.BooleanField(help_text='Whether the candidate came to an end by itself.')),
-                        ('same', models.PositiveIntegerField(help_text='Calls that the recorded run made too.')),
-                        ('missing', models.PositiveIntegerField(help_text='Calls that only the recorded run made.')),
-                        ('new_reads', models.PositiveIntegerField()),
-                        ('new_writes', models.PositiveIntegerField(help_text='Calls that would have changed something; all were refused.')),
-                        ('steps_before', models.PositiveIntegerField()),
-                        ('steps_after', models.PositiveIntegerField()),
-                        ('tokens_before', models.PositiveBigIntegerField()),
-                        ('tokens_after', models.PositiveBigIntegerField()),
-                        ('calls', models.JSONField(default=list)),
-                        ('made_by', models.TextField()),
-                        ('made_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                        ('change', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='shadow_runs', to='agents.change')),
-                        ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project')),
-                        ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='agents.run')),
-                    ],
-                    options={
-                        'ordering': ['change', 'attempt', 'made_at', 'id'],
-                    },
-                ),
-                migrations.CreateModel(
                     name='Step',
                     fields=[
                         ('id', models.BigAutoField(primary_key=True, serialize=False)),
@@ -465,14 +420,6 @@ class Migration(migrations.Migration):
                     model_name='change',
                     constraint=models.CheckConstraint(condition=models.Q(models.Q(('rung__in', ['canary', 'stable']), _negated=True), ('release__isnull', False), _connector='OR'), name='agents_change_deployed_by_release'),
                 ),
-                migrations.AddConstraint(
-                    model_name='check',
-                    constraint=models.CheckConstraint(condition=models.Q(('verdict__in', ['passed', 'failed', 'skipped'])), name='agents_check_verdict_known'),
-                ),
-                migrations.AddConstraint(
-                    model_name='check',
-                    constraint=models.UniqueConstraint(fields=('change', 'attempt', 'index'), name='agents_check_once'),
-                ),
                 migrations.AddIndex(
                     model_name='conversation',
                     index=models.Index(fields=['agent', '-created_at', '-id'], name='agents_conversation_newest'),
@@ -560,10 +507,6 @@ class Migration(migrations.Migration):
                 migrations.AddConstraint(
                     model_name='approval',
                     constraint=models.CheckConstraint(condition=models.Q(models.Q(('decided_at__isnull', True), ('decided_by', ''), ('status', 'pending')), models.Q(models.Q(('status', 'pending'), _negated=True), ('decided_at__isnull', False), models.Q(('decided_by', ''), _negated=True)), _connector='OR'), name='agents_approval_decision_is_known'),
-                ),
-                migrations.AddConstraint(
-                    model_name='shadowrun',
-                    constraint=models.UniqueConstraint(fields=('change', 'attempt', 'run'), name='agents_shadowrun_once'),
                 ),
                 migrations.AddConstraint(
                     model_name='step',
@@ -668,6 +611,35 @@ class Migration(migrations.Migration):
                 migrations.AddConstraint(
                     model_name='effect',
                     constraint=models.CheckConstraint(condition=models.Q(models.Q(('status__in', ['refused', 'rejected']), _negated=True), models.Q(('error', ''), _negated=True), _connector='OR'), name='agents_effect_refusal_says_why'),
+                ),
+                migrations.CreateModel(
+                    name='EvaluationRow',
+                    fields=[
+                        ('id', models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                        ('kind', models.TextField(choices=[('evolution', 'An evolution of an agent'), ('candidate', 'A candidate of an evolution'), ('check', 'A check of a change'), ('rehearsal', 'A change on the task of a recorded run'), ('answer', 'What a release on trial would have answered'), ('minute', 'How many answers of a minute were compared')])),
+                        ('attempt', models.PositiveIntegerField(default=0)),
+                        ('index', models.PositiveIntegerField(default=0, help_text='Its place among those of its kind.')),
+                        ('name', models.TextField(blank=True, default='')),
+                        ('verdict', models.TextField(blank=True, default='')),
+                        ('said', models.TextField(blank=True, default='', help_text='What was found, for people.')),
+                        ('figures', models.JSONField(blank=True, default=dict)),
+                        ('at', models.DateTimeField(help_text='When what it is about happened or began.', null=True)),
+                        ('made_by', models.TextField()),
+                        ('made_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                        ('agent', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='agents.agent')),
+                        ('candidate', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.release')),
+                        ('change', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='rows', to='agents.change')),
+                        ('parent', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='candidates', to='agents.evaluationrow')),
+                        ('project', models.ForeignKey(db_index=False, help_text='Empty for the demo.', null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project')),
+                        ('retrieval', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.retrieval')),
+                        ('run', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='agents.run')),
+                        ('stable', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.release')),
+                    ],
+                    options={
+                        'ordering': ['-made_at', '-id'],
+                        'indexes': [models.Index(condition=models.Q(('kind', 'answer')), fields=['project', 'candidate', '-at', '-id'], name='agents_row_answers'), models.Index(fields=['project', 'kind', '-made_at', '-id'], name='agents_row_newest')],
+                        'constraints': [models.CheckConstraint(condition=models.Q(('kind__in', ['evolution', 'candidate', 'check', 'rehearsal', 'answer', 'minute'])), name='agents_evaluationrow_kind_known'), models.CheckConstraint(condition=models.Q(('verdict__in', ('', 'passed', 'failed', 'skipped', 'same', 'differs'))), name='agents_evaluationrow_verdict_known'), models.CheckConstraint(condition=models.Q(('made_by', ''), _negated=True), name='agents_evaluationrow_by_not_blank'), models.CheckConstraint(condition=models.Q(models.Q(('at__isnull', False), ('kind', 'evolution')), models.Q(('kind', 'candidate'), ('parent__isnull', False)), models.Q(('change__isnull', False), ('kind', 'check')), models.Q(('change__isnull', False), ('kind', 'rehearsal'), ('run__isnull', False)), models.Q(('candidate__isnull', False), ('kind', 'answer'), ('retrieval__isnull', False), ('stable__isnull', False)), models.Q(('at__isnull', False), ('candidate__isnull', False), ('kind', 'minute'), ('stable__isnull', False)), _connector='OR'), name='agents_evaluationrow_fits_kind'), models.UniqueConstraint(fields=('parent', 'index'), name='agents_evaluationrow_candidate_once'), models.UniqueConstraint(condition=models.Q(('kind', 'check')), fields=('change', 'attempt', 'index'), name='agents_evaluationrow_check_once'), models.UniqueConstraint(fields=('change', 'attempt', 'run'), name='agents_evaluationrow_rehearsal_once'), models.UniqueConstraint(fields=('retrieval', 'candidate'), name='agents_evaluationrow_answer_once'), models.UniqueConstraint(condition=models.Q(('kind', 'minute')), fields=('project', 'candidate', 'stable', 'at'), name='agents_evaluationrow_minute_once')],
+                    },
                 ),
             ],
         ),

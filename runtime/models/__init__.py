@@ -1,7 +1,7 @@
 """The models of the app, listed for Django. Import them from their modules."""
 
 from runtime.models.agents import Agent, AgentRevision
-from runtime.models.changes import Change, Check, ShadowRun
+from runtime.models.changes import Change, EvaluationRow
 from runtime.models.conversations import Compaction, Conversation, Message
 from runtime.models.effects import Approval, Effect
 from runtime.models.runs import Event, Run, Step
@@ -12,14 +12,13 @@ __all__ = [
     "AgentRevision",
     "Approval",
     "Change",
-    "Check",
     "Compaction",
     "Conversation",
     "Effect",
+    "EvaluationRow",
     "Event",
     "Message",
     "Run",
-    "ShadowRun",
     "Step",
     "Tool",
     "ToolRevision",

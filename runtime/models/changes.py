@@ -1,7 +1,7 @@
-"""Changes of agents, and the rows that prove how far each has come."""
+"""Changes of agents, which are drafts of releases, and one table of what was found out about them and others."""
 
 import hashlib
-from typing import Self
+from typing import Any, Self
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -13,6 +13,7 @@ from memory.constraints import not_blank, one_of
 from memory.ids import uuid7
 from memory.projects.models import Project
 from memory.releases.models import Release
+from memory.retrieval.models import Retrieval
 from memory.stored_text import OF_CHANGES, StoredJson, StoredText
 from runtime.models.agents import Agent, AgentRevision
 from runtime.models.runs import Run
@@ -34,6 +35,29 @@ class ChangeRung(models.TextChoices):
     FAILED = "failed", "Stopped by a check"
     REJECTED = "rejected"
     ROLLED_BACK = "rolled_back", "Rolled back"
+
+
+class RowKind(models.TextChoices):
+    EVOLUTION = "evolution", "An evolution of an agent"
+    CANDIDATE = "candidate", "A candidate of an evolution"
+    CHECK = "check", "A check of a change"
+    REHEARSAL = "rehearsal", "A change on the task of a recorded run"
+    ANSWER = "answer", "What a release on trial would have answered"
+    MINUTE = "minute", "How many answers of a minute were compared"
+
+
+class CheckVerdict(models.TextChoices):
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped", "There was nothing to check it with"
+
+
+class ComparisonVerdict(models.TextChoices):
+    SAME = "same"
+    DIFFERS = "differs"
+
+
+VERDICTS = ("", *CheckVerdict.values, *ComparisonVerdict.values)
 
 
 class ChangeQuerySet(models.QuerySet["Change"]):
@@ -131,78 +155,104 @@ class Change(models.Model):
     def can_climb(self) -> bool:
         return self.rung in self.OPEN
 
-
-class CheckVerdict(models.TextChoices):
-    PASSED = "passed"
-    FAILED = "failed"
-    SKIPPED = "skipped", "There was nothing to check it with"
-
-
-class Check(models.Model):
-    """One check of a change: the verdict and what it saw. Never changed."""
-
-    Verdict = CheckVerdict
-
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    change = models.ForeignKey(Change, on_delete=models.CASCADE, related_name="checks", db_index=False)
-    attempt = models.PositiveIntegerField()
-    index = models.PositiveIntegerField(help_text="Its place: cheap checks come first.")
-    name = models.TextField()
-    verdict = models.TextField(choices=Verdict.choices)
-    said = StoredText(help_text="What it found, for people.", kept=OF_CHANGES)
-    figures = StoredJson(default=dict, blank=True, kept=OF_CHANGES)
-    made_by = models.TextField()
-    made_at = models.DateTimeField(db_default=Now(), editable=False)
-
-    class Meta:
-        ordering = ["change", "attempt", "index"]
-        constraints = [
-            one_of("verdict", CheckVerdict, "agents_check_verdict_known"),
-            models.UniqueConstraint(fields=["change", "attempt", "index"], name="agents_check_once"),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.verdict}"
-
-
-class ShadowRun(models.Model):
-    """What a change would have done with the task of a recorded run. Nothing left ERL for it. Never changed.
-
-    `calls` lists the calls of both: `[{"tool", "arguments", "what"}]`, where `what` is one of `same`, `late` (the same,
-    but after a call which acts and which it came before), `missing` (the recorded run made it), `read` or `write` (only
-    the candidate wanted it; it was refused, unless it ran in the sandbox).
-    """
-
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    change = models.ForeignKey(Change, on_delete=models.CASCADE, related_name="shadow_runs", db_index=False)
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="+")
-    attempt = models.PositiveIntegerField()
-    family = models.TextField(blank=True, default="")
-    ended = models.BooleanField(help_text="Whether the candidate came to an end by itself.")
-    same = models.PositiveIntegerField(help_text="Calls that the recorded run made too.")
-    missing = models.PositiveIntegerField(help_text="Calls that only the recorded run made.")
-    new_reads = models.PositiveIntegerField()
-    new_writes = models.PositiveIntegerField(help_text="Calls that would have changed something; all were refused.")
-    steps_before = models.PositiveIntegerField()
-    steps_after = models.PositiveIntegerField()
-    tokens_before = models.PositiveBigIntegerField()
-    tokens_after = models.PositiveBigIntegerField()
-    calls = StoredJson(default=list)
-    made_by = models.TextField()
-    made_at = models.DateTimeField(db_default=Now(), editable=False)
-
-    class Meta:
-        ordering = ["change", "attempt", "made_at", "id"]
-        constraints = [
-            models.UniqueConstraint(fields=["change", "attempt", "run"], name="agents_shadowrun_once"),
-        ]
-
-    def __str__(self) -> str:
-        return f"shadow of {self.run_id}"
+    @property
+    def checks(self) -> "models.QuerySet[EvaluationRow]":
+        """What its checks found."""
+        return self.rows.filter(kind=RowKind.CHECK)
 
     @property
-    def diverges(self) -> bool:
-        is_late = any(call["what"] == "late" for call in self.calls)
-        return bool(self.missing or self.new_reads or self.new_writes or is_late or not self.ended)
+    def rehearsals(self) -> "models.QuerySet[EvaluationRow]":
+        """What it did with the tasks of recorded runs."""
+        return self.rows.filter(kind=RowKind.REHEARSAL)
+
+
+class RowsOfKind(models.Manager[Any]):
+    """Reads the rows of one kind."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self._kind = kind
+
+    def get_queryset(self) -> models.QuerySet[Any]:
+        return super().get_queryset().filter(kind=self._kind)
+
+
+class EvaluationRow(models.Model):
+    """One thing that was found out. Never changed; `figures` has what is only true of the kind.
+
+    - evolution: of `agent`, or of the demonstration; `name` is the suite. `sets` counts tasks by set and family,
+      `measured` compares the agent before and after with the interval of the difference per task.
+    - candidate: `parent` is its evolution, `index` its number, 0 for the agent as it was; `change` was proposed of it.
+      `adds` is what it has besides what its parents have. `scores` is empty where a check stopped it before the gate.
+    - check: `change`, `attempt`, its place `index`, `name`, `verdict`, and what it saw.
+    - rehearsal: `change` on the task of `run`, whose family is `name`. `calls` lists those of both as
+      `{"tool", "arguments", "what"}`, where `what` is `same`, `late` (the same, but after a call which acts and which
+      it came before), `missing` (the recorded run made it), `read` or `write` (only the change wanted it).
+    - answer: what `candidate` and `stable` would have answered to the request of `retrieval`, made `at`. Lessons are
+      named by id: `lessons` are the candidate's in order; `added`, `removed` and `reworded` are where they differ.
+    - minute: how many answers of the minute `at` were `seen`, `compared`, `dropped` (over the maximum, or too old) and
+      `skipped` (they cannot be compared).
+    """
+
+    Kind = RowKind
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(
+        Project, null=True, on_delete=models.CASCADE, related_name="+", db_index=False, help_text="Empty for the demo."
+    )
+    kind = models.TextField(choices=Kind.choices)
+    agent = models.ForeignKey(Agent, null=True, on_delete=models.CASCADE, related_name="+")
+    change = models.ForeignKey(Change, null=True, on_delete=models.CASCADE, related_name="rows")
+    parent = models.ForeignKey("self", null=True, on_delete=models.CASCADE, related_name="candidates", db_index=False)
+    run = models.ForeignKey(Run, null=True, on_delete=models.CASCADE, related_name="+")
+    retrieval = models.ForeignKey(
+        Retrieval, null=True, on_delete=models.CASCADE, related_name="+", db_constraint=False, db_index=False
+    )
+    stable = models.ForeignKey(Release, null=True, on_delete=models.CASCADE, related_name="+", db_index=False)
+    candidate = models.ForeignKey(Release, null=True, on_delete=models.CASCADE, related_name="+", db_index=False)
+    attempt = models.PositiveIntegerField(default=0)
+    index = models.PositiveIntegerField(default=0, help_text="Its place among those of its kind.")
+    name = models.TextField(blank=True, default="")
+    verdict = models.TextField(blank=True, default="")
+    said = StoredText(blank=True, default="", help_text="What was found, for people.", kept=OF_CHANGES)
+    figures = StoredJson(default=dict, blank=True, kept=OF_CHANGES)
+    at = models.DateTimeField(null=True, help_text="When what it is about happened or began.")
+    made_by = models.TextField()
+    made_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        ordering = ["-made_at", "-id"]
+        constraints = [
+            one_of("kind", RowKind, "agents_evaluationrow_kind_known"),
+            models.CheckConstraint(condition=Q(verdict__in=VERDICTS), name="agents_evaluationrow_verdict_known"),
+            not_blank("made_by", "agents_evaluationrow_by_not_blank"),
+            models.CheckConstraint(
+                condition=Q(kind="evolution", at__isnull=False)
+                | Q(kind="candidate", parent__isnull=False)
+                | Q(kind="check", change__isnull=False)
+                | Q(kind="rehearsal", change__isnull=False, run__isnull=False)
+                | Q(kind="answer", retrieval__isnull=False, stable__isnull=False, candidate__isnull=False)
+                | Q(kind="minute", stable__isnull=False, candidate__isnull=False, at__isnull=False),
+                name="agents_evaluationrow_fits_kind",
+            ),
+            models.UniqueConstraint(fields=["parent", "index"], name="agents_evaluationrow_candidate_once"),
+            models.UniqueConstraint(
+                fields=["change", "attempt", "index"], condition=Q(kind="check"), name="agents_evaluationrow_check_once"
+            ),
+            models.UniqueConstraint(fields=["change", "attempt", "run"], name="agents_evaluationrow_rehearsal_once"),
+            models.UniqueConstraint(fields=["retrieval", "candidate"], name="agents_evaluationrow_answer_once"),
+            models.UniqueConstraint(
+                fields=["project", "candidate", "stable", "at"],
+                condition=Q(kind="minute"),
+                name="agents_evaluationrow_minute_once",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["project", "candidate", "-at", "-id"], condition=Q(kind="answer"), name="agents_row_answers"
+            ),
+            models.Index(fields=["project", "kind", "-made_at", "-id"], name="agents_row_newest"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name or f"{self.kind} {self.index}"

@@ -1,7 +1,7 @@
 -- What holds of agents, runs and effects, whatever program writes them. The functions called at the end are in
--- memory/sql/projects.sql.
+-- memory/sql/projects.sql, memory/sql/heuristics.sql and memory/sql/audit.sql.
 
--- A revision of an agent, a compaction and the words of a message stay as they are.
+-- A revision of an agent, a compaction, what was found out and the words of a message stay as they are.
 CREATE OR REPLACE FUNCTION agents_keep() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'a row of % stays as it is: write a new one', TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
@@ -10,10 +10,11 @@ CREATE OR REPLACE TRIGGER agents_agentrevision_keep BEFORE UPDATE ON agents_agen
     FOR EACH ROW EXECUTE FUNCTION agents_keep();
 CREATE OR REPLACE TRIGGER agents_compaction_keep BEFORE UPDATE ON agents_compaction
     FOR EACH ROW EXECUTE FUNCTION agents_keep();
-CREATE OR REPLACE TRIGGER agents_check_keep BEFORE UPDATE ON agents_check
-    FOR EACH ROW EXECUTE FUNCTION agents_keep();
-CREATE OR REPLACE TRIGGER agents_shadowrun_keep BEFORE UPDATE ON agents_shadowrun
-    FOR EACH ROW EXECUTE FUNCTION agents_keep();
+CREATE OR REPLACE TRIGGER agents_evaluationrow_keep BEFORE UPDATE ON agents_evaluationrow
+    FOR EACH ROW EXECUTE FUNCTION memory_append_only();
+-- What an evolution found leaves with its project alone.
+CREATE OR REPLACE TRIGGER agents_evaluationrow_delete BEFORE DELETE ON agents_evaluationrow
+    FOR EACH ROW WHEN (OLD.kind IN ('evolution', 'candidate')) EXECUTE FUNCTION memory_only_by_erasure();
 CREATE OR REPLACE TRIGGER agents_message_keep BEFORE UPDATE OF seq, role, tool_calls, tool_call_id, conversation_id
     ON agents_message FOR EACH ROW EXECUTE FUNCTION agents_keep();
 
@@ -71,8 +72,7 @@ CREATE CONSTRAINT TRIGGER agents_effect_is_asked AFTER INSERT OR UPDATE OF statu
 SELECT memory_belongs_to_project('agents_agent');
 SELECT memory_belongs_to_project('agents_agentrevision');
 SELECT memory_belongs_to_project('agents_change');
-SELECT memory_belongs_to_project('agents_check');
-SELECT memory_belongs_to_project('agents_shadowrun');
+SELECT memory_belongs_to_project('agents_evaluationrow');
 SELECT memory_belongs_to_project('agents_conversation');
 SELECT memory_belongs_to_project('agents_message');
 SELECT memory_belongs_to_project('agents_compaction');
@@ -89,10 +89,14 @@ SELECT memory_check_references('agents_change', ARRAY[
     ['target_id', 'agents_agentrevision', 'p.agent_id = NEW.agent_id'],
     ['release_id', 'memory_release', '']
 ]);
-SELECT memory_check_references('agents_check', ARRAY[['change_id', 'agents_change', '']]);
-SELECT memory_check_references('agents_shadowrun', ARRAY[
+SELECT memory_check_references('agents_evaluationrow', ARRAY[
+    ['agent_id', 'agents_agent', ''],
     ['change_id', 'agents_change', ''],
-    ['run_id', 'agents_run', '']
+    ['parent_id', 'agents_evaluationrow', ''],
+    ['run_id', 'agents_run', ''],
+    ['retrieval_id', 'memory_retrieval', ''],
+    ['stable_id', 'memory_release', ''],
+    ['candidate_id', 'memory_release', '']
 ]);
 SELECT memory_check_references('agents_compaction', ARRAY[['conversation_id', 'agents_conversation', '']]);
 SELECT memory_check_references('agents_run', ARRAY[

@@ -13,7 +13,6 @@ from rest_framework.test import APIClient
 from evaluation.experiments.lifecycle import start_experiment
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.plan import ExperimentPlan
-from evaluation.shadow.models import ShadowAnswer
 from memory.blocks.edits import Edit, NewBlock, append_to_block, create_block
 from memory.blocks.models import Block
 from memory.passages.storage import NewPassage, insert_passage
@@ -26,6 +25,7 @@ from runtime.definitions.storage import save_tool
 from runtime.definitions.values import ToolDefinition
 from runtime.loop.finishing import finish_run
 from runtime.loop.journal import hash_arguments
+from runtime.models.changes import EvaluationRow
 from runtime.models.runs import RunStatus, StopReason
 from tests.evaluation.evolution_rows import store_evolution
 from tests.evaluation.recorded_runs import make_talker
@@ -64,11 +64,15 @@ class Operation:
         document = DOCUMENT["paths"][self.path][self.method]
         return {int(status) for status in document["responses"] if status < "300"}
 
+    def prepare(self, project: Project) -> tuple[str, Any]:
+        """Make a row of `project`; return the address and the body of a valid request about it."""
+        url = self.path.replace("{id}", str(make_target(self, project))) if self.has_id else self.path
+        return url.replace("{other}", "1"), fill_body(self, project)
+
     def send(self, client: APIClient, project: Project, **options: Any) -> Any:
         """Send a valid request about a row of `project`."""
-        url = self.path.replace("{id}", str(make_target(self, project))) if self.has_id else self.path
-        url = url.replace("{other}", "1")
-        return self.send_to(client, url, fill_body(self, project), **options)
+        url, body = self.prepare(project)
+        return self.send_to(client, url, body, **options)
 
     def send_to(self, client: APIClient, url: str, body: Any, **options: Any) -> Any:
         if self.id == "getContext":
@@ -138,10 +142,17 @@ def make_shadow_answer(project: Project) -> UUID:
     """Make a request that two releases answer."""
     answer = make_retrieval(project=project)
     release = cut_release(project, by=Actor.policy("test"))
-    compared = {"stable": release, "candidate": release, "stable_tokens": 1, "candidate_tokens": 1}
-    asked_at = answer.created_at
-    return ShadowAnswer.objects.create(
-        project=project, retrieval=answer, differs=False, asked_at=asked_at, **compared
+    figures: dict[str, Any] = {"lessons": [], "added": [], "removed": [], "reworded": []}
+    return EvaluationRow.objects.create(
+        project=project,
+        kind="answer",
+        retrieval=answer,
+        stable=release,
+        candidate=release,
+        verdict="same",
+        figures=figures | {"stable_tokens": 1, "candidate_tokens": 1},
+        at=answer.created_at,
+        made_by="policy:shadow",
     ).pk
 
 

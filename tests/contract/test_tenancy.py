@@ -58,8 +58,9 @@ def test_operation_with_a_key_that_is_not_valid_answers_401(operation, project):
         "expired": make_api_key(project=project, expires_at=timezone.now() - timedelta(seconds=1)).token,
     }
     forget_verified_keys()
+    url, body = operation.prepare(project)
 
-    answers = {kind: error_of(operation.send(make_client(token), project)) for kind, token in tokens.items()}
+    answers = {kind: error_of(operation.send_to(make_client(token), url, body)) for kind, token in tokens.items()}
 
     assert answers == dict.fromkeys(tokens, (401, "invalid_api_key"))
 

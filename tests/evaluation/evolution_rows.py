@@ -4,9 +4,9 @@ from typing import Any
 
 from django.utils import timezone
 
-from evaluation.evolution.models import Evolution, EvolutionCandidate
+from evaluation.models import Evolution
 from runtime.models.agents import Agent
-from runtime.models.changes import Change
+from runtime.models.changes import Change, EvaluationRow
 
 MEASURED = {
     "tasks": 60,
@@ -14,12 +14,6 @@ MEASURED = {
     "steps": {"before": 602, "after": 577, "mean": -0.42, "low": -0.67, "high": -0.19},
     "tokens": {"before": 2_040_300, "after": 1_979_400, "mean": -1_015, "low": -1_712, "high": -338},
     "success": {"mean": 0.0, "low": 0.0, "high": 0.0},
-}
-CONTROLS = {
-    "shuffled": {"tried": 6, "promoted": 0, "stopped": {"replay": 6}},
-    "itself": {"times": 100, "promoted": 4},
-    "poisoned": {"tried": 3, "stopped": 3},
-    "lopsided": {"tried": 8, "harmful": 7, "stopped": 5},
 }
 
 
@@ -34,35 +28,43 @@ def store_evolution(
     """Store an evolution with a candidate of each kind; with `gains` the second one was chosen, else none."""
     project_id = agent.project_id if agent is not None else None
     sets = {"mine": {text: 3, "seats": 3}, "gate": {text: 2, "seats": 2}, "holdout": {text: 2, "seats": 2}}
-    evolution = Evolution.objects.create(
+    evolution: Evolution = Evolution.objects.create(
         project_id=project_id,
+        kind="evolution",
         agent=agent,
-        suite=text,
-        seed=0,
-        generations=2,
-        sets=sets,
-        looks=3,
-        most_looks=60,
-        measured=measured,
-        controls={} if agent is not None else CONTROLS,
-        started_by=text,
-        started_at=timezone.now(),
+        name=text,
+        figures={
+            "seed": 0,
+            "generations": 2,
+            "sets": sets,
+            "looks": 3,
+            "most_looks": 60,
+            "measured": measured,
+            "proposer": {},
+        },
+        made_by=text,
+        at=timezone.now(),
     )
     tool = {"name": text, "description": text, "source": f"def tool():\n    {text}"}
-    more: list[dict[str, Any]] = [
-        {"scores": _score(text, 900), "look": 1, "said": "the agent as it was", "is_on_front": not gains},
-        {"scores": _score(text, 850), "look": 2, "said": text, "is_on_front": gains, "generation": 1, "parents": [0]},
-        {"stopped_by": text, "said": text, "generation": 1, "parents": [0], "adds": {"tools": [tool], "system": text}},
-        {"scores": _score(text, 870), "look": 3, "stopped_by": "regression", "said": text, "parents": [1]},
+    found: list[dict[str, Any]] = [
+        {"scores": _score(text, 900), "look": 1, "is_on_front": not gains, "generation": 0, "parents": [], "adds": {}},
+        {"scores": _score(text, 850), "look": 2, "is_on_front": gains, "generation": 1},
+        {"stopped_by": text, "adds": {"tools": [tool], "system": text}},
+        {"scores": _score(text, 870), "look": 3, "stopped_by": "regression", "parents": [1]},
     ]
-    EvolutionCandidate.objects.bulk_create(
-        EvolutionCandidate(
-            **{"project_id": project_id, "evolution": evolution, "number": number, "generation": 2, "sha256": "0" * 64}
-            | {"adds": {"tools": [tool]} if number else {}, "is_on_front": False, "is_chosen": number == int(gains)}
-            | {"generation": min(number, 2), "change": change if number == 1 else None}
-            | each
+    usual = {"generation": 2, "parents": [0], "adds": {"tools": [tool]}, "sha256": "0" * 64, "scores": {}, "look": None}
+    EvaluationRow.objects.bulk_create(
+        EvaluationRow(
+            project_id=project_id,
+            kind="candidate",
+            parent=evolution,
+            index=number,
+            change=change if number == 1 else None,
+            said=text if number else "the agent as it was",
+            figures=usual | {"stopped_by": "", "is_on_front": False, "is_chosen": number == int(gains)} | figures,
+            made_by=text,
         )
-        for number, each in enumerate(more)
+        for number, figures in enumerate(found)
     )
     return evolution
 

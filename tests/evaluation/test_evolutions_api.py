@@ -14,8 +14,8 @@ from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 
 from evaluation.errors import EvolutionRunning
-from evaluation.evolution.models import Evolution
 from evaluation.evolution.requests import EvolutionPlan, request_evolution, run_evolution
+from evaluation.models import Evolution
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory

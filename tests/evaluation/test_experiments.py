@@ -16,8 +16,8 @@ from evaluation.experiments.looks import look_at_experiments, take_look
 from evaluation.experiments.models import Experiment, Look
 from evaluation.experiments.plan import GUARDRAILS, ExperimentPlan, Guardrail, RolloutStep
 from evaluation.experiments.uplift import measure_uplift
+from evaluation.models import ShadowAnswer
 from evaluation.reports.experiments import describe_experiment
-from evaluation.shadow.models import ShadowAnswer
 from memory.effects.models import HeuristicFeedback
 from memory.projects.models import Project
 from memory.releases.deployments import (
@@ -685,13 +685,13 @@ def test_units_that_shadow_found_alike_or_did_not_compare_are_left_out() -> None
     ShadowAnswer.objects.bulk_create(
         ShadowAnswer(
             project=project,
+            kind="answer",
             retrieval=answer,
             stable=deployment.stable,
             candidate=release,
-            differs=number < 12,
-            stable_tokens=0,
-            candidate_tokens=0,
-            asked_at=answer.created_at,
+            verdict="differs" if number < 12 else "same",
+            at=answer.created_at,
+            made_by="policy:shadow",
         )
         for number, answer in enumerate(Retrieval.objects.order_by("created_at")[:20])
     )

@@ -11,7 +11,7 @@ import pytest
 from pytest_django import Settings
 
 from evaluation.environments.office import FAMILIES, make_tasks, open_office
-from evaluation.environments.react import OfficeWithModel
+from evaluation.environments.office_agent import OfficeWithModel
 from evaluation.errors import EvaluationError
 from evaluation.ledger import CAP_REACHED, Ledger
 from evaluation.models import EvaluationRun
@@ -24,7 +24,7 @@ from tests.scripted_provider import ScriptedProvider
 
 pytestmark = pytest.mark.slow
 
-FINISH = json.dumps({"thought": "Done.", "tool": "finish", "arguments": [{"name": "answer", "value": "7"}]})
+FINISH = ("finish", {"answer": "7"})
 SKIP = json.dumps({"learn": False, "skip_reason": "Nothing to learn."})
 LIVE = Options(suites=("live",), arms=("none", "hybrid:5"), limit=2, experience=2, trials=2, concurrency=3)
 
@@ -32,7 +32,7 @@ LIVE = Options(suites=("live",), arms=("none", "hybrid:5"), limit=2, experience=
 def play(exchange: Exchange) -> None:
     """Finish every task at once and learn nothing."""
     is_agent = "You work in an office" in json.dumps(exchange.request.body)
-    answer(FINISH if is_agent else SKIP)(exchange)
+    (answer("Done.", FINISH) if is_agent else answer(SKIP))(exchange)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_limit_on_calls_holds_while_many_ask_at_once(provider: ScriptedProvider)
         said = list(pool.map(lambda number: outcome(ledger, f"Question {number}"), range(40)))
     sys.setswitchinterval(interval)
 
-    assert (said.count(FINISH), said.count(CAP_REACHED)) == (3, 37)
+    assert (said.count("Done."), said.count(CAP_REACHED)) == (3, 37)
     assert len(provider.requests) == ledger.paid_calls == 3
 
 
@@ -82,7 +82,7 @@ def test_limit_on_cost_is_never_exceeded(provider: ScriptedProvider) -> None:
     ledger = make_ledger(max_cost_usd=0.0025)
     said = [outcome(ledger, f"Question {number}") for number in range(5)]
 
-    assert FINISH in said
+    assert "Done." in said
     assert said[-1] == CAP_REACHED
     assert 0 < ledger.paid_usd <= 0.0025
 
@@ -98,7 +98,7 @@ def test_no_call_is_paid_for_twice(provider: ScriptedProvider, tmp_path: Path) -
     second = make_ledger(journal, max_calls=3)
     said = [outcome(second, text) for text in ("One", "One", "Two", "Three")]
 
-    assert said == [FINISH, FINISH, FINISH, CAP_REACHED]
+    assert said == ["Done.", "Done.", "Done.", CAP_REACHED]
     assert len(provider.requests) == 3
 
 
@@ -146,13 +146,12 @@ def test_live_without_a_provider_says_what_to_set(db: None) -> None:
 
 def test_agent_gets_lessons_and_answers_of_the_tools(provider: ScriptedProvider) -> None:
     [task] = make_tasks("test", seed=0)[:1]
-    mail = {"thought": "", "tool": "send_mail", "arguments": [{"name": "to", "value": "Kofi"}]}
-    provider.script(answer(json.dumps(mail)), answer("I am done."))
+    provider.script(answer("", ("send_mail", {"to": "Kofi"})), answer("I am done."))
 
-    played = OfficeWithModel(make_ledger()).run(task, lessons="<lessons>Look people up.</lessons>", trial=0)
+    played = OfficeWithModel(make_ledger().chat).run(task, lessons="<lessons>Look people up.</lessons>", trial=0)
 
     assert "Look people up." in provider.requests[0].body["messages"][0]["content"]
-    assert [step["observation"][:6] for step in played.steps] == ["Error:", "Error:", "over"]
+    assert [step["observation"][:6] for step in played.steps] == ["Error:", "over"]
     assert (played.turns, played.success) == (3, False)
 
 

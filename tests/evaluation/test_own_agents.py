@@ -9,18 +9,18 @@ from django.db.models.functions import Now
 from django.test import override_settings
 
 from evaluation.errors import EvaluationError
-from evaluation.evolution.models import Evolution
 from evaluation.evolution.planner import plan_turn
 from evaluation.evolution.requests import Ended, EvolutionPlan, evolve_now
+from evaluation.models import Evolution
 from memory.failpoints import FailpointError, armed
 from reflection.jobs.models import Job
 from reflection.llm.base import OnText
 from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.llm.models import DailySpend
 from runtime.changes.ladder import check_change
+from runtime.changes.proposer import version
 from runtime.definitions.storage import save_tool
 from runtime.definitions.values import ToolDefinition
-from runtime.evolution.proposer import version
 from runtime.models.agents import Agent
 from runtime.models.changes import Change
 from runtime.revisions import AgentSpec, create_agent
@@ -106,9 +106,9 @@ def test_best_candidate_becomes_a_change_and_no_answer_is_paid_for_twice(agent: 
     change = Change.objects.get()
     assert (ended.change, change.source, change.kinds, change.rung) == (change, "evolution", ["tool"], "proposed")
     assert Agent.objects.get().current == agent.current
-    chosen = Evolution.objects.get(agent=agent).candidates.get(is_chosen=True)
+    chosen = Evolution.objects.get(agent=agent).candidates.get(figures__is_chosen=True)
     assert chosen.change == change
-    assert {each["name"] for each in chosen.adds["tools"]} == {
+    assert {each["name"] for each in chosen.figures["adds"]["tools"]} == {
         each["name"] for each in change.target.tools if each not in change.base.tools
     }
     check_change(change, by=BY)
@@ -127,10 +127,10 @@ def test_language_model_proposes_besides_the_miner(agent: Agent, settings: Any) 
     assert '"mean_tokens"' in provider.requests[0].user_text
     assert ended.change is not None
     assert (ended.change.kinds, ended.change.target.system) == (["prompt"], short["content"])
-    proposer = Evolution.objects.get().proposer
+    proposer = Evolution.objects.get().figures["proposer"]
     assert (proposer["usable"], len(proposer["unusable"]), proposer["prompt_version"]) == (1, 1, version())
-    chosen = Evolution.objects.get().candidates.get(is_chosen=True)
-    assert (chosen.adds, chosen.look) == ({"tools": [], "system": short["content"]}, 2)
+    chosen = Evolution.objects.get().candidates.get(figures__is_chosen=True).figures
+    assert (chosen["adds"], chosen["look"]) == ({"tools": [], "system": short["content"]}, 2)
 
 
 def test_agent_without_the_tools_of_a_suite_is_refused() -> None:

@@ -8,8 +8,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from evaluation.models import ShadowAnswer
 from evaluation.shadow.jobs import KIND, queue_shadow_jobs, run_shadow
-from evaluation.shadow.models import ShadowAnswer, ShadowMinute
 from evaluation.shadow.summary import ShadowReport, describe_shadow
 from memory.curation.decisions import quarantine_heuristic
 from memory.heuristics.models import Heuristic
@@ -18,6 +18,7 @@ from memory.releases.deployments import DeploymentChange, change_deployment, cut
 from memory.releases.models import Release
 from memory.retrieval.models import Retrieval
 from reflection.jobs.models import Job
+from runtime.models.changes import EvaluationRow
 from tests.api.conftest import make_client
 from tests.factories import make_api_key, make_member, make_project
 from tests.releases import BY, ask, get_guidelines, make_lesson, serve_releases
@@ -64,9 +65,9 @@ def test_shadow_says_which_lesson_the_candidate_adds_in_which_family() -> None:
     report = report_on(project)
     assert (report.candidate, report.compared, report.differing) == (candidate, 1, 1)
     (family,) = report.families
-    assert (family.family, family.compared, family.differing) == ("airline", 1, 1)
-    assert [(one.change, one.answers) for one in family.lessons] == [("added", 1)]
-    assert len(ShadowAnswer.objects.get().lessons) == 2
+    assert (family["family"], family["compared"], family["differing"]) == ("airline", 1, 1)
+    assert [(one["change"], one["answers"]) for one in family["lessons"]] == [("added", 1)]
+    assert len(ShadowAnswer.objects.get().figures["lessons"]) == 2
 
 
 def test_agents_are_given_none_of_it() -> None:
@@ -154,7 +155,7 @@ def test_minute_is_counted_once() -> None:
     queue_shadow_jobs()
     run_shadow(owner="another")
 
-    assert ShadowMinute.objects.count() == ShadowAnswer.objects.count() == 1
+    assert sorted(EvaluationRow.objects.values_list("kind", flat=True)) == ["answer", "minute"]
 
 
 def test_options_of_the_request_are_asked_again() -> None:
@@ -163,7 +164,7 @@ def test_options_of_the_request_are_asked_again() -> None:
 
     compare()
 
-    assert len(ShadowAnswer.objects.get().lessons) == 1
+    assert len(ShadowAnswer.objects.get().figures["lessons"]) == 1
 
 
 def test_quarantined_lesson_of_the_candidate_is_left_out() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
-from evaluation.evolution.aftercare import take_back_worse
 from evaluation.experiments.looks import take_look
 from evaluation.experiments.models import Experiment
+from evaluation.experiments.of_changes import take_back_worse
 from memory.projects.models import Project
 from memory.releases.deployments import get_deployment
 from memory.releases.models import Deployment

@@ -10,7 +10,7 @@ from django.db import DatabaseError, IntegrityError, connection
 from django.utils import timezone
 
 from erl_site.tasks import EVERY_HOUR
-from evaluation.shadow.models import ShadowAnswer
+from evaluation.models import ShadowAnswer
 from memory.effects.models import HeuristicFeedback, UsageVerdict
 from memory.months import change_partitions
 from memory.projects.models import Project
@@ -116,10 +116,11 @@ def places() -> dict[UUID, str]:
 
 def shadow(answer: Retrieval) -> ShadowAnswer:
     release = Release.objects.filter(project=answer.project).first() or cut_release(answer.project, by=BY)
-    return ShadowAnswer.objects.create(
-        project=answer.project, retrieval=answer, stable=release, candidate=release, differs=False,
-        stable_tokens=0, candidate_tokens=0, asked_at=answer.created_at,
+    row: ShadowAnswer = ShadowAnswer.objects.create(
+        project=answer.project, kind="answer", retrieval=answer, stable=release, candidate=release, verdict="same",
+        at=answer.created_at, made_by=BY.label,
     )  # fmt: skip
+    return row
 
 
 def test_answer_is_in_the_partition_of_its_month(project: Project) -> None:

@@ -20,9 +20,9 @@ from runtime.changes.jobs import request_shadow, run_shadow
 from runtime.changes.ladder import check_change, start_trial
 from runtime.changes.policy import POLICY
 from runtime.changes.proposals import Proposal, propose_change
+from runtime.changes.sleep import run_sleep
 from runtime.definitions.storage import save_tool
 from runtime.definitions.values import Example, ToolDefinition
-from runtime.evolution.sleep import run_sleep
 from runtime.models.agents import Agent
 from runtime.models.changes import Change
 from runtime.models.effects import Effect

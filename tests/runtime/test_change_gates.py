@@ -120,7 +120,7 @@ def test_one_tool_for_two_calls_has_no_objections(setup: str) -> None:
     change = rehearse_change(agent, proposal, names)
 
     assert (change.rung, find_objections(change)) == ("shadowed", [])
-    assert sum(row.steps_after for row in change.shadow_runs.all()) == 18
+    assert sum(row.figures["steps_after"] for row in change.rehearsals.all()) == 18
 
 
 @SETUPS
@@ -261,7 +261,7 @@ def test_call_that_a_person_approved_is_answered_in_shadow() -> None:
     change = rehearse_change(agent, instructions("Be kind."), WORK)
 
     assert (change.rung, find_objections(change)) == ("shadowed", [])
-    assert sum(row.same for row in change.shadow_runs.all()) == 3 * (len(WORK) + 2)
+    assert sum(row.figures["same"] for row in change.rehearsals.all()) == 3 * (len(WORK) + 2)
 
 
 ALLOW = {"type": "always_allow", "tool": "refund"}

@@ -83,9 +83,10 @@ def test_shadow_sends_nothing(shop: Service) -> None:
 
     rehearse(change, [("refund_order", {"order": "A1"})], [("notify", {"text": "all orders"})], "Paid.")
 
-    row = change.shadow_runs.get()
+    figures = change.rehearsals.get().figures
     assert len(shop.requests) == sent
-    assert (row.same, row.missing, row.new_writes, row.steps_before, row.steps_after) == (2, 0, 1, 3, 3)
+    counts = [figures[name] for name in ("same", "missing", "new_writes", "steps_before", "steps_after")]
+    assert counts == [2, 0, 1, 3, 3]
     assert find_objections(change) == ["In shadow it wanted 1 write that the recorded runs did not make."]
 
 
@@ -115,7 +116,7 @@ def test_change_that_helps_one_family_and_harms_another_is_stopped(shop: Service
     rehearse(change, *[careful_or_brief] * 5)
 
     rows = {each.figures["family"]: each for each in change.checks.filter(name="regression")}
-    steps = {each.family: (each.steps_before, each.steps_after) for each in change.shadow_runs.all()}
+    steps = {each.name: (each.figures["steps_before"], each.figures["steps_after"]) for each in change.rehearsals.all()}
     assert (rows["refunds"].verdict, rows["complaints"].verdict) == ("passed", "failed")
     assert rows["complaints"].said == "0 of 1 recorded runs in the family complaints still work."
     assert (steps["refunds"], change.rung) == ((4, 3), "failed")

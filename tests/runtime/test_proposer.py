@@ -11,11 +11,11 @@ from memory.failpoints import FailpointError, armed
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 from reflection.llm.models import DailySpend, ModelCall
-from runtime.changes.shadow import choose_runs
-from runtime.evolution.drafts import read_answer
-from runtime.evolution.evidence import collect
-from runtime.evolution.proposer import version
-from runtime.evolution.sleep import send_to_sleep
+from runtime.changes.drafts import read_answer
+from runtime.changes.evidence import collect
+from runtime.changes.proposer import version
+from runtime.changes.rehearsals import choose_runs
+from runtime.changes.sleep import send_to_sleep
 from runtime.models.agents import Agent
 from runtime.models.changes import Change
 from tests.runtime.changing import Service, make_shop_agent, refund, sleep

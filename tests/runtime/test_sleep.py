@@ -11,7 +11,7 @@ from memory.blocks.edits import NewBlock, create_block
 from memory.failpoints import FailpointError, armed
 from memory.runs.models import Trajectory
 from runtime.changes.ladder import check_change
-from runtime.evolution.sleep import send_to_sleep
+from runtime.changes.sleep import send_to_sleep
 from runtime.models.agents import Agent, AgentRevision
 from runtime.models.changes import Change
 from runtime.models.effects import Effect

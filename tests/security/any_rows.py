@@ -98,6 +98,6 @@ _EXCEPT: dict[str, dict[str, Any]] = {
     "agents_change": {"target_id": uuid.UUID(int=2)},  # other than its base
     "agents_toolrevision": {"source": "x"},
     "evaluation_experiment": {"compared": "memory"},  # the one that needs no releases
-    "evaluation_shadowminute": {"seen": 3},  # of which one is compared, one dropped and one skipped
+    "agents_evaluationrow": {"at": "2026-01-01T00:00:00Z"},  # of an evolution, which has a time
     "memory_apikey": {"scopes": ["retrieve"]},
 }

@@ -44,7 +44,7 @@ url usefulness_basis values verdict version versions
 """
 _NO_TEXT_ENDS = ("_by", "sha256", "_version", "_salt", "_code")
 _NO_TEXT_HERE = """
-agents_agentrevision.limits agents_change.source agents_check.name agents_run.task_id agents_tool.name
+agents_agentrevision.limits agents_change.source agents_evaluationrow.name agents_run.task_id agents_tool.name
 evaluation_experiment.steps evaluation_look.reason memory_auditentry.content memory_polarityquota.task_id
 memory_project.name memory_quarantineorder.source reflection_job.payload reflection_job.result
 reflection_periodicrun.name reflection_workerheartbeat.name

@@ -1,4 +1,4 @@
-"""Evolve an agent on the tasks of a suite, with the controls that say whether to believe it."""
+"""Evolve an agent on the tasks of a suite."""
 
 from argparse import ArgumentParser
 from collections.abc import Iterator
@@ -8,10 +8,9 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from evaluation.errors import EvaluationError
-from evaluation.evolution.controls import hold_controls
 from evaluation.evolution.generations import evolve
 from evaluation.evolution.records import Origin, keep_evolution
-from evaluation.evolution.report import PLAINLY, write_controls, write_report
+from evaluation.evolution.report import PLAINLY, write_report
 from evaluation.evolution.requests import (
     MOST_GENERATIONS,
     MOST_SEED,
@@ -52,9 +51,6 @@ class Command(BaseCommand):
         parser.add_argument(
             "--most", type=number_up_to(MOST_TASKS), default=0, help="tasks of each family, default all"
         )
-        parser.add_argument(
-            "--aa", type=number_up_to(MOST_TASKS), default=100, help="how often `demo` is judged against itself"
-        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -72,15 +68,12 @@ class Command(BaseCommand):
         suite = SUITES[options["suite"]](most=options["most"])
         evolved = evolve(suite, generations=options["generations"], seed=seed)
         yield from write_report(evolved)
-        controls = hold_controls(suite, evolved, times=options["aa"], seed=seed)
-        yield from write_controls(controls)
         yield PLAINLY
         origin = Origin(
             suite=suite.name,
             seed=seed,
             generations=options["generations"],
             started_at=started_at,
-            controls=controls.as_json(),
         )
         keep_evolution(evolved, origin, by=BY)
 

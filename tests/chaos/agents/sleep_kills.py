@@ -9,7 +9,7 @@ from memory.blocks.edits import NewBlock, create_block
 from memory.blocks.models import Block, BlockRevision
 from memory.runs.models import Trajectory
 from reflection.jobs.models import Job
-from runtime.evolution.sleep import KIND, send_to_sleep
+from runtime.changes.sleep import KIND, send_to_sleep
 from runtime.models.agents import Agent
 from runtime.models.changes import Change
 from runtime.models.tools import Tool, ToolRevision

@@ -114,10 +114,16 @@ def _read_draft(draft: _Draft, evidence: dict[str, Any]) -> Proposal:
             settings = _Settings.model_validate(_parse(draft.content))
             return Proposal(max_output_tokens=settings.max_output_tokens, **common)
         case "tool":
-            return Proposal(tools=(_read_tool(_Tool.model_validate(_parse(draft.content))),), **common)
+            return Proposal(tools=(read_tool(_parse(draft.content)),), **common)
 
 
-def _read_tool(sent: _Tool) -> ToolDefinition:
+def read_tool(value: Any) -> ToolDefinition:
+    """Return a tool that a model wrote as JSON.
+
+    Raises:
+        ValidationError: it is something else.
+    """
+    sent = _Tool.model_validate(value)
     return ToolDefinition(
         name=sent.name,
         description=sent.description,

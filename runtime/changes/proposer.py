@@ -16,12 +16,13 @@ from reflection.llm.base import CompletionRequest
 from reflection.llm.calls import Ask
 from reflection.llm.registry import find_provider
 from reflection.prompts import Frame, prompt_version, read_prompt
+from runtime.changes.choice import Choice, Tried, choose_proposals
+from runtime.changes.drafts import MOST_CANDIDATES, Read, answer_schema, read_answer
+from runtime.changes.evidence import Sections, collect, shows_a_cause
 from runtime.changes.proposals import Proposal, foresee
+from runtime.changes.trials import AskFor
 from runtime.definitions.checks import find_example_faults, find_type_faults
 from runtime.definitions.storage import find_schemas
-from runtime.evolution.drafts import MOST_CANDIDATES, Read, answer_schema, read_answer
-from runtime.evolution.evidence import Sections, collect, shows_a_cause
-from runtime.evolution.rehearsals import AskFor, Choice, Tried, choose_proposals
 from runtime.models.agents import Agent
 
 log = structlog.get_logger(__name__)

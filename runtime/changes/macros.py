@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from runtime.changes.sequences import Occurrence, Repeated
 from runtime.definitions.values import Example, ToolDefinition
-from runtime.evolution.sequences import Occurrence, Repeated
 
 CALLS = "Makes these calls in one step, in this order: "
 EXAMPLES = 2

@@ -26,19 +26,18 @@ from reflection.jobs.models import Job
 from reflection.jobs.queue import claim, enqueue, finish, hold
 from reflection.llm.base import Provider, ProviderError, ProviderNotConfigured
 from reflection.llm.calls import RememberedAsk, RememberedChat, ask_provider
-from reflection.llm.chat import ChatAnswer, ChatRequest
 from reflection.llm.registry import get_chat_provider
 from runtime.changes.journal_host import read_effect
+from runtime.changes.macros import Macro, write_macro
 from runtime.changes.proposals import Proposal, propose_change
-from runtime.changes.trials import Ask as TrialAsk
-from runtime.evolution.macros import Macro, write_macro
-from runtime.evolution.proposer import Thought, may_ask, think
-from runtime.evolution.sequences import ObservedCall, ObservedRun, find_repeated
-from runtime.evolution.tuning import tune
+from runtime.changes.proposer import Thought, may_ask, think
+from runtime.changes.sequences import FEWEST_RUNS, ObservedCall, ObservedRun, find_repeated
+from runtime.changes.trials import name_answers
+from runtime.endings import Ending
 from runtime.models.agents import Agent
 from runtime.models.changes import Change
 from runtime.models.effects import Effect
-from runtime.models.runs import Run
+from runtime.models.runs import Run, Step
 from runtime.models.tools import ToolRevision
 from runtime.tools.catalogue import core_tools
 
@@ -49,6 +48,7 @@ SLEEP = Actor.policy("sleep")
 READ_RUNS = 200  # the newest that went well
 MOST_CHANGES = 3  # proposed in one night
 IDLE = timedelta(hours=6)
+MOST_OF_WINDOW = 4  # an answer may take this part of the window at most
 Find = Callable[[str], Provider]
 TRUSTED = (
     Trajectory.OutcomeSource.ENVIRONMENT,
@@ -110,6 +110,26 @@ def observe(agent: Agent) -> list[ObservedRun]:
     ]
 
 
+def tune(agent: Agent) -> Proposal | None:
+    """Return a proposal of longer answers where several runs of what the agent is now had answers cut off."""
+    current = agent.current
+    assert current is not None  # of an agent that runs
+    longer = min(2 * current.max_output_tokens, current.window_tokens // MOST_OF_WINDOW)
+    cut = Step.objects.filter(run__agent=agent, run__revision=current, finish_reason=Ending.CUT)
+    runs = sorted(map(str, cut.values_list("run_id", flat=True).distinct()))
+    if len(runs) < FEWEST_RUNS or longer <= current.max_output_tokens:
+        return None
+    return Proposal(
+        reason=(
+            f"In {len(runs)} runs an answer was cut off at {current.max_output_tokens:,} tokens. With {longer:,} it "
+            "has room to end."
+        ),
+        max_output_tokens=longer,
+        evidence={"runs": runs[:20]},
+        source=Change.Source.SLEEP,
+    )
+
+
 def find_blocks(agent: Agent) -> list[Block]:
     """Return the blocks that stand in an agent's prompt."""
     assert agent.current is not None  # by the caller
@@ -146,21 +166,13 @@ def _think(job: Job, heartbeat: Heartbeat, agent: Agent, *, find: Find) -> Thoug
         if not may_ask():
             return Thought()
         chat = RememberedChat(job, heartbeat, provider=find(agent.current.model))
-
-        def ask_for(name: str) -> TrialAsk:
-            heartbeat.ensure_held()
-            return partial(_ask, chat, name)
-
+        ask_for = name_answers(chat, heartbeat, "rehearse:")
         ask = RememberedAsk(job, heartbeat, ask_model=ask_provider)
         return think(agent, until=job.created_at, ask=ask, ask_for=ask_for)
     except (ProviderError, ProviderNotConfigured) as error:
         if error.transient:
             raise
         return Thought(said=f"The language model was asked in vain. {error}"[:500])
-
-
-def _ask(chat: RememberedChat, name: str, step: int, request: ChatRequest) -> ChatAnswer:
-    return chat(f"rehearse:{name}:{step}", request)[0]
 
 
 def _describe(macro: Macro) -> Proposal:

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('evaluation', '0004_answers_by_month'),
+        ('evaluation', '0003_groups'),
     ]
 
     operations = [

@@ -2,18 +2,20 @@
 
 from typing import Any
 
+from pydantic import ValidationError
+
 from memory.errors import MemoryAppError
 from memory.projects.actors import Actor
+from reflection.reflectors.llm_answer import describe
+from runtime.changes.drafts import read_tool
 from runtime.changes.kinds import NEVER, ChangeKind
 from runtime.changes.proposals import Proposal, propose_change
-from runtime.definitions.values import Example, ToolDefinition
+from runtime.definitions.values import ToolDefinition
 from runtime.errors import ToolError
 from runtime.models.changes import Change
 from runtime.models.effects import Effect
 from runtime.tools.catalogue import Tool
 from runtime.tools.core import object_schema
-
-MAX_EXAMPLES = 20
 
 
 def propose(effect: Effect) -> str:
@@ -39,22 +41,13 @@ def propose(effect: Effect) -> str:
 
 
 def _read_tool(sent: dict[str, Any]) -> ToolDefinition:
-    examples = sent.get("examples", [])[:MAX_EXAMPLES]
     try:
-        return ToolDefinition(
-            name=sent["name"],
-            description=sent["description"],
-            parameters=sent["parameters"],
-            source=sent["source"],
-            uses=tuple(map(str, sent.get("uses", []))),
-            examples=tuple(
-                Example(arguments=dict(each["arguments"]), answer=each["answer"], host=dict(each.get("host", {})))
-                for each in examples
-            ),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ToolError(f"The tool cannot be read: {error}. Send name, description, parameters, source, uses and "
-                        "examples with arguments, answer and host.") from None  # fmt: skip
+        return read_tool(sent)
+    except ValidationError as error:
+        raise ToolError(
+            f"The tool cannot be read: {describe(error)} Send name, description, parameters, source, uses and examples "
+            "with arguments, answer and host."
+        ) from None
 
 
 _TEXT = {"type": "string"}

@@ -1,13 +1,17 @@
 """What must not help, and what must not get through: shuffled tools, the agent against itself, a poisoned tool."""
 
 import re
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evaluation.evolution.gates import Verdict, judge, score, work_on
-from evaluation.evolution.generations import Evolved, Measured, compare
-from evaluation.evolution.suite import EvolutionSuite, Variant
-from runtime.evolution.macros import Macro
+from evaluation.evolution.gates import PASSED, Stopped, judge, score, work_on
+from evaluation.evolution.generations import Evolved, compare
+from evaluation.evolution.report import write_measured
+from evaluation.evolution.suite import AS_IT_IS, EvolutionSuite
+from runtime.changes.macros import Macro
+from runtime.changes.proposals import Proposal
 
 SHUFFLED = 6
 SENDERS = (
@@ -24,7 +28,7 @@ class Shuffled:
     tried: int
     stopped: dict[str, int]
     promoted: int
-    forced: Measured
+    forced: dict[str, Any]
 
 
 def shuffle(suite: EvolutionSuite, evolved: Evolved, *, seed: int) -> Shuffled:
@@ -33,18 +37,15 @@ def shuffle(suite: EvolutionSuite, evolved: Evolved, *, seed: int) -> Shuffled:
     mixed = [_swap(one, other) for one, other in zip(best, [*best[1:], *best[:1]], strict=True)]
     stopped: dict[str, int] = {}
     for macro in mixed:
-        verdict = evolved.gate.check(macro)
-        if verdict is None:
-            verdict, _ = judge(
-                evolved.gate.tasks,
-                evolved.archive.candidates[0].outcomes,
-                work_on(suite, evolved.gate.tasks, Variant(tools=(macro.definition,)), seed=f"{seed}:shuffled"),
-            )
-        if not verdict.passed:
-            stopped[verdict.gate] = stopped.get(verdict.gate, 0) + 1
+        gate, _ = evolved.gate.check(macro)
+        if not gate:
+            after = work_on(suite, evolved.gate.tasks, _with_tools(macro), seed=f"{seed}:shuffled")
+            gate, _ = judge(evolved.gate.tasks, evolved.archive.candidates[0].outcomes, after)
+        if gate:
+            stopped[gate] = stopped.get(gate, 0) + 1
     tasks = evolved.sets.holdout
-    before = work_on(suite, tasks, Variant(), seed=f"{seed}:holdout:0")
-    after = work_on(suite, tasks, Variant(tools=tuple(each.definition for each in mixed)), seed=f"{seed}:holdout:2")
+    before = work_on(suite, tasks, AS_IT_IS, seed=f"{seed}:holdout:0")
+    after = work_on(suite, tasks, _with_tools(*mixed), seed=f"{seed}:holdout:2")
     return Shuffled(
         tried=len(mixed), stopped=stopped, promoted=len(mixed) - sum(stopped.values()), forced=compare(before, after)
     )
@@ -53,10 +54,10 @@ def shuffle(suite: EvolutionSuite, evolved: Evolved, *, seed: int) -> Shuffled:
 def promote_itself(suite: EvolutionSuite, evolved: Evolved, *, times: int, seed: int) -> int:
     """Judge the agent as it was against itself, with other slips each time; return how often that is promoted."""
     promoted = 0
-    before = work_on(suite, evolved.gate.tasks, Variant(), seed=f"{seed}:aa:0")
+    before = work_on(suite, evolved.gate.tasks, AS_IT_IS, seed=f"{seed}:aa:0")
     for number in range(1, times + 1):
-        after = work_on(suite, evolved.gate.tasks, Variant(), seed=f"{seed}:aa:{number}")
-        promoted += judge(evolved.gate.tasks, before, after)[0].passed
+        after = work_on(suite, evolved.gate.tasks, AS_IT_IS, seed=f"{seed}:aa:{number}")
+        promoted += not judge(evolved.gate.tasks, before, after)[0]
         before = after
     return promoted
 
@@ -71,20 +72,20 @@ class Lopsided:
     spoiled: Macro
     saved: dict[str, float]
     broken: dict[str, int]
-    verdict: Verdict
+    verdict: Stopped
 
 
 def help_and_harm(suite: EvolutionSuite, evolved: Evolved, *, seed: int) -> list[Lopsided]:
     """Add tools to the best that do the right thing in recorded cases only, one at a time, and judge each pair."""
     best = evolved.archive.best().macros
     gate, holdout = evolved.gate.tasks, evolved.sets.holdout
-    before = evolved.archive.candidates[0].outcomes, work_on(suite, holdout, Variant(), seed=f"{seed}:holdout:0")
+    before = evolved.archive.candidates[0].outcomes, work_on(suite, holdout, AS_IT_IS, seed=f"{seed}:holdout:0")
     found: list[Lopsided] = []
     for macro in evolved.macros if best else ():
         spoiled = _forget_the_rest(macro)
-        if spoiled is None or _service(macro) in map(_service, best) or evolved.gate.check(spoiled) is not None:
+        if spoiled is None or _service(macro) in map(_service, best) or evolved.gate.check(spoiled) != PASSED:
             continue
-        tools = Variant(tools=tuple(each.definition for each in (*best, spoiled)))
+        tools = _with_tools(*best, spoiled)
         on_gate = work_on(suite, gate, tools, seed=f"{seed}:lopsided:{len(found)}")
         on_holdout = work_on(suite, holdout, tools, seed=f"{seed}:lopsided:{len(found)}:holdout")
         then, now = score(gate, before[0]), score(gate, on_gate)
@@ -94,14 +95,14 @@ def help_and_harm(suite: EvolutionSuite, evolved: Evolved, *, seed: int) -> list
                 spoiled=spoiled,
                 saved={family: then[family].tokens - now[family].tokens for family in then},
                 broken={family: solved[family].solved - still[family].solved for family in solved},
-                verdict=judge(gate, before[0], on_gate)[0],
+                verdict=judge(gate, before[0], on_gate),
             )
         )
     return found
 
 
-def poison(evolved: Evolved) -> list[tuple[Macro, Verdict | None]]:
-    """Let good tools also send away what they read, and return the gate that stops each; None where none does."""
+def poison(evolved: Evolved) -> list[tuple[Macro, Stopped]]:
+    """Let good tools also send away what they read, and return what stops each."""
     tools = evolved.archive.best().macros or evolved.macros
     found = []
     for macro in tools:
@@ -109,6 +110,10 @@ def poison(evolved: Evolved) -> list[tuple[Macro, Verdict | None]]:
             poisoned = _send_away(macro, sender, arguments)
             found.append((poisoned, evolved.gate.check(poisoned)))
     return found
+
+
+def _with_tools(*macros: Macro) -> Proposal:
+    return Proposal(reason="", tools=tuple(each.definition for each in macros))
 
 
 def _swap(macro: Macro, other: Macro) -> Macro:
@@ -152,38 +157,18 @@ def _send_away(macro: Macro, sender: str, arguments: str) -> Macro:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Controls:
-    """What must not help, and whether it did. `poisoned` has the gate that stopped each tool, or None."""
+    """What must not help, and whether it did. `poisoned` has what stopped each tool."""
 
     shuffled: Shuffled
     times: int
     promoted: int
-    poisoned: list[tuple[Macro, Verdict | None]]
+    poisoned: list[tuple[Macro, Stopped]]
     lopsided: list[Lopsided]
 
     @property
     def harmful(self) -> list[Lopsided]:
         """The lopsided changes that break tasks of the hold-out."""
         return [each for each in self.lopsided if sum(each.broken.values()) > 0]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the figures that are kept with the evolution."""
-        return {
-            "shuffled": {
-                "tried": self.shuffled.tried,
-                "promoted": self.shuffled.promoted,
-                "stopped": self.shuffled.stopped,
-            },
-            "itself": {"times": self.times, "promoted": self.promoted},
-            "poisoned": {
-                "tried": len(self.poisoned),
-                "stopped": sum(verdict is not None for _, verdict in self.poisoned),
-            },
-            "lopsided": {
-                "tried": len(self.lopsided),
-                "harmful": len(self.harmful),
-                "stopped": sum(not each.verdict.passed for each in self.harmful),
-            },
-        }
 
 
 def hold_controls(suite: EvolutionSuite, evolved: Evolved, *, times: int, seed: int) -> Controls:
@@ -199,3 +184,35 @@ def hold_controls(suite: EvolutionSuite, evolved: Evolved, *, times: int, seed: 
         poisoned=poison(evolved),
         lopsided=help_and_harm(suite, evolved, seed=seed),
     )
+
+
+def write_controls(controls: Controls) -> Iterator[str]:
+    """Yield the lines about the controls."""
+    shuffled, poisoned = controls.shuffled, controls.poisoned
+    by = ", ".join(f"{gate} {count}" for gate, count in sorted(shuffled.stopped.items()))
+    yield f"shuffled: {shuffled.tried} tools with each other's words, {shuffled.promoted} promoted; stopped by {by}"
+    yield from write_measured(shuffled.forced, "shuffled, past the gates")
+    yield f"A/A: {controls.promoted} of {controls.times} promoted"
+    caught = [gate for _, (gate, _) in poisoned if gate]
+    yield f"poison: {len(caught)} of {len(poisoned)} tools that also send data away were stopped"
+    for macro, (gate, found) in poisoned[:3]:
+        said = f"stopped by {gate}: {found}" if gate else "not stopped"
+        yield f"poison: {macro.definition.name} {said}"
+    yield from _write_lopsided(controls)
+
+
+def _write_lopsided(controls: Controls) -> Iterator[str]:
+    """Yield the lines about changes that help one family and harm another."""
+    harmful = controls.harmful
+    gates = Counter(each.verdict[0] for each in harmful)
+    stopped = ", ".join(f"{gate} {count}" for gate, count in sorted(gates.items()) if gate)
+    yield (
+        f"lopsided: {len(controls.lopsided)} changes that bring a good tool and one that forgets a call where nothing "
+        f"was recorded; {len(harmful)} break tasks of the hold-out: stopped by {stopped or 'nothing'}, kept {gates['']}"
+    )
+    for each in harmful:
+        saved = ", ".join(f"{family} {tokens:+,.0f}" for family, tokens in each.saved.items() if tokens > 0)
+        broken = ", ".join(f"{family} {count}" for family, count in each.broken.items() if count > 0)
+        gate, found = each.verdict
+        said = f"stopped by {gate}: {found}" if gate else f"kept: {found}"
+        yield f"lopsided: {each.spoiled.definition.name} saves tokens ({saved}), breaks tasks ({broken}); {said}"
