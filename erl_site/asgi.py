@@ -10,6 +10,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "erl_site.settings")
 os.environ.setdefault("ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS", "5")  # no page may take longer
 django.setup(set_prefix=False)
 
+import redis  # noqa: E402, F401 - the first request counts against a limit
+
 from erl_site.web.application import Application  # noqa: E402 - it reads the settings
 
 application = Application(

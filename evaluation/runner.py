@@ -15,7 +15,7 @@ from evaluation.isolation.children import run_children
 from evaluation.models import EvaluationRun
 from evaluation.reports.versions import find_versions
 from evaluation.suites.base import Options
-from evaluation.suites.registry import STAGING, get_suite
+from evaluation.suites.registry import get_suite, name_staging_suites
 from memory.events import EventKind, ProjectEvent, announce
 from memory.projects.models import Project
 from reflection.jobs.models import Job
@@ -56,7 +56,9 @@ def create_run(options: Options, *, by: str, job: Job | None = None) -> Evaluati
     for name in options.suites:
         suite = get_suite(name)
         if options.stage and not suite.can_stage:
-            raise EvaluationError(f"The suite {name} does not stage releases. Use --stage with {STAGING}.")
+            raise EvaluationError(
+                f"The suite {name} does not stage releases. Use --stage with {name_staging_suites()}."
+            )
         suite.units(options)
         suite.arms(options)
     return EvaluationRun.objects.create(

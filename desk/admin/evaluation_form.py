@@ -10,12 +10,16 @@ from memory.projects.models import Project
 _SUITES = ("toolchoice", "replay", "retrieval", "yours")
 
 
+def _list_suites() -> list[tuple[str, str]]:
+    return [(name, f"{name} – {get_suite(name).about.title}") for name in _SUITES]
+
+
 class EvaluationForm(forms.Form):
     """A project, suites, and how much of them."""
 
     project = forms.ModelChoiceField(queryset=Project.objects.none(), empty_label=None)
     suites = forms.MultipleChoiceField(
-        choices=[(name, f"{name} – {get_suite(name).about.title}") for name in _SUITES],
+        choices=_list_suites,
         initial=["toolchoice", "replay"],
         widget=forms.CheckboxSelectMultiple,
         label="What to measure",

@@ -15,6 +15,7 @@ from django.utils.safestring import SafeString
 from desk.pages.trends import first_week, midnight
 from desk.shell.columns import column, link, who, words
 from desk.shell.markdown import write_inline_code
+from desk.shell.plots import draw_weeks
 from desk.shell.read_only import PROJECT, LastingRecordAdmin, ReadOnlyAdmin
 from memory.curation.review_statistics import (
     count_reviewers,
@@ -25,7 +26,6 @@ from memory.curation.review_statistics import (
     regretted,
 )
 from memory.heuristics.models import Heuristic
-from memory.plots import draw_weeks
 from memory.redaction.visible_text import show_text
 from memory.review.models import Review
 from memory.trust.models import AuditEntry, Erasure

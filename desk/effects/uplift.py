@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 
 from desk.shell.chosen_project import chosen_project, offered_projects
 from desk.shell.figures import Figure
+from desk.shell.plots import draw_interval
 from evaluation.experiments.analysis import show_e_value
 from evaluation.experiments.uplift import Uplift, measure_uplift, measure_whole
 from evaluation.reports.experiments import show_points
@@ -25,7 +26,6 @@ from memory.releases.deployments import get_deployment
 from memory.releases.models import Release
 
 DAYS = 90
-WIDTH, MIDDLE, EDGE = 96, 48, 4  # of the interval's drawing
 _IN_USE = (Heuristic.Status.APPROVED, Heuristic.Status.RETIRED)
 
 
@@ -130,15 +130,11 @@ def describe_lesson_effect(heuristic: Heuristic) -> dict[str, Any] | None:
 
 
 def _draw(uplift: Uplift, reach: float) -> SafeString:
-    def x(value: float) -> float:
-        return round(min(max(MIDDLE + value / reach * (MIDDLE - EDGE), EDGE), WIDTH - EDGE), 1)
-
-    chart = None
+    drawn: dict[str, Any] = {"uplift": uplift, "shown": show_uplift(uplift)}
     if uplift.interval is not None:
-        middle = uplift.estimate or 0.0
-        chart = {"low": x(uplift.interval.low), "high": x(uplift.interval.high), "at": x(middle)}
-    drawn = {"chart": chart, "middle": MIDDLE, "width": WIDTH, "uplift": uplift}
-    return render_to_string("admin/evaluation/uplift.html", drawn | {"shown": show_uplift(uplift)})
+        low, high = uplift.interval.low, uplift.interval.high
+        drawn["chart"] = draw_interval(low, uplift.estimate or 0.0, high, reach=reach)
+    return render_to_string("admin/evaluation/uplift.html", drawn)
 
 
 def _since() -> datetime:

@@ -17,7 +17,7 @@ from desk.pages.waiting import Waiting, find_waiting
 from desk.reflections.figures import count_failing_webhooks, count_reflections
 from desk.shell.chosen_project import chosen_project, narrow_to_chosen, offered_projects
 from desk.shell.figures import Figure
-from memory.plots import draw_sparkline
+from desk.shell.plots import draw_sparkline
 from memory.projects.actors import Actor
 from memory.projects.models import ApiKey
 from memory.retrieval.models import Retrieval

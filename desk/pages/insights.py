@@ -22,9 +22,9 @@ from desk.pages.trends import (
 )
 from desk.shell.chosen_project import narrow_to_chosen
 from desk.shell.pages import page_context
+from desk.shell.plots import Plot, Scale, Series, draw_plot
 from memory.effects.interval import Share
 from memory.heuristics.models import HeuristicRevision
-from memory.plots import Plot, Scale, Series, draw_plot
 from memory.runs.models import Trajectory
 from reflection.llm.models import DailySpend
 

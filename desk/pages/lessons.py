@@ -13,10 +13,10 @@ from desk.pages.insights import read_days
 from desk.pages.trends import PERIODS_DAYS, Period
 from desk.shell.chosen_project import chosen_project
 from desk.shell.pages import page_context
+from desk.shell.plots import draw_sparkline
 from memory.effects.comparison import LessonEffect, compare_lessons, count_weeks
 from memory.effects.harm import describe_company, describe_points
 from memory.heuristics.models import Heuristic
-from memory.plots import draw_sparkline
 from memory.projects.access import visible_projects
 
 _PAGE_ROWS = 50

@@ -1,19 +1,18 @@
-"""Score histories as lines, drawn on the server."""
+"""Score histories as lines."""
 
 from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 from uuid import UUID
 
-from memory.plots import Axis, join_points
+from desk.shell.plots import place_scores, score_height
+from evaluation.reports.geometry import join_points
 from memory.projects.access import visible_projects
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 from memory.runs.scores import ScoreHistory, read_score_history
 
 SHOWN_CHARTS, SHOWN_RUNS = 24, 60
-WIDTH, HEIGHT, MARGIN = 320, 96, 6
-UPRIGHT = Axis(low=0, high=1, start=HEIGHT - MARGIN, end=MARGIN)
 LEVEL = 0.03
 AVERAGED_RUNS = 10
 
@@ -73,9 +72,9 @@ def _draw(project: Project, history: ScoreHistory) -> ScoreChart:
         project=project, task_id=history.task_id, agent=history.agent, score__isnull=False
     ).order_by("-created_at", "-id")
     newest = list(runs.values_list("pk", "score")[:SHOWN_RUNS])[::-1]
-    across = Axis(low=0, high=max(len(newest) - 1, 1), start=MARGIN, end=WIDTH - MARGIN)
+    places = place_scores([score or 0.0 for _, score in newest])
     points = [
-        Point(x=across.at(number), y=UPRIGHT.at(score or 0.0), score=score or 0.0, trajectory_id=pk)
-        for number, (pk, score) in enumerate(newest)
+        Point(x=x, y=y, score=score or 0.0, trajectory_id=pk)
+        for (pk, score), (x, y) in zip(newest, places, strict=True)
     ]
-    return ScoreChart(history=history, points=points, mean_y=UPRIGHT.at(history.mean))
+    return ScoreChart(history=history, points=points, mean_y=score_height(history.mean))

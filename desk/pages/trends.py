@@ -11,10 +11,10 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from desk.shell.chosen_project import narrow_to_chosen
+from desk.shell.plots import WEEKS
 from memory.curation.review_statistics import APPROVALS, decisions
 from memory.effects.interval import Share
 from memory.heuristics.models import Heuristic
-from memory.plots import WEEKS
 from memory.review.models import Review
 from memory.runs.models import Trajectory
 

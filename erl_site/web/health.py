@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable
 from importlib.util import find_spec
 
-import redis
 import structlog
 from django.conf import settings
 from django.db import connection, transaction
@@ -93,6 +92,8 @@ def ask_broker() -> None:
     Raises:
         redis.RedisError: it does not answer, or the broker is not Redis or Valkey.
     """
+    import redis  # takes a tenth of a second, which few processes need
+
     url = find_server_url()
     if url is None:
         raise redis.ConnectionError("The broker is not Redis or Valkey, so it cannot be pinged.")

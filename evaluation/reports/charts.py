@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from memory.plots import Axis, join_points
+from evaluation.reports.geometry import Axis, join_points
 
 WIDTH, LABELS, ROW = 720, 190, 26
 CURVE_HEIGHT, COST_HEIGHT, MARGIN, LABEL_ROW = 260, 320, 48, 19

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.template.loader import render_to_string
 
-from memory.plots import Axis
+from evaluation.reports.geometry import Axis
 from runtime.models.changes import EvaluationRow
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM, HEIGHT = 720, 64, 24, 20, 250, 320

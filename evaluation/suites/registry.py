@@ -1,29 +1,31 @@
 """All suites, by name."""
 
+from functools import cache
+
 from evaluation.errors import EvaluationError
 from evaluation.suites.base import Options, Suite
-from evaluation.suites.live import Live
-from evaluation.suites.replay import Replay
-from evaluation.suites.retrieval import RetrievalSuite
-from evaluation.suites.slips import FunctionCalls, LiveOffice
-from evaluation.suites.toolchoice.suite import ToolChoice
-from evaluation.suites.yours.suite import Yours
 
-SUITES: dict[str, Suite] = {
-    suite.about.name: suite
-    for suite in (
-        ToolChoice(),
-        Replay(),
-        RetrievalSuite(),
-        FunctionCalls(),
-        LiveOffice(),
-        Yours(),
-        Live(),
-    )
-}
 REMOVED = {"textworld": "toolchoice", "kitchen": "bfcl or clerk"}
 DEFAULT = ("toolchoice", "replay")
-STAGING = " or ".join(name for name, suite in SUITES.items() if suite.can_stage)
+
+
+@cache
+def load_suites() -> dict[str, Suite]:
+    """Return all suites by their names. They are loaded at the first call: most processes evaluate nothing."""
+    from evaluation.suites.live import Live
+    from evaluation.suites.replay import Replay
+    from evaluation.suites.retrieval import RetrievalSuite
+    from evaluation.suites.slips import FunctionCalls, LiveOffice
+    from evaluation.suites.toolchoice.suite import ToolChoice
+    from evaluation.suites.yours.suite import Yours
+
+    suites = (ToolChoice(), Replay(), RetrievalSuite(), FunctionCalls(), LiveOffice(), Yours(), Live())
+    return {suite.about.name: suite for suite in suites}
+
+
+def name_staging_suites() -> str:
+    """Return the names of the suites that can stage, for a sentence."""
+    return " or ".join(name for name, suite in load_suites().items() if suite.can_stage)
 
 
 def get_suite(name: str) -> Suite:
@@ -34,9 +36,10 @@ def get_suite(name: str) -> Suite:
     """
     if name in REMOVED:
         raise EvaluationError(f"The suite {name} is gone. Use {REMOVED[name]}.")
-    if name not in SUITES:
-        raise EvaluationError(f"There is no suite {name!r}. The suites are {', '.join(SUITES)}.")
-    return SUITES[name]
+    suites = load_suites()
+    if name not in suites:
+        raise EvaluationError(f"There is no suite {name!r}. The suites are {', '.join(suites)}.")
+    return suites[name]
 
 
 def foresee_seconds(options: Options) -> float | None:

@@ -8,10 +8,9 @@ import math
 import time
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import redis
 import structlog
 from django.conf import settings
 from django.core.cache.backends.locmem import LocMemCache
@@ -19,6 +18,9 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from memory.api.errors import ErrorCode, Refusal
+
+if TYPE_CHECKING:
+    from redis import Redis
 
 log = structlog.get_logger(__name__)
 
@@ -70,7 +72,7 @@ class Counters:
     def forget(self) -> None:
         """Use the server again, and start the counts of this process from zero."""
         self._resting_until = 0.0
-        self._servers: dict[str, redis.Redis] = {}
+        self._servers: dict[str, Redis] = {}
         self._here = LocMemCache("rate limits", {"OPTIONS": {"MAX_ENTRIES": 10_000}})
         self._here.clear()
 
@@ -78,6 +80,8 @@ class Counters:
         """Count one request of a client. Windows begin at multiples of their length, for all clients together."""
         number, passed = divmod(time.time(), limit.seconds)
         key = f"erl:rate:{name}:{number:.0f}"
+        import redis  # takes a tenth of a second, which few processes need
+
         used = None
         if time.monotonic() >= self._resting_until:
             try:
@@ -101,7 +105,9 @@ class Counters:
         self._here.add(key, 0, timeout=seconds)  # where it is new, also for two threads at once
         return int(self._here.incr(key))
 
-    def _find_server(self) -> redis.Redis:
+    def _find_server(self) -> "Redis":
+        import redis
+
         url = find_server_url()
         if url is None:
             raise redis.ConnectionError("The broker is not a Redis server.")

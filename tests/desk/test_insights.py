@@ -8,10 +8,10 @@ from django.urls import reverse
 from django.utils import timezone
 
 from desk.pages.trends import Ended, Period, average
+from desk.shell.plots import Scale, Series, draw_plot
 from memory.curation.decisions import reject_heuristic
 from memory.effects.interval import Share
 from memory.heuristics.models import Heuristic
-from memory.plots import Scale, Series, draw_plot
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
 from tests.factories import (

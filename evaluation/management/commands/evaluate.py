@@ -16,7 +16,7 @@ from evaluation.reports.lookup import find_report, read_report
 from evaluation.reports.report import write_html, write_json, write_junit, write_text
 from evaluation.runner import create_run, execute_run, find_unfinished, prepare_database
 from evaluation.suites.base import Options
-from evaluation.suites.registry import DEFAULT, STAGING, SUITES, foresee_seconds
+from evaluation.suites.registry import DEFAULT, foresee_seconds, load_suites, name_staging_suites
 from memory.management.options import write_file
 
 COUNTS = ("seeds", "limit", "experience", "k", "budget_tokens", "trials", "concurrency", "max_calls", "agent_timeout")
@@ -37,7 +37,7 @@ class Command(BaseCommand):
             "--suite",
             nargs="+",
             metavar="SUITE",
-            help=f"any of {', '.join(SUITES)}; default: {' '.join(DEFAULT)}; with --stage toolchoice",
+            help=f"any of {', '.join(load_suites())}; default: {' '.join(DEFAULT)}; with --stage toolchoice",
         )
         parser.add_argument(
             "--arms", nargs="+", default=[], metavar="ARM", help="for example none random:5 hybrid:5 all"
@@ -82,7 +82,8 @@ class Command(BaseCommand):
         parser.add_argument(
             "--stage",
             action="store_true",
-            help=f"stage a good, a useless and a poisoned release instead of comparing arms, with --suite {STAGING}",
+            help="stage a good, a useless and a poisoned release instead of comparing arms, with --suite "
+            f"{name_staging_suites()}",
         )
         parser.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON; - for standard output")
         parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a single HTML page")

@@ -1,43 +1,20 @@
-"""Geometry of the plots, which are drawn on the server without scripts: axes, lines over days, bars by week.
+"""The plots of the pages, drawn on the server without scripts: lines over days, bars by week, histories, intervals.
 
 SVG templates add the marks and colours.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+
+from evaluation.reports.geometry import Axis, join_points
 
 WIDTH, HEIGHT = 340, 130
 _LEFT, _RIGHT, _TOP, _BOTTOM = 34, 6, 8, 18
 SPARK_WIDTH, SPARK_HEIGHT = 120, 28
 WEEKS = 8
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Axis:
-    """Where values lie on a drawing: `low` at the pixel `start`, `high` at `end`."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-
-    @classmethod
-    def around(cls, values: Iterable[float], *, start: float, end: float, room: float, least: float) -> "Axis":
-        """Return an axis with room on both sides of the values: a share of their range, or `least` where they agree."""
-        known = list(values)
-        spare = (max(known) - min(known)) * room or least
-        return cls(low=min(known) - spare, high=max(known) + spare, start=start, end=end)
-
-    def at(self, value: float) -> float:
-        """Return the pixel of a value; one outside is drawn at the edge."""
-        inside = min(max(value, self.low), self.high)
-        return round(self.start + (inside - self.low) / (self.high - self.low) * (self.end - self.start), 1)
-
-
-def join_points(points: Iterable[tuple[float, float]]) -> str:
-    """Return points as SVG has them."""
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+INTERVAL_WIDTH, _EDGE = 96, 4
+HISTORY_WIDTH, HISTORY_HEIGHT, _HISTORY_MARGIN = 320, 96, 6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -212,3 +189,31 @@ def draw_weeks(
             )
         )
     return Chart(title=title, first_label=first_label, second_label=second_label, bars=bars, highest=highest)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Interval:
+    """An estimate with its interval, as pixels of a drawing in one line; the middle is zero."""
+
+    low: float
+    at: float
+    high: float
+    middle: float
+    width: int
+
+
+def draw_interval(low: float, estimate: float, high: float, *, reach: float) -> Interval:
+    """Draw an interval on a scale from -reach to reach, so that several can be compared along a line."""
+    x = Axis(low=-reach, high=reach, start=_EDGE, end=INTERVAL_WIDTH - _EDGE).at
+    return Interval(low=x(low), at=x(estimate), high=x(high), middle=INTERVAL_WIDTH / 2, width=INTERVAL_WIDTH)
+
+
+def place_scores(scores: Sequence[float]) -> list[tuple[float, float]]:
+    """Return where scores from 0 to 1 lie on a drawing of HISTORY_WIDTH by HISTORY_HEIGHT, the oldest left."""
+    xs = _spread(len(scores), _HISTORY_MARGIN, HISTORY_WIDTH - _HISTORY_MARGIN)
+    return list(zip(xs, map(score_height, scores), strict=True))
+
+
+def score_height(score: float) -> float:
+    """Return the height of a score on such a drawing."""
+    return Axis(low=0, high=1, start=HISTORY_HEIGHT - _HISTORY_MARGIN, end=_HISTORY_MARGIN).at(score)
