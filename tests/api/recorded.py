@@ -94,7 +94,10 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
 
     proposed = client.get(f"{ROOT}/heuristics/{reflection['proposals'][0]['heuristic_id']}").json()
     path = f"/heuristics/{proposed['id']}"
-    decision = {"content_sha256": proposed["content_sha256"], "reason": "True of every run that clicked what the page does not show."}
+    decision = {
+        "content_sha256": proposed["content_sha256"],
+        "reason": "True of every run that clicked what the page does not show.",
+    }
     call("approveHeuristic", "post", f"{path}/approve", decision)
     embed_heuristics([proposed["id"]])
     question = {"task": TASK, "task_id": "webshop", "agent": "react-shopper", "top_k": 5}
