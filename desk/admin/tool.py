@@ -1,7 +1,5 @@
 """The list of tools, and the page of each: its revisions with source and examples, to be put in force by their hash."""
 
-import json
-from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin, messages
@@ -10,14 +8,13 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from desk.agents.revision_text import write_call
+from desk.agents.tools import compare_revisions, decide, write_examples
 from desk.shell.read_only import ReadOnlyAdmin
-from desk.shell.word_diff import DiffPart, diff_words
 from memory.errors import MemoryAppError
 from memory.projects.access import has_role
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
 from memory.review.models import Review
-from runtime.definitions.storage import approve_tool, reject_tool
 from runtime.models.agents import Agent
 from runtime.models.effects import Effect
 from runtime.models.tools import Tool, ToolRevision
@@ -91,29 +88,12 @@ class ToolAdmin(ReadOnlyAdmin[Tool]):
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
 
 
-def decide(tool: Tool, data: Mapping[str, Any], *, by: Actor) -> str:
-    """Put the revision with a hash in force, or reject it; return what was done, as a sentence.
-
-    Raises:
-        MemoryAppError: there is none, or it was decided about otherwise.
-    """
-    sha256 = str(data.get("sha256", ""))
-    revision = tool.revisions.filter(content_sha256=sha256[:64].replace("\x00", "")).first()
-    if revision is None:
-        raise MemoryAppError("There is no revision with the content that you read. Load the page again.")
-    if data.get("do") == "reject":
-        reject_tool(revision, by=by, sha256=sha256)
-        return f"Revision {revision.number} is rejected."
-    approve_tool(revision, by=by, sha256=sha256)
-    return f"Revision {revision.number} is in force. New revisions of agents get it."
-
-
 def tool_context(tool: Tool) -> dict[str, Any]:
     """Collect what the page shows, in a fixed number of queries."""
     revisions = list(tool.revisions.order_by("-number")[: SHOWN_REVISIONS + 1])
     decided = Review.objects.newest_of(revisions)
     shown = [
-        (one, decided.get(one.pk), _examples(one), write_call(one), _compare(older, one))
+        (one, decided.get(one.pk), write_examples(one), write_call(one), compare_revisions(older, one))
         for one, older in zip(revisions, [*revisions[1:], None], strict=True)
     ]
     calls = Effect.objects.filter(project=tool.project_id, tool=tool.name).select_related("run__agent")
@@ -128,26 +108,3 @@ def tool_context(tool: Tool) -> dict[str, Any]:
         ),
         "title": "Tool",
     }
-
-
-def _compare(older: ToolRevision | None, newer: ToolRevision) -> list[DiffPart]:
-    return diff_words(_spell_out(older), _spell_out(newer)) if older is not None else []
-
-
-def _spell_out(revision: ToolRevision) -> str:
-    parameters = json.dumps(revision.parameters, ensure_ascii=False, indent=1)
-    about = [
-        f"Kind: {revision.kind}",
-        f"Runs in: {revision.runtime}",
-        f"Calls: {', '.join(revision.uses) or 'nothing'}",
-        f"Requires approval: {'yes' if revision.requires_approval else 'no'}",
-    ]
-    return "\n".join([revision.description, *about, f"Arguments: {parameters}", write_call(revision)])
-
-
-def _examples(revision: ToolRevision) -> list[dict[str, str]]:
-    return [{name: _write(value) for name, value in example.items()} for example in revision.examples]
-
-
-def _write(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -2,15 +2,29 @@
 
 from typing import Any
 
+from desk.inbox.blocks import BLOCKS
 from desk.inbox.calls import CALLS
 from desk.inbox.cards import CARDS
 from desk.inbox.changes import CHANGES
 from desk.inbox.harmful import HARMFUL
 from desk.inbox.kinds import Kind
 from desk.inbox.lessons import LESSONS, SECOND_APPROVALS
+from desk.inbox.rule_changes import RULE_CHANGES
 from desk.inbox.suggestions import SUGGESTIONS
+from desk.inbox.tools import TOOLS
 
-KINDS: tuple[Kind, ...] = (CALLS, CHANGES, SECOND_APPROVALS, HARMFUL, LESSONS, SUGGESTIONS, CARDS)
+KINDS: tuple[Kind, ...] = (
+    CALLS,
+    RULE_CHANGES,
+    TOOLS,
+    CHANGES,
+    SECOND_APPROVALS,
+    HARMFUL,
+    BLOCKS,
+    LESSONS,
+    SUGGESTIONS,
+    CARDS,
+)
 
 
 def find_kind(name: str, user: Any) -> Kind | None:

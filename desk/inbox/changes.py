@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from desk.agents.changes import change_context, take_step
-from desk.inbox.kinds import Action, Done, Kind, Pane, Row, Tab
+from desk.inbox.kinds import Action, Done, Kind, Pane, Row, Tab, read_reason
 from desk.lessons.queue import read_projects
 from memory.errors import MemoryAppError
 from memory.projects.access import narrow_to_projects
@@ -107,7 +107,7 @@ class ChangeKind(Kind):
         if not self.may_decide(user, change.project_id):
             raise PermissionDenied(NOT_ALLOWED)
         step = data.get("decision", "")
-        reason = ": ".join(part for part in (data.get("reason_code", ""), data.get("reason", "").strip()) if part)
+        reason = read_reason(data)
         if step == "reject" and not reason:
             raise MemoryAppError("Choose a reason or write one; it is kept with the decision.")
         try:

@@ -40,6 +40,8 @@ _TEMPLATE = "admin/inbox/discussion.html"
 
 def add_discussion(request: HttpRequest, pane: Pane) -> tuple[Pane, str]:
     """Add the tab to a pane, and return what is arranged about its item. Two queries."""
+    if not pane.kind.is_discussed:
+        return pane, ""
     count = _comments(pane.kind, pane.id).count()
     tab = Tab(name=TAB, label=f"Discussion {count}" if count else "Discussion")
     if request.GET.get("tab") == TAB and request.method == "GET":
@@ -49,7 +51,7 @@ def add_discussion(request: HttpRequest, pane: Pane) -> tuple[Pane, str]:
 
 def draw_tab(request: HttpRequest, kind: Kind, id: UUID, *, back: str = "") -> Tab | None:
     """Return the tab as it is shown; None if there is no such item. `back` is the page it stands on."""
-    row = kind.find(request.user, id)
+    row = kind.find(request.user, id) if kind.is_discussed else None
     if row is None:
         return None
     state = _find_state(kind, id)
@@ -77,7 +79,7 @@ def draw_tab(request: HttpRequest, kind: Kind, id: UUID, *, back: str = "") -> T
 def discuss(request: HttpRequest, kind_name: str, id: UUID) -> HttpResponse:
     """Comment on an item, assign it, snooze it or put it back."""
     kind = get_kind(request, kind_name)
-    row = kind.find(request.user, id)
+    row = kind.find(request.user, id) if kind.is_discussed else None
     if row is None:
         raise Http404
     try:

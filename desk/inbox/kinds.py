@@ -10,7 +10,7 @@ To add a kind, derive a class from `Kind`, give it a name, a label and the permi
 
 Then list it in `desk/inbox/all_kinds.py`. `undo`, `hold` and `release` are needed only by kinds
 whose decisions can be undone or whose items can be claimed. `count` and `list_rows` pass their rows through `arrange`,
-which leaves out what is snoozed; comments, assignment and snoozing work for every kind.
+which leaves out what is snoozed; comments, assignment and snoozing work for every kind that `is_discussed`.
 """
 
 from abc import ABC, abstractmethod
@@ -123,6 +123,11 @@ class Done:
     stays: bool = False
 
 
+def read_reason(data: Any) -> str:
+    """Return the reason that a form gives: one of the list, one in the person's words, or both."""
+    return ": ".join(part for part in (data.get("reason_code", ""), data.get("reason", "").strip()) if part)
+
+
 class Kind(ABC):
     """A kind of item that waits for a person's decision."""
 
@@ -132,6 +137,7 @@ class Kind(ABC):
     permission: ClassVar[str]  # to see it
     decides: ClassVar[str] = "memory.review_heuristic"  # the permission to decide on it, as a reviewer of its project
     subject: ClassVar[str] = ""  # what comments are kept under, where that is another kind's name
+    is_discussed: ClassVar[bool] = True  # whether people comment on its items, assign and snooze them
     since: ClassVar[Any] = "created_at"  # since when an item waits, as a column or an expression
 
     @property

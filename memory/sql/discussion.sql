@@ -9,3 +9,5 @@ BEGIN
 END $$;
 CREATE OR REPLACE TRIGGER memory_heuristic_end_discussion AFTER DELETE ON memory_heuristic
     FOR EACH ROW EXECUTE FUNCTION memory_end_discussion();
+CREATE OR REPLACE TRIGGER memory_blockrevision_end_discussion AFTER DELETE ON memory_blockrevision
+    FOR EACH ROW EXECUTE FUNCTION memory_end_discussion();

@@ -117,6 +117,8 @@ SELECT memory_check_references('agents_approval', ARRAY[['effect_id', 'agents_ef
 SELECT memory_check_references('agents_event', ARRAY[['run_id', 'agents_run', '']]);
 CREATE OR REPLACE TRIGGER agents_approval_end_discussion AFTER DELETE ON agents_approval
     FOR EACH ROW EXECUTE FUNCTION memory_end_discussion();
+CREATE OR REPLACE TRIGGER agents_toolrevision_end_discussion AFTER DELETE ON agents_toolrevision
+    FOR EACH ROW EXECUTE FUNCTION memory_end_discussion();
 CREATE OR REPLACE TRIGGER agents_change_end_discussion AFTER DELETE ON agents_change
     FOR EACH ROW EXECUTE FUNCTION memory_end_discussion();
 SELECT memory_grant_tenant();

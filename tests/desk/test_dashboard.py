@@ -75,8 +75,8 @@ def test_home_counts_edits_of_blocks_and_revisions_of_tools_that_wait(admin: Cli
 
     kinds = {kind.label: kind for kind in admin.get("/admin/").context["waiting"]}
 
-    assert (kinds["Blocks"].count, kinds["Tools"].count) == (1, 1)
-    assert {admin.get(kinds[label].link).status_code for label in ("Blocks", "Tools")} == {200}
+    assert (kinds["Block edits"].count, kinds["Tools"].count) == (1, 1)
+    assert {admin.get(kinds[label].link).status_code for label in ("Block edits", "Tools")} == {200}
 
 
 def test_home_counts_what_the_inbox_shows(admin: Client) -> None:
