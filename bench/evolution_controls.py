@@ -11,7 +11,7 @@ from evaluation.evolution.generations import Evolved, compare
 from evaluation.evolution.report import write_measured
 from evaluation.evolution.suite import AS_IT_IS, EvolutionSuite
 from runtime.changes.macros import Macro
-from runtime.changes.proposals import Proposal
+from runtime.changes.proposals import ProposedChange
 
 SHUFFLED = 6
 SENDERS = (
@@ -112,8 +112,8 @@ def poison(evolved: Evolved) -> list[tuple[Macro, Stopped]]:
     return found
 
 
-def _with_tools(*macros: Macro) -> Proposal:
-    return Proposal(reason="", tools=tuple(each.definition for each in macros))
+def _with_tools(*macros: Macro) -> ProposedChange:
+    return ProposedChange(reason="", tools=tuple(each.definition for each in macros))
 
 
 def _swap(macro: Macro, other: Macro) -> Macro:

@@ -12,7 +12,7 @@ from runtime.models.runs import KIND, Event, Run, RunStatus, Step, StepStatus, W
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Attempt:
+class ModelAttempt:
     """A question of a step that had no answer."""
 
     code: str
@@ -41,12 +41,12 @@ def waits_for(run: Any) -> WaitsFor:
     return WaitsFor.MODEL if run.is_asking else WaitsFor.NOTHING
 
 
-def read_attempts(run: Run) -> dict[int, list[Attempt]]:
+def read_attempts(run: Run) -> dict[int, list[ModelAttempt]]:
     """Return the attempts at steps of a run that had no answer, by the number of the step. One query."""
     failed = Event.objects.filter(run=run, kind="attempt").order_by("seq")
-    by_step: dict[int, list[Attempt]] = {}
+    by_step: dict[int, list[ModelAttempt]] = {}
     for event in failed:
         said = event.payload
-        attempt = Attempt(code=said.get("code", ""), error=said.get("error", ""), at=event.created_at)
+        attempt = ModelAttempt(code=said.get("code", ""), error=said.get("error", ""), at=event.created_at)
         by_step.setdefault(said["step"], []).append(attempt)
     return by_step

@@ -17,7 +17,7 @@ from desk.admin.deployment_form import (
     FORMS,
     ActForm,
     CanaryForm,
-    DecisionForm,
+    DeploymentForm,
     SettingsForm,
     carry_out,
     describe_decision,
@@ -114,7 +114,7 @@ class DeploymentAdmin(ReadOnlyAdmin[Deployment]):
             "title": question["question"],
         }
         context |= {"project": project, "do": do, "consequences": list_ended(project)}
-        context["form"] = form or DecisionForm(initial={"version": deployment.version})
+        context["form"] = form or DeploymentForm(initial={"version": deployment.version})
         return TemplateResponse(request, "admin/memory/deployment/decide.html", context)
 
     def _act(self, request: HttpRequest, project: Project, do: str, data: dict[str, Any]) -> None:

@@ -96,7 +96,7 @@ class ActForm(_DeploymentForm):
     """One button: the next step of the canary, or what a release is cut for."""
 
 
-class DecisionForm(_DeploymentForm):
+class DeploymentForm(_DeploymentForm):
     """A promotion or a roll-back, which a page of its own asks about. It needs a reason."""
 
     reason = forms.CharField(max_length=MAX_REASON_CHARS, label="Why", help_text="Kept in the history.")
@@ -197,5 +197,5 @@ DECISIONS = frozenset({"promote", "rollback"})
 FORMS: dict[str, Callable[..., _DeploymentForm]] = {
     "settings": SettingsForm,
     "canary": CanaryForm,
-    **dict.fromkeys(DECISIONS, DecisionForm),
+    **dict.fromkeys(DECISIONS, DeploymentForm),
 }

@@ -16,7 +16,7 @@ from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.text import Truncator
 
-from desk.pages.trends import Ended, Period, count_runs
+from desk.pages.trends import EndedRuns, Period, count_runs
 from desk.runs.answer_comparison import AgainForm, compare_again, compare_with
 from desk.shell.chosen_project import chosen_project
 from desk.shell.read_only import ReadOnlyAdmin
@@ -144,7 +144,7 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
         days = int(wanted) if wanted in map(str, PERIODS_DAYS) else 30
         project = chosen_project(request)
         projects = [project.pk] if project else list(visible_projects(request.user).values_list("pk", flat=True))
-        baseline = sum(count_runs(request, Period.last(days)).without, Ended()).share
+        baseline = sum(count_runs(request, Period.last(days)).without, EndedRuns()).share
         counted = count_outcomes(projects, since=timezone.now() - timedelta(days=days))
         names = _name_heuristics(row.heuristic_id for row in counted.by_heuristic if row.heuristic_id)
         context = {

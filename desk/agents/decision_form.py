@@ -32,7 +32,7 @@ _DONE = {
 }
 
 
-class DecisionForm(forms.Form):
+class CallDecisionForm(forms.Form):
     """One decision about the arguments that a person read, known by their hash."""
 
     decision = forms.ChoiceField(choices=[*Decision.choices, (PREVIEW, PREVIEW)])
@@ -65,7 +65,7 @@ class DecisionForm(forms.Form):
         self.difference: list[DiffPart] = []  # what an edit would change, once it was asked for
 
     @classmethod
-    def for_approval(cls, approval: Approval) -> "DecisionForm":
+    def for_approval(cls, approval: Approval) -> "CallDecisionForm":
         """Return the form as it is first shown: the arguments as they are, ready to be edited."""
         arguments = write_arguments(approval.effect.arguments)
         initial = {"arguments_sha256": approval.arguments_sha256, "arguments": arguments}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from runtime.models.conversations import Message
 from runtime.models.effects import Approval, Effect
 from runtime.models.runs import Run, Step
-from runtime.progress import Attempt, read_attempts
+from runtime.progress import ModelAttempt, read_attempts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,24 +23,24 @@ class ShownEffect:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Turn:
+class ShownTurn:
     """A message, or a step of the agent: what it said and which tools it called. A step under way has no message."""
 
     message: Message | None = None
     step: Step | None = None
     effects: tuple[ShownEffect, ...] = ()
-    attempts: tuple[Attempt, ...] = ()  # that had no answer
+    attempts: tuple[ModelAttempt, ...] = ()  # that had no answer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Turns:
+class ShownTurns:
     """Turns of a run. `before` is the first step that is shown, where earlier ones are not; else 0."""
 
-    shown: list[Turn]
+    shown: list[ShownTurn]
     before: int
 
 
-def read_turns(run: Run, *, limit: int, through: int | None = None) -> Turns:
+def read_turns(run: Run, *, limit: int, through: int | None = None) -> ShownTurns:
     """Return the turns of the last `limit` steps, up to step `through`. Six queries at most."""
     steps = run.steps.order_by("-seq")
     if through is not None:
@@ -55,7 +55,7 @@ def read_turns(run: Run, *, limit: int, through: int | None = None) -> Turns:
         messages = messages.filter(seq__lte=after.through)
     attempts = read_attempts(run)
     turns = list(_arrange(messages, chosen, read_effects(run, chosen), attempts))
-    return Turns(shown=turns, before=chosen[0].seq if is_cut else 0)
+    return ShownTurns(shown=turns, before=chosen[0].seq if is_cut else 0)
 
 
 def read_effects(run: Run, steps: Iterable[Step]) -> dict[int, list[ShownEffect]]:
@@ -77,15 +77,15 @@ def _arrange(
     messages: Iterable[Message],
     steps: Iterable[Step],
     effects: dict[int, list[ShownEffect]],
-    attempts: dict[int, list[Attempt]],
-) -> Iterator[Turn]:
+    attempts: dict[int, list[ModelAttempt]],
+) -> Iterator[ShownTurn]:
     """Put each step where its answer is in the conversation: each answer of the model is one message of no call."""
 
-    def turn(message: Message | None, step: Step | None) -> Turn:
+    def turn(message: Message | None, step: Step | None) -> ShownTurn:
         if step is None:
-            return Turn(message=message)
+            return ShownTurn(message=message)
         failed = tuple(attempts.get(step.seq, ()))
-        return Turn(message=message, step=step, effects=tuple(effects.get(step.pk, ())), attempts=failed)
+        return ShownTurn(message=message, step=step, effects=tuple(effects.get(step.pk, ())), attempts=failed)
 
     left = iter(steps)
     for message in messages:

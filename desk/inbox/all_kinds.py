@@ -7,13 +7,13 @@ from desk.inbox.calls import CALLS
 from desk.inbox.cards import CARDS
 from desk.inbox.changes import CHANGES
 from desk.inbox.harmful import HARMFUL
-from desk.inbox.kinds import Kind
+from desk.inbox.kinds import ItemKind
 from desk.inbox.lessons import LESSONS, SECOND_APPROVALS
 from desk.inbox.rule_changes import RULE_CHANGES
 from desk.inbox.suggestions import SUGGESTIONS
 from desk.inbox.tools import TOOLS
 
-KINDS: tuple[Kind, ...] = (
+KINDS: tuple[ItemKind, ...] = (
     CALLS,
     RULE_CHANGES,
     TOOLS,
@@ -27,11 +27,11 @@ KINDS: tuple[Kind, ...] = (
 )
 
 
-def find_kind(name: str, user: Any) -> Kind | None:
+def find_kind(name: str, user: Any) -> ItemKind | None:
     """Return a kind by its name, if this person may see it."""
     return next((kind for kind in list_kinds(user) if kind.name == name), None)
 
 
-def list_kinds(user: Any) -> list[Kind]:
+def list_kinds(user: Any) -> list[ItemKind]:
     """Return the kinds that a person may see."""
     return [kind for kind in KINDS if user.has_perm(kind.permission)]

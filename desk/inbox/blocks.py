@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.text import Truncator
 
-from desk.inbox.kinds import Action, Done, Kind, Pane, Row, Tab, read_reason
+from desk.inbox.kinds import Button, Done, ItemKind, ItemRow, Pane, Tab, read_reason
 from desk.lessons.queue import read_projects
 from desk.shell.word_diff import shorten_same
 from memory.blocks.decisions import decide_block_revision
@@ -23,7 +23,7 @@ NOT_ALLOWED = "To decide you need the permission “review blocks” and the rol
 SHOWN_REVIEWS = 20
 
 
-class BlockKind(Kind):
+class BlockItems(ItemKind):
     """An edit that waits for review, the oldest first."""
 
     name = "block"
@@ -36,12 +36,12 @@ class BlockKind(Kind):
         waiting = BlockRevision.objects.waiting().exclude(project__archived_at__lte=timezone.now())
         return self.arrange(read_projects(narrow_to_projects(waiting, user), query), user, query)
 
-    def list_rows(self, user: Any, query: str, *, limit: int) -> list[Row]:
+    def list_rows(self, user: Any, query: str, *, limit: int) -> list[ItemRow]:
         found = self.queue(user, query).select_related("block").order_by("created_at", "id")
         return [self._write_row(revision) for revision in found[:limit]]
 
-    def _write_row(self, revision: BlockRevision) -> Row:
-        return Row(
+    def _write_row(self, revision: BlockRevision) -> ItemRow:
+        return ItemRow(
             kind=self.name,
             id=revision.pk,
             title=f"{revision.block.label}: {str(revision.get_operation_display()).lower()}",
@@ -77,8 +77,8 @@ class BlockKind(Kind):
             },
             page=reverse("admin:memory_block_change", args=[block.pk]),
             actions=[
-                Action(key="a", decision="approve", label="Approve", tone="good", disabled=no),
-                Action(key="r", decision="reject", label="Reject", asks="reason", tone="bad", disabled=no),
+                Button(key="a", decision="approve", label="Approve", tone="good", disabled=no),
+                Button(key="r", decision="reject", label="Reject", asks="reason", tone="bad", disabled=no),
             ],
             tabs=[
                 Tab(
@@ -126,4 +126,4 @@ REASONS = [
     ("Belongs elsewhere", "Belongs elsewhere"),
     ("Should not be kept", "Should not be kept"),
 ]
-BLOCKS = BlockKind()
+BLOCKS = BlockItems()

@@ -9,9 +9,9 @@ from django.db.models import Count, QuerySet
 from django.urls import reverse
 from django.utils.text import Truncator
 
-from desk.agents.decision_form import PREVIEW, REASONS, DecisionForm, write_arguments
+from desk.agents.decision_form import PREVIEW, REASONS, CallDecisionForm, write_arguments
 from desk.agents.turns import read_turns
-from desk.inbox.kinds import Action, Done, Kind, Pane, Row, Tab
+from desk.inbox.kinds import Button, Done, ItemKind, ItemRow, Pane, Tab
 from desk.lessons.queue import read_projects
 from memory.errors import InvalidInput
 from memory.projects.access import narrow_to_projects
@@ -28,7 +28,7 @@ _NOT_ALLOWED = (
 )
 
 
-class CallKind(Kind):
+class CallKind(ItemKind):
     """A call that waits, the oldest first: its agent cannot go on before the decision."""
 
     name = "call"
@@ -42,12 +42,12 @@ class CallKind(Kind):
         waiting = Approval.objects.filter(status=ApprovalStatus.PENDING)
         return self.arrange(read_projects(narrow_to_projects(waiting, user), query), user, query)
 
-    def list_rows(self, user: Any, query: str, *, limit: int) -> list[Row]:
+    def list_rows(self, user: Any, query: str, *, limit: int) -> list[ItemRow]:
         found = self.queue(user, query).select_related("effect", "run__agent").order_by("requested_at", "id")
         return [self._write_row(approval) for approval in found[:limit]]
 
-    def _write_row(self, approval: Approval) -> Row:
-        return Row(
+    def _write_row(self, approval: Approval) -> ItemRow:
+        return ItemRow(
             kind=self.name,
             id=approval.pk,
             title=f"{approval.run.agent.name}: {approval.effect.tool}",
@@ -60,9 +60,9 @@ class CallKind(Kind):
         approval = self.find(user, id)
         return self.draw_call(approval, user=user) if approval is not None else None
 
-    def draw_call(self, approval: Approval, *, user: Any, form: DecisionForm | None = None) -> Pane:
+    def draw_call(self, approval: Approval, *, user: Any, form: CallDecisionForm | None = None) -> Pane:
         """Return a call, with what the person typed where a form came back."""
-        form = form or DecisionForm.for_approval(approval)
+        form = form or CallDecisionForm.for_approval(approval)
         context = approval_context(approval)
         may_decide = self.may_decide(user, approval.project_id)
         return Pane(
@@ -92,7 +92,7 @@ class CallKind(Kind):
         """Carry out what a form says about a call, as `decide` does."""
         if not self.may_decide(user, approval.project_id):
             raise PermissionDenied(_NOT_ALLOWED)
-        form = DecisionForm(data, effect=approval.effect)
+        form = CallDecisionForm(data, effect=approval.effect)
         if not form.is_valid():
             return self.draw_call(approval, user=user, form=form)
         if form.cleaned_data["decision"] == PREVIEW:
@@ -129,7 +129,7 @@ def approval_context(approval: Approval) -> dict[str, Any]:
     }
 
 
-def _list_actions(approval: Approval, form: DecisionForm, *, may_decide: bool, is_over: bool) -> list[Action]:
+def _list_actions(approval: Approval, form: CallDecisionForm, *, may_decide: bool, is_over: bool) -> list[Button]:
     no = "" if may_decide else "You may only read this call."
     if not no and approval.status != ApprovalStatus.PENDING:
         no = "This call is not waiting for a decision."
@@ -140,10 +140,10 @@ def _list_actions(approval: Approval, form: DecisionForm, *, may_decide: bool, i
     reject = "It did not happen" if unknown else "Reject"
     answer = "Say what it returned" if unknown else "Answer instead"
     return [
-        Action(key="a", decision="approve", label=carry_out, tone="good", disabled=over or editing),
-        Action(key="e", decision=PREVIEW, label="Edit", asks="edit", stays=True, disabled=over),
-        Action(key="r", decision="reject", label=reject, asks="reason", tone="bad", disabled=no),
-        Action(key="w", decision="answer", label=answer, asks="answer", disabled=no),
+        Button(key="a", decision="approve", label=carry_out, tone="good", disabled=over or editing),
+        Button(key="e", decision=PREVIEW, label="Edit", asks="edit", stays=True, disabled=over),
+        Button(key="r", decision="reject", label=reject, asks="reason", tone="bad", disabled=no),
+        Button(key="w", decision="answer", label=answer, asks="answer", disabled=no),
     ]
 
 

@@ -9,7 +9,7 @@ from django.template.defaultfilters import pluralize
 from django.urls import reverse
 from django.utils import timezone
 
-from desk.inbox.kinds import Action, Done, Kind, Pane, Row, Tab
+from desk.inbox.kinds import Button, Done, ItemKind, ItemRow, Pane, Tab
 from desk.lessons.mistake_desk import DONE, card_context, carry_out
 from desk.lessons.queue import read_projects
 from memory.errors import TooLateToUndo
@@ -33,7 +33,7 @@ _FOLDER = "admin/memory/mistakecard"
 _STAYING = ("reopen", "confirm_count", "undo_merge")
 
 
-class CardKind(Kind):
+class CardKind(ItemKind):
     """A mistake card that waits for a decision, those seen most often first."""
 
     name = "card"
@@ -47,13 +47,13 @@ class CardKind(Kind):
         open_now = waiting.exclude(project__archived_at__lte=timezone.now())
         return self.arrange(read_projects(narrow_to_projects(open_now, user), query), user, query)
 
-    def list_rows(self, user: Any, query: str, *, limit: int) -> list[Row]:
+    def list_rows(self, user: Any, query: str, *, limit: int) -> list[ItemRow]:
         found = self.queue(user, query).select_related("current_revision").order_by("-support", "-id")
         return [self._write_row(card) for card in found[:limit]]
 
-    def _write_row(self, card: MistakeCard) -> Row:
+    def _write_row(self, card: MistakeCard) -> ItemRow:
         revision = card.newest
-        return Row(
+        return ItemRow(
             kind=self.name,
             id=card.pk,
             title=revision.avoid or revision.trigger,
@@ -84,11 +84,11 @@ class CardKind(Kind):
             context=context,
             page=reverse("admin:memory_mistakecard_change", args=[card.pk]),
             actions=[
-                Action(key="a", decision="approve", label="Approve", tone="good", disabled=undecided),
-                Action(key="e", decision="edit", label="Edit", disabled="A card cannot be edited here."),
-                Action(key="r", decision="reject", label="Reject", asks="reason", tone="bad", disabled=undecided),
-                Action(key="d", decision="merge", label="Duplicate", asks="similar", disabled=undecided),
-                Action(key="t", decision="retire", label="Retire", asks="reason", disabled=served),
+                Button(key="a", decision="approve", label="Approve", tone="good", disabled=undecided),
+                Button(key="e", decision="edit", label="Edit", disabled="A card cannot be edited here."),
+                Button(key="r", decision="reject", label="Reject", asks="reason", tone="bad", disabled=undecided),
+                Button(key="d", decision="merge", label="Duplicate", asks="similar", disabled=undecided),
+                Button(key="t", decision="retire", label="Retire", asks="reason", disabled=served),
             ],
             tabs=[Tab(name=name, label=label, template=f"{_FOLDER}/{name}.html") for name, label in _TABS.items()],
             hidden={"content_sha256": revision.content_sha256},

@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from desk.agents.changes import change_context, take_step
-from desk.inbox.kinds import Action, Done, Kind, Pane, Row, Tab, read_reason
+from desk.inbox.kinds import Button, Done, ItemKind, ItemRow, Pane, Tab, read_reason
 from desk.lessons.queue import read_projects
 from memory.errors import MemoryAppError
 from memory.projects.access import narrow_to_projects
@@ -31,7 +31,7 @@ _STEPS = {
 _STAYING = ("check", "shadow")
 
 
-class ChangeKind(Kind):
+class ChangeItems(ItemKind):
     """A change that can still climb, the oldest first."""
 
     name = "change"
@@ -44,12 +44,12 @@ class ChangeKind(Kind):
         waiting = Change.objects.open().exclude(project__archived_at__lte=timezone.now())
         return self.arrange(read_projects(narrow_to_projects(waiting, user), query), user, query)
 
-    def list_rows(self, user: Any, query: str, *, limit: int) -> list[Row]:
+    def list_rows(self, user: Any, query: str, *, limit: int) -> list[ItemRow]:
         found = self.queue(user, query).select_related("agent").order_by("created_at", "id")
         return [self._write_row(change) for change in found[:limit]]
 
-    def _write_row(self, change: Change) -> Row:
-        return Row(
+    def _write_row(self, change: Change) -> ItemRow:
+        return ItemRow(
             kind=self.name,
             id=change.pk,
             title=f"{change.agent.name}: {', '.join(change.kinds)}",
@@ -80,7 +80,7 @@ class ChangeKind(Kind):
             context=change_context(change) | {"may_decide": decides},
             page=reverse("admin:agents_change_change", args=[change.pk]),
             actions=[
-                Action(
+                Button(
                     key="a",
                     decision=decision,
                     label=label,
@@ -88,8 +88,8 @@ class ChangeKind(Kind):
                     stays=decision in _STAYING,
                     disabled=over,
                 ),
-                Action(key="e", decision="edit", label="Edit", disabled="A change is not edited; propose another one."),
-                Action(key="r", decision="reject", label="Reject", asks="reason", tone="bad", disabled=over),
+                Button(key="e", decision="edit", label="Edit", disabled="A change is not edited; propose another one."),
+                Button(key="r", decision="reject", label="Reject", asks="reason", tone="bad", disabled=over),
             ],
             tabs=[
                 Tab(name="evidence", label="Checks", template="admin/agents/change/checks.html"),
@@ -125,4 +125,4 @@ REASONS = [
     ("Not shown by the rehearsal", "Not shown"),
     ("Wrong", "Wrong"),
 ]
-CHANGES = ChangeKind()
+CHANGES = ChangeItems()

@@ -15,7 +15,7 @@ from django.utils.dateparse import parse_date
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
-from desk.inbox.kinds import Kind, Pane, Row, Tab
+from desk.inbox.kinds import ItemKind, ItemRow, Pane, Tab
 from desk.inbox.requests import (
     get_actor,
     get_kind,
@@ -49,7 +49,7 @@ def add_discussion(request: HttpRequest, pane: Pane) -> tuple[Pane, str]:
     return replace(pane, tabs=[*pane.tabs, tab]), describe(_find_state(pane.kind, pane.id))
 
 
-def draw_tab(request: HttpRequest, kind: Kind, id: UUID, *, back: str = "") -> Tab | None:
+def draw_tab(request: HttpRequest, kind: ItemKind, id: UUID, *, back: str = "") -> Tab | None:
     """Return the tab as it is shown; None if there is no such item. `back` is the page it stands on."""
     row = kind.find(request.user, id) if kind.is_discussed else None
     if row is None:
@@ -115,7 +115,7 @@ def count(request: HttpRequest) -> HttpResponse:
     return without_storing(HttpResponse(render_to_string("admin/inbox/count.html", context)))
 
 
-def add_assignees(rows: list[Row]) -> list[Row]:
+def add_assignees(rows: list[ItemRow]) -> list[ItemRow]:
     """Say in the rows to whom they are assigned. One query."""
     ids = [row.id for row in rows]
     states = ItemState.objects.filter(object_id__in=ids, assignee__isnull=False).select_related("assignee")
@@ -137,7 +137,7 @@ def write_assignee(name: str) -> str:
     return f"for {show_text(name)}" if name else ""
 
 
-def _carry_out(request: HttpRequest, kind: Kind, row: Any) -> tuple[str, bool]:
+def _carry_out(request: HttpRequest, kind: ItemKind, row: Any) -> tuple[str, bool]:
     """Do what the button says; return a sentence about it, and whether the item leaves the list."""
     by, given = get_actor(request), request.POST
     link = request.build_absolute_uri(reverse("admin:inbox_item", args=[kind.name, row.pk]) + f"?tab={TAB}")
@@ -172,17 +172,17 @@ def _read_day(text: str) -> datetime:
     return timezone.make_aware(datetime.combine(day, time.min))
 
 
-def _find_way_back(request: HttpRequest, kind: Kind, id: UUID) -> str:
+def _find_way_back(request: HttpRequest, kind: ItemKind, id: UUID) -> str:
     back = request.POST.get("back", "")
     safe = url_has_allowed_host_and_scheme(back, allowed_hosts={request.get_host()}, require_https=request.is_secure())
     return back if safe else reverse("admin:inbox_item", args=[kind.name, id])
 
 
-def _comments(kind: Kind, id: UUID) -> Any:
+def _comments(kind: ItemKind, id: UUID) -> Any:
     return Comment.objects.filter(kind=kind.subject or kind.name, object_id=id)
 
 
-def _find_state(kind: Kind, id: UUID) -> ItemState | None:
+def _find_state(kind: ItemKind, id: UUID) -> ItemState | None:
     return find_row(ItemState.objects.filter(kind=kind.name, object_id=id).select_related("assignee"))
 
 

@@ -8,7 +8,7 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 from django.utils import timezone
 
-from desk.inbox.kinds import Action, Pane, Row
+from desk.inbox.kinds import Button, ItemRow, Pane
 from desk.inbox.lessons import LessonKind
 from desk.lessons.queue import read_projects
 from memory.effects.harm import describe_company, describe_harm, read_since
@@ -29,15 +29,15 @@ class HarmfulKind(LessonKind):
         open_now = harmful.exclude(project__archived_at__lte=timezone.now())
         return self.arrange(read_projects(narrow_to_projects(open_now, user), query), user, query)
 
-    def list_rows(self, user: Any, query: str, *, limit: int) -> list[Row]:
+    def list_rows(self, user: Any, query: str, *, limit: int) -> list[ItemRow]:
         found = self.queue(user, query).select_related("current_revision").order_by("harm__difference", "pk")
         return [self._write_harm(heuristic) for heuristic in found[:limit]]
 
-    def _write_harm(self, heuristic: Heuristic) -> Row:
+    def _write_harm(self, heuristic: Heuristic) -> ItemRow:
         revision = heuristic.current_revision
         assert revision is not None
         assert heuristic.harm is not None
-        return Row(
+        return ItemRow(
             kind=self.name,
             id=heuristic.pk,
             title=revision.trigger,
@@ -64,7 +64,7 @@ class HarmfulKind(LessonKind):
             heading="Harmful?",
             note=pane.note or said,
             actions=[
-                Action(key="a", decision="keep", label="Keep", disabled=no),
+                Button(key="a", decision="keep", label="Keep", disabled=no),
                 replace(taken["e"], disabled=elsewhere),
                 replace(taken["r"], disabled=elsewhere),
                 replace(taken["d"], disabled=elsewhere),

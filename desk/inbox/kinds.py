@@ -35,7 +35,7 @@ Waiting = TypeVar("Waiting", bound=Model)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class ItemRow:
     """An item as a line of the list: what it is about, what would follow, and why it stands where it does."""
 
     kind: str
@@ -54,7 +54,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Action:
+class Button:
     """A button of the bar. A key has the same place and meaning in every kind; what cannot be done now is disabled.
 
     `asks` is what the key leads to first: "reason", "edit" or "answer"; or a tab, if its button stands there.
@@ -88,14 +88,14 @@ class Tab:
 class Pane:
     """One item: its words, the form with which a person decides, and what is shown beside it."""
 
-    kind: "Kind"
+    kind: "ItemKind"
     id: UUID
     sha256: str  # of what is decided on; drafts are kept under it
     heading: str
     template: str
     context: Mapping[str, Any]
     page: str  # the address of its own page
-    actions: Sequence[Action] = ()
+    actions: Sequence[Button] = ()
     tabs: Sequence[Tab] = ()
     hidden: Mapping[str, str] = field(default_factory=dict)  # sent with every decision
     reasons: Sequence[tuple[str, str]] = ()  # what is kept, and what the button says
@@ -128,7 +128,7 @@ def read_reason(data: Any) -> str:
     return ": ".join(part for part in (data.get("reason_code", ""), data.get("reason", "").strip()) if part)
 
 
-class Kind(ABC):
+class ItemKind(ABC):
     """A kind of item that waits for a person's decision."""
 
     name: ClassVar[str]  # in addresses
@@ -163,7 +163,7 @@ class Kind(ABC):
         return found["count"], found["oldest"]
 
     @abstractmethod
-    def list_rows(self, user: Any, query: str, *, limit: int) -> list[Row]:
+    def list_rows(self, user: Any, query: str, *, limit: int) -> list[ItemRow]:
         """Return the first items that wait, in their order. `query` holds the filters, as in the page's address."""
 
     def arrange(self, rows: QuerySet[Waiting], user: Any, query: str) -> QuerySet[Waiting]:

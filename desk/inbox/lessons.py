@@ -8,11 +8,11 @@ from django.db.models import Count, QuerySet
 from django.template.defaultfilters import pluralize
 from django.urls import reverse
 
-from desk.inbox.kinds import Action, Done, Kind, Pane, Row, Tab
+from desk.inbox.kinds import Button, Done, ItemKind, ItemRow, Pane, Tab
 from desk.lessons.decision_form import REASONS, STAYING, DecisionForm
 from desk.lessons.desk import (
+    LessonStanding,
     Stale,
-    Standing,
     compare_with_read,
     count_outcome,
     effect_context,
@@ -48,7 +48,7 @@ _READ_ONLY = (
 )
 
 
-class LessonKind(Kind):
+class LessonKind(ItemKind):
     """A proposal that no person has approved yet."""
 
     name = "lesson"
@@ -59,19 +59,19 @@ class LessonKind(Kind):
     def queue(self, user: Any, query: str) -> QuerySet[Heuristic]:
         return self.arrange(Queue(user=user, query=query).split()[0], user, query)
 
-    def list_rows(self, user: Any, query: str, *, limit: int) -> list[Row]:
+    def list_rows(self, user: Any, query: str, *, limit: int) -> list[ItemRow]:
         order = Queue(user=user, query=query).order
         found = self.queue(user, query).annotate(other_wordings=Count("members")).order_by(*order)
         shown = found.select_related("current_revision", "claim__user")[:limit]
         return [self._write_row(heuristic, user) for heuristic in shown]
 
-    def _write_row(self, heuristic: Any, user: Any) -> Row:
+    def _write_row(self, heuristic: Any, user: Any) -> ItemRow:
         revision: HeuristicRevision = heuristic.current_revision
         claim = getattr(heuristic, "claim", None)
         held_by = claim.user.get_username() if claim and claim.is_live and claim.user_id != user.pk else ""
         others = heuristic.other_wordings
         flags = [*heuristic.risk_flags, *(["whole project"] if revision.scope == revision.Scope.PROJECT else [])]
-        return Row(
+        return ItemRow(
             kind=self.name,
             id=heuristic.pk,
             title=revision.trigger,
@@ -242,7 +242,7 @@ def find_review(user: Any, token: str) -> Review:
     return review
 
 
-def tab_context(name: str, standing: Standing, outcome: OutcomeCount | None) -> dict[str, Any]:
+def tab_context(name: str, standing: LessonStanding, outcome: OutcomeCount | None) -> dict[str, Any]:
     """Collect what one of the tabs of a lesson shows. `outcome` is that of the runs, for the tabs that tell of it."""
     heuristic, revision = standing.heuristic, standing.revision
     match name:
@@ -256,7 +256,7 @@ def tab_context(name: str, standing: Standing, outcome: OutcomeCount | None) -> 
             return {"serving": describe_serving(heuristic, revision), **evidence_context(heuristic)}
 
 
-def _list_actions(standing: Standing, form: DecisionForm, *, is_approved_by_me: bool) -> list[Action]:
+def _list_actions(standing: LessonStanding, form: DecisionForm, *, is_approved_by_me: bool) -> list[Button]:
     no = "" if standing.may_review else "You may only read this lesson."
     if standing.claimed_by_other:
         assert standing.claim is not None
@@ -268,12 +268,12 @@ def _list_actions(standing: Standing, form: DecisionForm, *, is_approved_by_me: 
     in_use = no or ("" if standing.is_served else "There is nothing to retire: this lesson is not in use.")
     harmful = no or ("" if standing.waiting or standing.is_served else "There is nothing to quarantine here.")
     return [
-        Action(key="a", decision="approve", label="Approve", tone="good", disabled=undecided or again),
-        Action(key="e", decision="preview", label="Edit", asks="edit", stays=True, disabled=undecided),
-        Action(key="r", decision="reject", label="Reject", asks="reason", tone="bad", disabled=undecided),
-        Action(key="d", decision="duplicate", label="Duplicate", asks="similar", disabled=undecided),
-        Action(key="q", decision="quarantine", label="Quarantine", asks="reason", disabled=harmful),
-        Action(key="t", decision="retire", label="Retire", asks="reason", disabled=in_use),
+        Button(key="a", decision="approve", label="Approve", tone="good", disabled=undecided or again),
+        Button(key="e", decision="preview", label="Edit", asks="edit", stays=True, disabled=undecided),
+        Button(key="r", decision="reject", label="Reject", asks="reason", tone="bad", disabled=undecided),
+        Button(key="d", decision="duplicate", label="Duplicate", asks="similar", disabled=undecided),
+        Button(key="q", decision="quarantine", label="Quarantine", asks="reason", disabled=harmful),
+        Button(key="t", decision="retire", label="Retire", asks="reason", disabled=in_use),
     ]
 
 

@@ -7,7 +7,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.cache import patch_cache_control
 
 from desk.inbox.all_kinds import find_kind, list_kinds
-from desk.inbox.kinds import Kind
+from desk.inbox.kinds import ItemKind
 from desk.shell.chosen_project import chosen_project, names_a_project, narrow_to_chosen
 from memory.projects.access import projects_with_role
 from memory.projects.actors import Actor
@@ -16,7 +16,7 @@ from memory.projects.models import ProjectMembership
 _PROJECT = "project__id__exact"
 
 
-def get_kind(request: HttpRequest, name: str) -> Kind:
+def get_kind(request: HttpRequest, name: str) -> ItemKind:
     """Return a kind that the person may see."""
     kind = find_kind(name, request.user)
     if kind is None:
@@ -30,7 +30,7 @@ def is_reviewer_of_chosen(request: HttpRequest) -> bool:
     return narrow_to_chosen(reviewed, request, path="pk").exists()
 
 
-def list_own_kinds(request: HttpRequest) -> list[Kind]:
+def list_own_kinds(request: HttpRequest) -> list[ItemKind]:
     """Return the kinds on which the person may decide in the chosen project, or in any. One query."""
     user: Any = request.user
     kinds = [kind for kind in list_kinds(user) if user.has_perm(kind.decides)]

@@ -7,7 +7,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.urls import reverse
 
-from desk.inbox.kinds import Action, Done, Kind, Pane, Row
+from desk.inbox.kinds import Button, Done, ItemKind, ItemRow, Pane
 from desk.lessons.queue import read_projects
 from memory.errors import MemoryAppError
 from memory.projects.access import visible_projects
@@ -20,7 +20,7 @@ from memory.rows import find_row
 NOT_ALLOWED = "To decide you need the permission to review and the role of a reviewer."
 
 
-class RuleChangeKind(Kind):
+class RuleChangeItems(ItemKind):
     """A requested change, the oldest first. It may be about every project, so it has no discussion of its own."""
 
     name = "rule"
@@ -33,12 +33,12 @@ class RuleChangeKind(Kind):
     def queue(self, user: Any, query: str) -> QuerySet[RuleChange]:
         return read_projects(self._visible(user).waiting(), query)
 
-    def list_rows(self, user: Any, query: str, *, limit: int) -> list[Row]:
+    def list_rows(self, user: Any, query: str, *, limit: int) -> list[ItemRow]:
         found = self.queue(user, query).select_related("project").order_by("requested_at", "id")
         return [self._write_row(change) for change in found[:limit]]
 
-    def _write_row(self, change: RuleChange) -> Row:
-        return Row(
+    def _write_row(self, change: RuleChange) -> ItemRow:
+        return ItemRow(
             kind=self.name,
             id=change.pk,
             title=show_text(str(change)),
@@ -70,14 +70,14 @@ class RuleChangeKind(Kind):
             context={"change": change},
             page=reverse("admin:memory_rulechange_change", args=[change.pk]),
             actions=[
-                Action(
+                Button(
                     key="a",
                     decision="confirm",
                     label="Confirm",
                     tone="good",
                     disabled=no or (own if change.requested_user_id == user.pk else ""),
                 ),
-                Action(key="r", decision="refuse", label="Refuse", tone="bad", disabled=no),
+                Button(key="r", decision="refuse", label="Refuse", tone="bad", disabled=no),
             ],
             note="" if may_change(user, change.project) else f"You can only read this page. {NOT_ALLOWED}",
         )
@@ -100,4 +100,4 @@ class RuleChangeKind(Kind):
                 raise MemoryAppError("Choose one of the buttons.")
 
 
-RULE_CHANGES = RuleChangeKind()
+RULE_CHANGES = RuleChangeItems()

@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
-from desk.inbox.kinds import Action, Done, Kind, Pane, Row, Tab
+from desk.inbox.kinds import Button, Done, ItemKind, ItemRow, Pane, Tab
 from desk.lessons.queue import read_projects
 from desk.reflections.suggestions import find_holders, show_suggestion
 from memory.errors import MemoryAppError
@@ -34,7 +34,7 @@ _ACCEPT = {Suggestion.Kind.MERGE: "Merge", Suggestion.Kind.RETIRE: "Retire"}
 _DISMISSED = "Dismissed. It will not be suggested again."
 
 
-class SuggestionKind(Kind):
+class SuggestionItems(ItemKind):
     """A suggestion to merge, narrow, widen or retire lessons, or that two contradict each other."""
 
     name = "suggestion"
@@ -52,15 +52,15 @@ class SuggestionKind(Kind):
         except ValueError:
             return rows
 
-    def list_rows(self, user: Any, query: str, *, limit: int) -> list[Row]:
+    def list_rows(self, user: Any, query: str, *, limit: int) -> list[ItemRow]:
         rows = self.queue(user, query).select_related("heuristic__current_revision").order_by("created_at", "id")
         found = list(rows[:limit])
         holders = find_holders(found, user=user)
         return [self._write_row(suggestion, holders.get(suggestion.pk, "")) for suggestion in found]
 
-    def _write_row(self, suggestion: Suggestion, held_by: str) -> Row:
+    def _write_row(self, suggestion: Suggestion, held_by: str) -> ItemRow:
         revision = suggestion.heuristic.current_revision
-        return Row(
+        return ItemRow(
             kind=self.name,
             id=suggestion.pk,
             title=revision.trigger if revision else "",
@@ -98,9 +98,9 @@ class SuggestionKind(Kind):
             },
             page=reverse("admin:reflection_suggestion_change", args=[suggestion.pk]),
             actions=[
-                Action(key="a", decision="accept", label=accept, tone="good", disabled=closed or elsewhere or held),
-                Action(key="e", decision="edit", label="Edit", disabled="Edit the lesson on its own page."),
-                Action(key="r", decision="dismiss", label=dismiss, tone="bad", disabled=closed),
+                Button(key="a", decision="accept", label=accept, tone="good", disabled=closed or elsewhere or held),
+                Button(key="e", decision="edit", label="Edit", disabled="Edit the lesson on its own page."),
+                Button(key="r", decision="dismiss", label=dismiss, tone="bad", disabled=closed),
             ],
             tabs=[Tab(name="evidence", label="Runs", template="admin/reflection/suggestion_evidence.html")],
             note=no
@@ -143,4 +143,4 @@ class SuggestionKind(Kind):
         return find_row(narrow_to_projects(Suggestion.objects.select_related(*related), user).filter(pk=id))
 
 
-SUGGESTIONS = SuggestionKind()
+SUGGESTIONS = SuggestionItems()

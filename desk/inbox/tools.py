@@ -11,7 +11,7 @@ from django.utils.text import Truncator
 
 from desk.agents.revision_text import write_call
 from desk.agents.tools import compare_revisions, decide, write_examples
-from desk.inbox.kinds import Action, Done, Kind, Pane, Row, Tab
+from desk.inbox.kinds import Button, Done, ItemKind, ItemRow, Pane, Tab
 from desk.lessons.queue import read_projects
 from memory.errors import MemoryAppError
 from memory.projects.access import narrow_to_projects
@@ -26,7 +26,7 @@ NOT_ALLOWED = (
 SHOWN_CALLS = 10
 
 
-class ToolKind(Kind):
+class ToolItems(ItemKind):
     """A proposed revision, the oldest first."""
 
     name = "tool"
@@ -39,12 +39,12 @@ class ToolKind(Kind):
         waiting = ToolRevision.objects.waiting().exclude(project__archived_at__lte=timezone.now())
         return self.arrange(read_projects(narrow_to_projects(waiting, user), query), user, query)
 
-    def list_rows(self, user: Any, query: str, *, limit: int) -> list[Row]:
+    def list_rows(self, user: Any, query: str, *, limit: int) -> list[ItemRow]:
         found = self.queue(user, query).select_related("tool").order_by("created_at", "id")
         return [self._write_row(revision) for revision in found[:limit]]
 
-    def _write_row(self, revision: ToolRevision) -> Row:
-        return Row(
+    def _write_row(self, revision: ToolRevision) -> ItemRow:
+        return ItemRow(
             kind=self.name,
             id=revision.pk,
             title=f"{revision.tool.name}, revision {revision.number}",
@@ -82,8 +82,8 @@ class ToolKind(Kind):
             },
             page=reverse("admin:agents_tool_change", args=[tool.pk]),
             actions=[
-                Action(key="a", decision="approve", label="Put in force", tone="good", disabled=no),
-                Action(key="r", decision="reject", label="Reject", tone="bad", disabled=no),
+                Button(key="a", decision="approve", label="Put in force", tone="good", disabled=no),
+                Button(key="r", decision="reject", label="Reject", tone="bad", disabled=no),
             ],
             tabs=[
                 Tab(
@@ -110,4 +110,4 @@ class ToolKind(Kind):
         return Done(said=said)
 
 
-TOOLS = ToolKind()
+TOOLS = ToolItems()

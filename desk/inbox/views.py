@@ -19,7 +19,7 @@ from django.views.decorators.http import require_POST
 
 from desk.inbox import discussion
 from desk.inbox.all_kinds import find_kind, list_kinds
-from desk.inbox.kinds import Done, Kind, Pane, Row, Tab
+from desk.inbox.kinds import Done, ItemKind, ItemRow, Pane, Tab
 from desk.inbox.requests import (
     get_actor,
     get_kind,
@@ -45,9 +45,9 @@ View = Callable[..., HttpResponse]
 class Group:
     """The waiting items of a kind: how many there are, and the first of them."""
 
-    kind: Kind
+    kind: ItemKind
     count: int
-    rows: list[Row]
+    rows: list[ItemRow]
 
     @property
     def more(self) -> int:
@@ -141,7 +141,7 @@ def undo(request: HttpRequest) -> HttpResponse:
     return HttpResponseRedirect(_find_address(key, request))
 
 
-def _decide(request: HttpRequest, kind: Kind, id: UUID) -> HttpResponse:
+def _decide(request: HttpRequest, kind: ItemKind, id: UUID) -> HttpResponse:
     here = request.get_full_path()
     try:
         done = kind.decide(request.user, id, request.POST)
@@ -166,7 +166,7 @@ def _decide(request: HttpRequest, kind: Kind, id: UUID) -> HttpResponse:
     return HttpResponseRedirect(_find_address(request.POST.get("next", ""), request))
 
 
-def remember_undo(request: HttpRequest, kind: Kind, id: UUID, done: Done) -> None:
+def remember_undo(request: HttpRequest, kind: ItemKind, id: UUID, done: Done) -> None:
     """Let the next page offer to undo a decision, where no script does."""
     key = f"{kind.name}/{id}"
     offer = {"kind": kind.name, "item": key, "token": done.undo, "said": done.said, "at": time.time()}
@@ -275,7 +275,7 @@ def _list_groups(request: HttpRequest) -> list[Group]:
     ]
 
 
-def _list_kinds(request: HttpRequest, groups: list[Group]) -> list[Kind]:
+def _list_kinds(request: HttpRequest, groups: list[Group]) -> list[ItemKind]:
     """Return the kinds to choose from: those of which something waits, whatever the filters, and the chosen one."""
     if not read_query(request):
         return [group.kind for group in groups if group.count]

@@ -64,7 +64,7 @@ class ShownStep:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CitedRun:
+class ShownRun:
     """A run a heuristic is drawn from, cut to the cited steps and their neighbours."""
 
     trajectory: Trajectory
@@ -93,7 +93,7 @@ class OtherWording:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Event:
+class HistoryEntry:
     """One thing that happened to a heuristic."""
 
     at: datetime
@@ -116,7 +116,7 @@ class Stale:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Standing:
+class LessonStanding:
     """What a person may do about a lesson now, and who has claimed it."""
 
     heuristic: Heuristic
@@ -133,7 +133,7 @@ class Standing:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-def find_standing(heuristic: Heuristic, *, user: Any) -> Standing:
+def find_standing(heuristic: Heuristic, *, user: Any) -> LessonStanding:
     """Tell what a person may do about a lesson. Three queries at most; none claims it."""
     revision = heuristic.current_revision
     assert revision is not None
@@ -143,7 +143,7 @@ def find_standing(heuristic: Heuristic, *, user: Any) -> Standing:
     archived = archived_at is not None and archived_at <= now
     waiting = heuristic.status == Heuristic.Status.PROPOSED and not archived
     claim = find_row(ReviewClaim.objects.filter(heuristic=heuristic.pk, expires_at__gt=now).select_related("user"))
-    return Standing(
+    return LessonStanding(
         heuristic=heuristic,
         revision=revision,
         served=served,
@@ -156,7 +156,7 @@ def find_standing(heuristic: Heuristic, *, user: Any) -> Standing:
     )
 
 
-def words_context(standing: Standing, *, user: Any) -> dict[str, Any]:
+def words_context(standing: LessonStanding, *, user: Any) -> dict[str, Any]:
     """Collect what stands beside the words that are decided on, in a fixed number of queries."""
     heuristic, revision = standing.heuristic, standing.revision
     first_approvals = _first_approvals(revision) if heuristic.project.four_eyes else []
@@ -237,7 +237,7 @@ def _first_approvals(revision: HeuristicRevision) -> list[Review]:
     return list(revision.reviews.filter(decision=Review.Decision.FIRST_APPROVAL))
 
 
-def _cited_runs(heuristic: Heuristic) -> list[CitedRun]:
+def _cited_runs(heuristic: Heuristic) -> list[ShownRun]:
     """Return the newest runs of a lesson and its group, each once, with all that is cited of it."""
     evidence = find_group_evidence(heuristic)
     newest = evidence.values("trajectory").annotate(newest=Max("created_at")).order_by("-newest")
@@ -250,7 +250,7 @@ def _cited_runs(heuristic: Heuristic) -> list[CitedRun]:
     return [_cited_run(trajectory, citations) for trajectory, citations in by_run.items()]
 
 
-def _cited_run(trajectory: Trajectory, citations: list[Evidence]) -> CitedRun:
+def _cited_run(trajectory: Trajectory, citations: list[Evidence]) -> ShownRun:
     quotes: dict[int, list[str]] = {}
     for item in citations:
         if item.first_step is not None and item.last_step is not None:
@@ -259,7 +259,7 @@ def _cited_run(trajectory: Trajectory, citations: list[Evidence]) -> CitedRun:
             if item.quote:
                 quotes[item.first_step].append(item.quote)
     shown = {near for index in quotes for near in range(index - _NEIGHBOURS, index + _NEIGHBOURS + 1)}
-    return CitedRun(
+    return ShownRun(
         trajectory=trajectory,
         steps=tuple(
             ShownStep(step=step, cited=step["index"] in quotes, quotes=tuple(quotes.get(step["index"], ())))
@@ -271,7 +271,7 @@ def _cited_run(trajectory: Trajectory, citations: list[Evidence]) -> CitedRun:
     )
 
 
-def _find_best_step(runs: list[CitedRun]) -> tuple[CitedRun, ShownStep] | None:
+def _find_best_step(runs: list[ShownRun]) -> tuple[ShownRun, ShownStep] | None:
     """Return the cited step that shows most: of the newest run that has one, a step with a quote or an error first."""
     for run in runs:
         cited = [step for step in run.steps if step.cited]
@@ -280,14 +280,14 @@ def _find_best_step(runs: list[CitedRun]) -> tuple[CitedRun, ShownStep] | None:
     return None
 
 
-def collect_events(heuristic: Heuristic, first_given_at: datetime | None) -> list[Event]:
+def collect_events(heuristic: Heuristic, first_given_at: datetime | None) -> list[HistoryEntry]:
     """Return what happened to a heuristic, newest first. Two queries."""
     revisions = list(HeuristicRevision.objects.filter(heuristic=heuristic).order_by("number"))
     events = []
     for before, revision in zip([None, *revisions], revisions, strict=False):
         diff = diff_heuristics(before.as_text(), revision.as_text()) if before else []
         events.append(
-            Event(
+            HistoryEntry(
                 at=revision.created_at,
                 kind="written",
                 title="Proposed" if before is None else f"Revision {revision.number} written",
@@ -297,7 +297,7 @@ def collect_events(heuristic: Heuristic, first_given_at: datetime | None) -> lis
             )
         )
     events.extend(
-        Event(
+        HistoryEntry(
             at=review.created_at,
             kind=review.decision,
             title=_TITLES[review.decision],
@@ -309,7 +309,7 @@ def collect_events(heuristic: Heuristic, first_given_at: datetime | None) -> lis
         for review in heuristic.reviews[:_REVIEWS]
     )
     if first_given_at is not None:
-        events.append(Event(at=first_given_at, kind="served", title="First given to an agent"))
+        events.append(HistoryEntry(at=first_given_at, kind="served", title="First given to an agent"))
     return sorted(events, key=lambda event: event.at, reverse=True)
 
 

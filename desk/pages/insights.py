@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from desk.pages.trends import (
     PERIODS_DAYS,
-    Ended,
+    EndedRuns,
     Period,
     RunDays,
     average,
@@ -38,7 +38,7 @@ class Family:
 
     name: str
     project: str
-    ended: Ended
+    ended: EndedRuns
     given: int
     lessons: int
     link: str
@@ -57,7 +57,7 @@ def insights_page(request: HttpRequest) -> HttpResponse:
     shares: dict[str, Share] = {}
     if user.has_perm("memory.view_trajectory"):
         runs = count_runs(request, period)
-        shares = {"with": sum(runs.given, Ended()).share, "without": sum(runs.without, Ended()).share}
+        shares = {"with": sum(runs.given, EndedRuns()).share, "without": sum(runs.without, EndedRuns()).share}
         plots += [_plot_runs(runs, period), _plot_success(runs, period, shares)]
     if user.has_perm("memory.view_review"):
         plots.append(_plot_decisions(request, period))
@@ -113,7 +113,7 @@ def find_families(request: HttpRequest, period: Period) -> list[Family]:
         Family(
             name=name,
             project=project_name,
-            ended=Ended(runs=runs, successes=good, failures=bad),
+            ended=EndedRuns(runs=runs, successes=good, failures=bad),
             given=given,
             lessons=lessons.get((project, name), 0),
             link=reverse("admin:memory_trajectory_changelist", query={"task_id": name, "outcome__exact": "failure"}),
@@ -143,7 +143,7 @@ def _plot_success(runs: RunDays, period: Period, shares: dict[str, Share]) -> Pl
     return draw_plot("Success, 7-day average", series, days=period.days, scale=Scale.percent(), said=said)
 
 
-def _moving(label: str, style: str, days: list[Ended], *, has_band: bool) -> Series:
+def _moving(label: str, style: str, days: list[EndedRuns], *, has_band: bool) -> Series:
     shares = average(days)
     return Series(
         label=label,

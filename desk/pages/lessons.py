@@ -30,7 +30,7 @@ _COLUMNS: dict[str, Callable[[LessonEffect], float | None]] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class EffectRow:
     """One lesson of the list."""
 
     effect: LessonEffect
@@ -99,7 +99,7 @@ def _find_page(request: HttpRequest, period: Period, *, column: str, is_falling:
     lessons = Heuristic.objects.filter(project__in=projects).select_related("current_revision").in_bulk(ids)
     weeks = count_weeks(projects, since=period.since, heuristic_ids=ids)
     page.object_list = [
-        Row(
+        EffectRow(
             effect=effect,
             heuristic=lessons.get(effect.heuristic_id),
             points=draw_sparkline(line) if len(line := weeks.get(effect.heuristic_id, [])) >= _MIN_WEEKS else "",

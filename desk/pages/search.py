@@ -37,7 +37,7 @@ class Hit:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class SearchSource:
     """A kind of thing. `find` is given the request, the words and how many are shown."""
 
     label: str
@@ -46,19 +46,19 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class FoundPages:
     """What was found of one kind."""
 
     label: str
     hits: list[Hit]
 
 
-def search(request: HttpRequest, words: str, *, limit: int) -> list[Found]:
+def search(request: HttpRequest, words: str, *, limit: int) -> list[FoundPages]:
     """Find what contains all the words, in the chosen project or in all that a person may see."""
     user: Any = request.user
     sources = [source for source in SOURCES if user.has_perm(source.permission)]
-    found = [Found(label=source.label, hits=list(source.find(request, words, limit))) for source in sources]
-    return [each for each in (Found(label="Pages", hits=_find_pages(request, words)), *found) if each.hits]
+    found = [FoundPages(label=source.label, hits=list(source.find(request, words, limit))) for source in sources]
+    return [each for each in (FoundPages(label="Pages", hits=_find_pages(request, words)), *found) if each.hits]
 
 
 def search_page(request: HttpRequest) -> HttpResponse:
@@ -147,9 +147,9 @@ def _find_conversations(request: HttpRequest, words: str, limit: int) -> Iterabl
 
 
 SOURCES = (
-    Source(label="Lessons", permission="memory.view_heuristic", find=_find_lessons),
-    Source(label="Runs", permission="memory.view_trajectory", find=_find_runs),
-    Source(label="Releases", permission="memory.view_release", find=_find_releases),
-    Source(label="Agents", permission="agents.view_agent", find=_find_agents),
-    Source(label="Conversations", permission="agents.view_run", find=_find_conversations),
+    SearchSource(label="Lessons", permission="memory.view_heuristic", find=_find_lessons),
+    SearchSource(label="Runs", permission="memory.view_trajectory", find=_find_runs),
+    SearchSource(label="Releases", permission="memory.view_release", find=_find_releases),
+    SearchSource(label="Agents", permission="agents.view_agent", find=_find_agents),
+    SearchSource(label="Conversations", permission="agents.view_run", find=_find_conversations),
 )

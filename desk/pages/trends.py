@@ -54,15 +54,15 @@ class Period:
 
 
 @dataclass(kw_only=True, slots=True)
-class Ended:
+class EndedRuns:
     """Runs of one day: how many, and how those ended whose end is known."""
 
     runs: int = 0
     successes: int = 0
     failures: int = 0
 
-    def __add__(self, other: "Ended") -> "Ended":
-        return Ended(
+    def __add__(self, other: "EndedRuns") -> "EndedRuns":
+        return EndedRuns(
             runs=self.runs + other.runs,
             successes=self.successes + other.successes,
             failures=self.failures + other.failures,
@@ -77,8 +77,8 @@ class Ended:
 class RunDays:
     """Runs by day, apart for those given lessons and those given none."""
 
-    given: list[Ended] = field(default_factory=list)
-    without: list[Ended] = field(default_factory=list)
+    given: list[EndedRuns] = field(default_factory=list)
+    without: list[EndedRuns] = field(default_factory=list)
 
     @property
     def runs(self) -> list[int]:
@@ -109,11 +109,12 @@ def count_runs(request: HttpRequest, period: Period) -> RunDays:
         )
     )
     found = {
-        (day.date(), given): Ended(runs=runs, successes=good, failures=bad) for day, given, runs, good, bad in counted
+        (day.date(), given): EndedRuns(runs=runs, successes=good, failures=bad)
+        for day, given, runs, good, bad in counted
     }
     return RunDays(
-        given=[found.get((day, True), Ended()) for day in period.days],
-        without=[found.get((day, False), Ended()) for day in period.days],
+        given=[found.get((day, True), EndedRuns()) for day in period.days],
+        without=[found.get((day, False), EndedRuns()) for day in period.days],
     )
 
 
@@ -147,9 +148,9 @@ def count_waiting(request: HttpRequest, period: Period) -> list[int]:
     return counts[::-1]
 
 
-def average(days: Sequence[Ended]) -> list[Share | None]:
+def average(days: Sequence[EndedRuns]) -> list[Share | None]:
     """Return for each day the share of successes in the seven days that end with it; None without a known end."""
-    shares = [sum(days[max(end - _MOVING_DAYS, 0) : end], Ended()).share for end in range(1, len(days) + 1)]
+    shares = [sum(days[max(end - _MOVING_DAYS, 0) : end], EndedRuns()).share for end in range(1, len(days) + 1)]
     return [share if share.known else None for share in shares]
 
 

@@ -34,7 +34,7 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Passage:
+class FoundPassage:
     """One text of a step. `peek` is shown while it is folded; "" for a text short enough not to fold."""
 
     kind: str
@@ -54,8 +54,8 @@ class ReadStep:
     gist: str
     cost: str
     tool: str
-    agent: tuple[Passage, ...]
-    answer: tuple[Passage, ...]
+    agent: tuple[FoundPassage, ...]
+    answer: tuple[FoundPassage, ...]
     failed: bool
     cited: bool
     quotes: tuple[str, ...]
@@ -155,7 +155,7 @@ def _count_tokens(metadata: dict[str, Any]) -> int:
     return 0
 
 
-def _passage(kind: str, label: str, text: str, query: str) -> Passage | None:
+def _passage(kind: str, label: str, text: str, query: str) -> FoundPassage | None:
     if not text:
         return None
     shown = show_text(indent_json(text) or text)
@@ -164,7 +164,7 @@ def _passage(kind: str, label: str, text: str, query: str) -> Passage | None:
     peek = shown[:_PEEK_CHARS] if len(shown) > FOLD_CHARS else ""
     is_marked = not query and kind in _MARKED and looks_marked(shown) and not shown.startswith(("{", "["))
     markup = render_markdown(shown) if is_marked else None
-    return Passage(kind=kind, label=label, parts=parts, length=len(shown), peek=peek, found=found, markup=markup)
+    return FoundPassage(kind=kind, label=label, parts=parts, length=len(shown), peek=peek, found=found, markup=markup)
 
 
 def _split(text: str, query: str) -> tuple[Part, ...]:

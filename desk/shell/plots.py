@@ -192,7 +192,7 @@ def draw_weeks(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Interval:
+class PlottedInterval:
     """An estimate with its interval, as pixels of a drawing in one line; the middle is zero."""
 
     low: float
@@ -202,10 +202,10 @@ class Interval:
     width: int
 
 
-def draw_interval(low: float, estimate: float, high: float, *, reach: float) -> Interval:
+def draw_interval(low: float, estimate: float, high: float, *, reach: float) -> PlottedInterval:
     """Draw an interval on a scale from -reach to reach, so that several can be compared along a line."""
     x = Axis(low=-reach, high=reach, start=_EDGE, end=INTERVAL_WIDTH - _EDGE).at
-    return Interval(low=x(low), at=x(estimate), high=x(high), middle=INTERVAL_WIDTH / 2, width=INTERVAL_WIDTH)
+    return PlottedInterval(low=x(low), at=x(estimate), high=x(high), middle=INTERVAL_WIDTH / 2, width=INTERVAL_WIDTH)
 
 
 def place_scores(scores: Sequence[float]) -> list[tuple[float, float]]:

@@ -12,7 +12,7 @@ from erl_site.embedded.postgres import DISCREET
 from memory.retrieval.database import ServingRole
 
 
-class Status(StrEnum):
+class DatabaseStatus(StrEnum):
     OK = "ok"
     WARNING = "warning"
     FAILURE = "failure"
@@ -23,21 +23,21 @@ class CheckResult:
     """The result of one check. `todo` says how to fix a problem."""
 
     name: str
-    status: Status
+    status: DatabaseStatus
     message: str
     todo: str = ""
 
 
 def ok(name: str, message: str) -> CheckResult:
-    return CheckResult(name=name, status=Status.OK, message=message)
+    return CheckResult(name=name, status=DatabaseStatus.OK, message=message)
 
 
 def warning(name: str, message: str, todo: str) -> CheckResult:
-    return CheckResult(name=name, status=Status.WARNING, message=message, todo=todo)
+    return CheckResult(name=name, status=DatabaseStatus.WARNING, message=message, todo=todo)
 
 
 def failure(name: str, message: str, todo: str) -> CheckResult:
-    return CheckResult(name=name, status=Status.FAILURE, message=message, todo=todo)
+    return CheckResult(name=name, status=DatabaseStatus.FAILURE, message=message, todo=todo)
 
 
 def rows(statement: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:

@@ -5,10 +5,10 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from desk.shell.pages import page_context
-from erl_site.diagnosis.database import Status
+from erl_site.diagnosis.database import DatabaseStatus
 from erl_site.diagnosis.running import diagnose
 
-_ORDER = (Status.FAILURE, Status.WARNING, Status.OK)
+_ORDER = (DatabaseStatus.FAILURE, DatabaseStatus.WARNING, DatabaseStatus.OK)
 
 
 def health_page(request: HttpRequest) -> HttpResponse:

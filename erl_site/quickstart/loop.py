@@ -36,7 +36,7 @@ class LoopError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class ApiAnswer:
     """The answer of POST /retrieve, a command that repeats the request, and where the sample's agent waits."""
 
     body: dict[str, Any]
@@ -60,7 +60,7 @@ class Loop:
             trust_env=False,  # no proxy for a local port
         )
 
-    def run(self) -> Answer:
+    def run(self) -> ApiAnswer:
         """Run the loop. A second run records, proposes and approves nothing new."""
         with self.client:
             external_ids = self._record()
@@ -134,7 +134,7 @@ class Loop:
                 indent=4,
             )
 
-    def _retrieve(self) -> Answer:
+    def _retrieve(self) -> ApiAnswer:
         body = json.dumps(NEW_TASK)
         with self.terminal.working("Retrieval") as words:
             answer: dict[str, Any] = self._post("retrieve", body).json()
@@ -145,7 +145,7 @@ class Loop:
                 "the quickstart again."
             )
         page = run_agent_demo(self.project, **NEW_TASK, terminal=self.terminal, poll=self.poll)
-        return Answer(body=answer, curl=self._curl("retrieve", body), agent_page=page)
+        return ApiAnswer(body=answer, curl=self._curl("retrieve", body), agent_page=page)
 
     def _post(
         self, path: str, body: str, *, headers: dict[str, str] | None = None, accept: tuple[int, ...] = ()

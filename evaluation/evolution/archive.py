@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, field, replace
 
-from evaluation.evolution.suite import AS_IT_IS, Outcome
+from evaluation.evolution.suite import AS_IT_IS, TaskOutcome
 from runtime.changes.choice import Score, find_front
 from runtime.changes.macros import Macro
-from runtime.changes.proposals import Proposal
+from runtime.changes.proposals import ProposedChange
 
 
 @dataclass(kw_only=True, slots=True)
-class Candidate:
+class ArchivedCandidate:
     """An agent with some tools more, and with what a model proposed. `number` 0 is the agent as it was.
 
     It was tried on `parent`; `parents` has all whose tools it has. `look` says which look at the gate it was,
@@ -19,17 +19,17 @@ class Candidate:
     number: int
     generation: int
     macros: tuple[Macro, ...] = ()
-    draft: Proposal = AS_IT_IS
+    draft: ProposedChange = AS_IT_IS
     parent: int | None = None
     parents: tuple[int, ...] = ()
     look: int | None = None
     stopped_by: str = ""
     said: str = ""
     scores: dict[str, Score] = field(default_factory=dict)
-    outcomes: list[Outcome] = field(default_factory=list, repr=False)
+    outcomes: list[TaskOutcome] = field(default_factory=list, repr=False)
 
     @property
-    def proposal(self) -> Proposal:
+    def proposal(self) -> ProposedChange:
         """All that it has besides the agent as it was."""
         return replace(self.draft, tools=(*self.draft.tools, *(each.definition for each in self.macros)))
 
@@ -49,23 +49,23 @@ class Candidate:
 class Archive:
     """The candidates so far. Parents are those that no other beats in every family (a Pareto set, as in GEPA)."""
 
-    def __init__(self, first: Candidate) -> None:
+    def __init__(self, first: ArchivedCandidate) -> None:
         self.candidates = [first]
 
     @property
-    def passed(self) -> list[Candidate]:
+    def passed(self) -> list[ArchivedCandidate]:
         return [each for each in self.candidates if not each.stopped_by]
 
-    def pareto(self) -> list[Candidate]:
+    def pareto(self) -> list[ArchivedCandidate]:
         """Return the candidates that passed and that no other dominates, the best in total first."""
         front = find_front([(each, each.scores) for each in self.passed])
         return sorted(front, key=lambda each: (each.tokens, each.number))
 
-    def best(self) -> Candidate:
+    def best(self) -> ArchivedCandidate:
         """Return the candidate that passed with the fewest tokens on the gate."""
         return min(self.passed, key=lambda each: (-each.solved, each.tokens, each.number))
 
-    def has(self, parent: Candidate, macro: Macro) -> bool:
+    def has(self, parent: ArchivedCandidate, macro: Macro) -> bool:
         """Tell whether a parent was tried with a tool, be it by way of another order."""
         names = {each.definition.name for each in (*parent.macros, macro)}
         return any(

@@ -14,10 +14,10 @@ from typing import Any
 from evaluation.environments.bfcl import Apis, Dialogue, read_dialogues, require_bfcl
 from evaluation.environments.bfcl_tools import read_tools
 from evaluation.environments.scripted.plan import ScriptedAnswer
-from evaluation.evolution.suite import EvolutionTask, Outcome
+from evaluation.evolution.suite import EvolutionTask, TaskOutcome
 from evaluation.evolution.workers import Script, Worker
 from reflection.llm.chat import ChatMessage, ChatTool
-from runtime.changes.proposals import Proposal
+from runtime.changes.proposals import ProposedChange
 from runtime.changes.sequences import ObservedCall, ObservedRun
 from runtime.changes.trials import Subject, Trial, hold_trial
 
@@ -55,7 +55,7 @@ class BfclSuite:
     def kinds(self) -> dict[str, str]:
         return {name: "pure" if name.partition("_")[2].startswith(READS) else "unsafe" for name in read_tools()}
 
-    def work(self, task: EvolutionTask, proposal: Proposal, *, seed: str) -> Outcome:
+    def work(self, task: EvolutionTask, proposal: ProposedChange, *, seed: str) -> TaskOutcome:
         dialogue = read_dialogues()[task.id]
         offered = self._offer(dialogue)
         subject = self._worker.subject(offered, proposal, self.schemas())
@@ -92,7 +92,7 @@ class _Work:
     def note(self, tool: str, arguments: dict[str, Any], *, has_failed: bool) -> None:
         """What a tool in the sandbox called was answered here already."""
 
-    def do(self, *, seed: str) -> Outcome:
+    def do(self, *, seed: str) -> TaskOutcome:
         checker = importlib.import_module("bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker")
         said: list[ChatMessage] = []
         steps = tokens = 0
@@ -111,7 +111,7 @@ class _Work:
             segments.append(tuple(self._segment))
             error = error or self._find_fault(checker, trial, expected, turn)
         run = ObservedRun(id=self._dialogue.id, segments=tuple(segments))
-        return Outcome(solved=not error, steps=steps, tokens=tokens, run=run, error=error)
+        return TaskOutcome(solved=not error, steps=steps, tokens=tokens, run=run, error=error)
 
     def _find_fault(self, checker: Any, trial: Trial, expected: list[Any], turn: int) -> str:
         if not self._worker.came_to_an_end(trial):

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaluation.evolution.suite import EvolutionSuite, EvolutionTask, Outcome
+from evaluation.evolution.suite import EvolutionSuite, EvolutionTask, TaskOutcome
 from evaluation.reports.statistics import paired_difference
 from runtime.changes.choice import Score, sum_up
 from runtime.changes.journal_host import Recorded
 from runtime.changes.macros import Macro
-from runtime.changes.proposals import Proposal
+from runtime.changes.proposals import ProposedChange
 from runtime.changes.replay import Case, replay_cases
 from runtime.definitions.checks import find_example_faults, find_form_faults, find_type_faults
 from runtime.definitions.values import ToolDefinition
@@ -33,7 +33,7 @@ class Gate:
     def __post_init__(self) -> None:
         self.kinds = self.suite.kinds()
 
-    def look(self, proposal: Proposal, *, seed: str) -> list[Outcome]:
+    def look(self, proposal: ProposedChange, *, seed: str) -> list[TaskOutcome]:
         """Let a candidate work on every task of the gate."""
         self.looks += 1
         return work_on(self.suite, self.tasks, proposal, seed=seed)
@@ -63,7 +63,7 @@ class Gate:
         return PASSED
 
 
-def judge(tasks: Sequence[EvolutionTask], before: Sequence[Outcome], after: Sequence[Outcome]) -> Stopped:
+def judge(tasks: Sequence[EvolutionTask], before: Sequence[TaskOutcome], after: Sequence[TaskOutcome]) -> Stopped:
     """Decide by the gate's tasks: what worked still works in every family, and it takes fewer tokens or solves more."""
     broken = [
         (task, now) for task, then, now in zip(tasks, before, after, strict=True) if then.solved and not now.solved
@@ -80,12 +80,14 @@ def judge(tasks: Sequence[EvolutionTask], before: Sequence[Outcome], after: Sequ
     return "benefit", said
 
 
-def score(tasks: Sequence[EvolutionTask], outcomes: Sequence[Outcome]) -> dict[str, Score]:
+def score(tasks: Sequence[EvolutionTask], outcomes: Sequence[TaskOutcome]) -> dict[str, Score]:
     """Return the scores by family."""
     return sum_up((task.family, outcome) for task, outcome in zip(tasks, outcomes, strict=True))
 
 
-def work_on(suite: EvolutionSuite, tasks: Sequence[EvolutionTask], proposal: Proposal, *, seed: str) -> list[Outcome]:
+def work_on(
+    suite: EvolutionSuite, tasks: Sequence[EvolutionTask], proposal: ProposedChange, *, seed: str
+) -> list[TaskOutcome]:
     """Let a candidate work on tasks, several times on each; return the means by task.
 
     A task counts as solved if it was each time.
@@ -93,8 +95,8 @@ def work_on(suite: EvolutionSuite, tasks: Sequence[EvolutionTask], proposal: Pro
     return [_merge([suite.work(task, proposal, seed=f"{seed}:{trial}") for trial in range(TRIALS)]) for task in tasks]
 
 
-def _merge(trials: Sequence[Outcome]) -> Outcome:
-    return Outcome(
+def _merge(trials: Sequence[TaskOutcome]) -> TaskOutcome:
+    return TaskOutcome(
         solved=all(each.solved for each in trials),
         steps=sum(each.steps for each in trials) / len(trials),
         tokens=sum(each.tokens for each in trials) / len(trials),

@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluation.errors import EvaluationError
-from evaluation.evolution.archive import Archive, Candidate
+from evaluation.evolution.archive import Archive, ArchivedCandidate
 from evaluation.evolution.gates import Gate, judge, score, work_on
-from evaluation.evolution.suite import AS_IT_IS, EvolutionSuite, EvolutionTask, Outcome, Sets, split
+from evaluation.evolution.suite import AS_IT_IS, EvolutionSuite, EvolutionTask, Sets, TaskOutcome, split
 from evaluation.reports.statistics import paired_difference
 from runtime.changes.macros import Macro, write_macro
-from runtime.changes.proposals import Proposal
+from runtime.changes.proposals import ProposedChange
 from runtime.changes.sequences import find_repeated
 
 BROOD = 4  # candidates of a generation
 PARENTS = 2
 MOST_LOOKS = 60  # at the gate, before its set is burnt
-Think = Callable[[Sequence[tuple[EvolutionTask, Outcome]]], Sequence[Proposal]]
+Think = Callable[[Sequence[tuple[EvolutionTask, TaskOutcome]]], Sequence[ProposedChange]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,9 +34,9 @@ class Evolved:
 class _Attempt:
     """A parent, and what to add to it: tools, or what a model proposed."""
 
-    parent: Candidate
+    parent: ArchivedCandidate
     macros: tuple[Macro, ...] = ()
-    draft: Proposal | None = None
+    draft: ProposedChange | None = None
 
 
 def evolve(
@@ -60,7 +60,7 @@ def evolve(
         raise EvaluationError("There are too few tasks for three sets. Let more of each family be worked on.")
     gate = Gate(suite=suite, tasks=sets.gate, most_looks=most_looks)
     outcomes = gate.look(AS_IT_IS, seed=_seed(seed, "gate", 0))
-    first = Candidate(
+    first = ArchivedCandidate(
         number=0,
         generation=0,
         said="the agent as it was",
@@ -96,20 +96,22 @@ def evolve(
     )
 
 
-def propose(outcomes: Sequence[Outcome]) -> tuple[Macro, ...]:
+def propose(outcomes: Sequence[TaskOutcome]) -> tuple[Macro, ...]:
     """Return the tools that runs on the mine set suggest, those first that would have saved the most steps."""
     repeated = find_repeated(each.run for each in outcomes if each.solved)
     return tuple(macro for each in repeated if (macro := write_macro(each)) is not None)
 
 
-def measure(suite: EvolutionSuite, tasks: Sequence[EvolutionTask], best: Candidate, *, seed: int) -> dict[str, Any]:
+def measure(
+    suite: EvolutionSuite, tasks: Sequence[EvolutionTask], best: ArchivedCandidate, *, seed: int
+) -> dict[str, Any]:
     """Compare a candidate with the agent as it was on tasks that nothing was chosen by."""
     before = work_on(suite, tasks, AS_IT_IS, seed=_seed(seed, "holdout", 0))
     after = work_on(suite, tasks, best.proposal, seed=_seed(seed, "holdout", 1))
     return compare(before, after)
 
 
-def compare(before: Sequence[Outcome], after: Sequence[Outcome]) -> dict[str, Any]:
+def compare(before: Sequence[TaskOutcome], after: Sequence[TaskOutcome]) -> dict[str, Any]:
     """Return two arms on the same tasks beside each other, with the interval of the difference per task."""
     solved = _differ([float(each.solved) for each in before], [float(each.solved) for each in after])
     return {
@@ -151,10 +153,10 @@ def _may_help(archive: Archive, macro: Macro) -> bool:
     )
 
 
-def _try(gate: Gate, archive: Archive, attempt: _Attempt, *, generation: int, seed: int) -> Candidate:
+def _try(gate: Gate, archive: Archive, attempt: _Attempt, *, generation: int, seed: int) -> ArchivedCandidate:
     """Judge a parent with one tool more, with those of several of its children, or with what a model proposed."""
     parent, number = attempt.parent, len(archive.candidates)
-    child = Candidate(
+    child = ArchivedCandidate(
         number=number,
         generation=generation,
         macros=(*parent.macros, *attempt.macros),

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from evaluation.evolution.suite import AS_IT_IS, EvolutionTask, Outcome
+from evaluation.evolution.suite import AS_IT_IS, EvolutionTask, TaskOutcome
 from runtime.changes.journal_host import Recorded, find_kinds
-from runtime.changes.proposals import Proposal
+from runtime.changes.proposals import ProposedChange
 from runtime.changes.rehearsals import Rehearsal, find_runs, proposed_subject, rehearse, subject_of
 from runtime.changes.sequences import ObservedCall, ObservedRun
 from runtime.changes.trials import AskFor
@@ -58,7 +58,7 @@ class RecordedSuite:
         run = next(iter(self._runs.values()))
         return find_kinds(run)
 
-    def work(self, task: EvolutionTask, proposal: Proposal, *, seed: str) -> Outcome:
+    def work(self, task: EvolutionTask, proposal: ProposedChange, *, seed: str) -> TaskOutcome:
         run = self._runs[UUID(task.id)]
         assert self._agent.current is not None  # every agent has one
         if proposal == AS_IT_IS:
@@ -66,7 +66,7 @@ class RecordedSuite:
         else:
             subject = proposed_subject(self._agent, proposal, run)
         done = rehearse(subject, run, self._ask_for(f"{seed}:{task.id}"))
-        return Outcome(
+        return TaskOutcome(
             solved=done.solved,
             steps=done.steps,
             tokens=done.tokens,

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from evaluation.evolution.archive import Archive, Candidate
+from evaluation.evolution.archive import Archive, ArchivedCandidate
 from evaluation.evolution.generations import Evolved
 from evaluation.evolution.suite import EvolutionTask
 from evaluation.reports.versions import find_revision
@@ -89,7 +89,7 @@ def _count(tasks: Sequence[EvolutionTask]) -> dict[str, int]:
     return dict(sorted(Counter(each.family for each in tasks).items()))
 
 
-def _find_added(archive: Archive, candidate: Candidate) -> dict[str, Any]:
+def _find_added(archive: Archive, candidate: ArchivedCandidate) -> dict[str, Any]:
     """Return what a candidate has that its parent has not."""
     has = candidate.proposal.content()
     had = archive.candidates[candidate.parent].proposal.content() if candidate.parent is not None else {}

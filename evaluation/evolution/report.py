@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from evaluation.evolution.archive import Candidate
+from evaluation.evolution.archive import ArchivedCandidate
 from evaluation.evolution.generations import Evolved
 from evaluation.evolution.suite import AS_IT_IS
-from runtime.changes.proposals import Proposal
+from runtime.changes.proposals import ProposedChange
 
 PLAINLY = (
     "The agent's model is a script that knows the right calls and slips now and then. So this shows that the machinery "
@@ -48,12 +48,12 @@ def write_measured(measured: dict[str, Any], name: str) -> Iterator[str]:
     yield f"{name}: tokens per solved task {before:,.0f} → {after:,.0f}, per task {_interval(tokens, 0)}"
 
 
-def _added(evolved: Evolved, candidate: Candidate) -> list[str]:
+def _added(evolved: Evolved, candidate: ArchivedCandidate) -> list[str]:
     had = evolved.archive.candidates[candidate.parent].proposal if candidate.parent is not None else AS_IT_IS
     return [each for each in _list_parts(candidate.proposal) if each not in _list_parts(had)]
 
 
-def _list_parts(proposal: Proposal) -> list[str]:
+def _list_parts(proposal: ProposedChange) -> list[str]:
     """Return the names of tools, and of what a model proposed in place of a text or setting."""
     texts = [name for name in proposal.content() if name != "tools"]
     return [*texts, *(each.name for each in proposal.tools)]

@@ -20,8 +20,7 @@ from evaluation.evolution.bfcl import BfclSuite
 from evaluation.evolution.generations import Evolved, evolve
 from evaluation.evolution.recorded import FEWEST_TASKS, RecordedSuite, say_too_few
 from evaluation.evolution.records import Origin, keep_evolution
-from evaluation.evolution.suite import EvolutionSuite, EvolutionTask, split
-from evaluation.evolution.suite import Outcome as TaskOutcome
+from evaluation.evolution.suite import EvolutionSuite, EvolutionTask, TaskOutcome, split
 from evaluation.evolution.workers import OwnAgent
 from memory.database_clock import database_now
 from memory.errors import MemoryAppError
@@ -38,7 +37,7 @@ from reflection.llm.calls import RememberedAsk, RememberedChat, ask_provider
 from reflection.llm.registry import get_chat_provider
 from runtime.changes.drafts import Read
 from runtime.changes.evidence import RunCost, show_agent, sum_costs
-from runtime.changes.proposals import Proposal, propose_change
+from runtime.changes.proposals import ProposedChange, propose_change
 from runtime.changes.proposer import ask_for_candidates, may_ask, version
 from runtime.changes.trials import Ask, AskFor, name_answers
 from runtime.models.agents import Agent
@@ -68,7 +67,7 @@ class EvolutionPlan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ended:
+class EndedEvolution:
     """An evolution that has ended, its row, and what was proposed; None where nothing passed the gate."""
 
     evolved: Evolved
@@ -104,7 +103,7 @@ def read_plan(job: Job) -> EvolutionPlan:
     return EvolutionPlan(**json.loads(job.subject))
 
 
-def evolve_now(agent: Agent, plan: EvolutionPlan, *, by: Actor, find: Find = get_chat_provider) -> Ended:
+def evolve_now(agent: Agent, plan: EvolutionPlan, *, by: Actor, find: Find = get_chat_provider) -> EndedEvolution:
     """Queue an evolution and carry it out in this process.
 
     Raises:
@@ -166,14 +165,14 @@ def run_evolution(job_id: UUID | None = None, *, owner: str, find: Find = get_ch
     return carry_out(job, partial(_evolve, job, find=find))[0]
 
 
-def _evolve(job: Job, heartbeat: Heartbeat, *, find: Find) -> Ended | None:
+def _evolve(job: Job, heartbeat: Heartbeat, *, find: Find) -> EndedEvolution | None:
     try:
         return _evolve_to_the_end(job, heartbeat, find=find)
     except (EvaluationError, MemoryAppError) as refusal:  # the agent was archived meanwhile, say
         raise EvolutionStopped(str(refusal)) from refusal
 
 
-def _evolve_to_the_end(job: Job, heartbeat: Heartbeat, *, find: Find) -> Ended | None:
+def _evolve_to_the_end(job: Job, heartbeat: Heartbeat, *, find: Find) -> EndedEvolution | None:
     plan = read_plan(job)
     started_at = database_now()
     agent = Agent.objects.select_related("project", "current").filter(pk=UUID(plan.agent)).first()
@@ -202,12 +201,12 @@ def _evolve_to_the_end(job: Job, heartbeat: Heartbeat, *, find: Find) -> Ended |
         change = _propose(agent, evolved, plan.suite)
         evolution = keep_evolution(evolved, origin, by=Actor(label=job.requested_by), change=change)
         finish(job)
-    return Ended(evolved=evolved, evolution=evolution, change=change)
+    return EndedEvolution(evolved=evolved, evolution=evolution, change=change)
 
 
 def _think(
     agent: Agent, ask: AskModel, thoughts: list[Read], mined: Sequence[tuple[EvolutionTask, TaskOutcome]]
-) -> list[Proposal]:
+) -> list[ProposedChange]:
     """Ask the configured model what to change, by what came of the mine set."""
     costs = [
         RunCost(family=task.family, succeeded=outcome.solved, steps=outcome.steps, tokens=outcome.tokens)

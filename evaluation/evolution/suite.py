@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from runtime.changes.proposals import Proposal
+from runtime.changes.proposals import ProposedChange
 from runtime.changes.sequences import ObservedRun
 
-AS_IT_IS = Proposal(reason="")
+AS_IT_IS = ProposedChange(reason="")
 SHARES = (0.4, 0.3, 0.3)  # of each family: to propose from, to judge by, to measure on
 
 
@@ -21,7 +21,7 @@ class EvolutionTask:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class TaskOutcome:
     """What came of a task: whether the environment's own checker says that it is solved, and what it took."""
 
     solved: bool
@@ -48,7 +48,7 @@ class EvolutionSuite(Protocol):
         """Return the kind of each of the agent's own tools."""
         ...
 
-    def work(self, task: EvolutionTask, proposal: Proposal, *, seed: str) -> Outcome:
+    def work(self, task: EvolutionTask, proposal: ProposedChange, *, seed: str) -> TaskOutcome:
         """Let the agent that a proposal makes of it work on a task."""
         ...
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from evaluation.environments.scripted.plan import PlannedCall
 from evaluation.evolution.planner import plan_turn
 from reflection.llm.chat import ChatTool
-from runtime.changes.proposals import Proposal
+from runtime.changes.proposals import ProposedChange
 from runtime.changes.rehearsals import settings_of, tools_of_revision
 from runtime.changes.trials import Ask, AskFor, Subject, Trial
 from runtime.definitions.values import ToolDefinition
@@ -23,7 +23,7 @@ class Worker(Protocol):
         """Tell whether it has all of these tools of the suite."""
         ...
 
-    def subject(self, offered: Sequence[ChatTool], proposal: Proposal, schemas: dict[str, Any]) -> Subject:
+    def subject(self, offered: Sequence[ChatTool], proposal: ProposedChange, schemas: dict[str, Any]) -> Subject:
         """Return what a proposal makes of it, with the suite's tools of a task."""
         ...
 
@@ -42,7 +42,7 @@ class Script:
     def can_use(self, tools: Collection[str]) -> bool:
         return True
 
-    def subject(self, offered: Sequence[ChatTool], proposal: Proposal, schemas: dict[str, Any]) -> Subject:
+    def subject(self, offered: Sequence[ChatTool], proposal: ProposedChange, schemas: dict[str, Any]) -> Subject:
         return put_together(SYSTEM, offered, _usable(proposal.tools, offered), schemas)
 
     def ask(self, planned: Sequence[PlannedCall], *, name: str) -> Ask:
@@ -66,7 +66,7 @@ class OwnAgent:
     def can_use(self, tools: Collection[str]) -> bool:
         return self._tools.keys() >= set(tools)
 
-    def subject(self, offered: Sequence[ChatTool], proposal: Proposal, schemas: dict[str, Any]) -> Subject:
+    def subject(self, offered: Sequence[ChatTool], proposal: ProposedChange, schemas: dict[str, Any]) -> Subject:
         current, new = self._revision, {each.name: each for each in proposal.tools}
         own = [
             definition

@@ -9,7 +9,7 @@ from evaluation.reports.statistics import paired_difference
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CheckVerdict:
+class ReportedCheck:
     """Whether a check passed, with a sentence that explains it."""
 
     name: str
@@ -31,7 +31,7 @@ def compare(new: dict[str, Any], old: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def check_baseline(new: dict[str, Any], baseline: dict[str, Any]) -> list[CheckVerdict]:
+def check_baseline(new: dict[str, Any], baseline: dict[str, Any]) -> list[ReportedCheck]:
     """Return a verdict for each arm, failed if the interval of the paired difference lies entirely below zero.
 
     Raises:
@@ -45,7 +45,7 @@ def check_baseline(new: dict[str, Any], baseline: dict[str, Any]) -> list[CheckV
         )
     controls = ("poison-approved", "random")  # these may get worse
     return [
-        CheckVerdict(
+        ReportedCheck(
             name=f"{row['suite']}/{row['arm']} against the baseline",
             passed=row["difference"]["high"] >= 0,
             says=f"{row['suite']}/{row['arm']}: {show(row['difference'])} against the baseline.",
@@ -55,7 +55,7 @@ def check_baseline(new: dict[str, Any], baseline: dict[str, Any]) -> list[CheckV
     ]
 
 
-def check_limit(results: dict[str, Any], limit: str) -> list[CheckVerdict]:
+def check_limit(results: dict[str, Any], limit: str) -> list[ReportedCheck]:
     """Return verdicts for a limit `metric:value`, where metric is success, uplift, success_low or uplift_low.
 
     `suite/arm/metric:value` applies to one arm; without a path the limit applies to the main arm of each suite.
@@ -76,7 +76,7 @@ def check_limit(results: dict[str, Any], limit: str) -> list[CheckVerdict]:
             if applies and (value := row.get(name, {}).get(edge or "mean")) is not None:
                 says = f"{suite['name']}/{row['arm']}: {metric} is {value:.4f}, the limit is {minimum:g}."
                 verdicts.append(
-                    CheckVerdict(name=f"{suite['name']}/{row['arm']} {metric}", passed=value >= minimum, says=says)
+                    ReportedCheck(name=f"{suite['name']}/{row['arm']} {metric}", passed=value >= minimum, says=says)
                 )
     if not verdicts:
         raise EvaluationError(

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from django.template.loader import render_to_string
 
 from evaluation.reports.charts import draw_bars, draw_costs, draw_curve, find_doses
-from evaluation.reports.comparison import CheckVerdict, show
+from evaluation.reports.comparison import ReportedCheck, show
 from evaluation.reports.tables import collect_latencies, group_figures, show_cell, write_headline
 
 WIDTH = 110  # columns of terminal output
@@ -56,11 +56,13 @@ def _wrap(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
-def write_junit(results: dict[str, Any], verdicts: Sequence[CheckVerdict]) -> str:
+def write_junit(results: dict[str, Any], verdicts: Sequence[ReportedCheck]) -> str:
     """Return JUnit XML with the checks of each suite and the requested limits."""
     root = ElementTree.Element("testsuites")
     for suite in results["suites"]:
-        checks = [CheckVerdict(name=each["name"], passed=each["passed"], says=each["says"]) for each in suite["checks"]]
+        checks = [
+            ReportedCheck(name=each["name"], passed=each["passed"], says=each["says"]) for each in suite["checks"]
+        ]
         _add_cases(root, suite["name"], checks)
     _add_cases(root, "limits", verdicts)
     ElementTree.indent(root)
@@ -189,7 +191,7 @@ def _figures(table: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _add_cases(root: ElementTree.Element, name: str, verdicts: Sequence[CheckVerdict]) -> None:
+def _add_cases(root: ElementTree.Element, name: str, verdicts: Sequence[ReportedCheck]) -> None:
     failures = sum(not verdict.passed for verdict in verdicts)
     suite = ElementTree.SubElement(root, "testsuite", name=name, tests=str(len(verdicts)), failures=str(failures))
     for verdict in verdicts:

@@ -8,7 +8,7 @@ from memory.heuristics.text import RULE_TAG, Citation, HeuristicText
 from memory.meaning.comparison import NEAR, MeaningVerdict, compare_texts
 from reflection.consolidation.drafts import Author, NewLesson, Support
 from reflection.consolidation.similarity import group_similar
-from reflection.consolidation.sources import Note
+from reflection.consolidation.sources import RecordedNote
 from reflection.reflectors.nearest import embed_texts
 from reflection.reflectors.proposals import MERGE_SIMILARITY
 from reflection.reflectors.rules.detectors.recorded_notes import describe_tasks
@@ -24,7 +24,7 @@ MIN_FAMILIES = 3
 _POLARITY = {"mistake": "avoid", "success": "works", "summary": "works"}
 
 
-def group_notes(notes: Sequence[Note]) -> list[list[tuple[Note, float]]]:
+def group_notes(notes: Sequence[RecordedNote]) -> list[list[tuple[RecordedNote, float]]]:
     """Return groups of notes that mean the same, each from several runs and with something new, in a fixed order.
 
     Without an embedder, only notes with the same words are the same.
@@ -53,13 +53,13 @@ def _say_the_same(one: str, other: str) -> bool:
     return compare_texts(drop_numbers(one), drop_numbers(other)).verdict is MeaningVerdict.SAME
 
 
-def distil_notes(groups: Iterable[Sequence[tuple[Note, float]]]) -> list[NewLesson]:
+def distil_notes(groups: Iterable[Sequence[tuple[RecordedNote, float]]]) -> list[NewLesson]:
     """Propose for each group what the note nearest to the others advises."""
     return [lesson for group in groups if (lesson := _distil(group)) is not None]
 
 
-def _distil(group: Sequence[tuple[Note, float]]) -> NewLesson | None:
-    best: tuple[Note, NoteAdvice] | None = None
+def _distil(group: Sequence[tuple[RecordedNote, float]]) -> NewLesson | None:
+    best: tuple[RecordedNote, NoteAdvice] | None = None
     for note, _ in sorted(group, key=lambda pair: (-pair[1], -pair[0].score, pair[0].at, pair[0].trajectory_id)):
         advice = _read_summary(note) if note.kind == "summary" else advise(note.text, kind=note.kind)
         if advice is not None:
@@ -110,7 +110,7 @@ def _says_too_little(advice: NoteAdvice, families: Sequence[str], similarities: 
     return min(similarities) < MERGE_SIMILARITY
 
 
-def _read_summary(note: Note) -> NoteAdvice | None:
+def _read_summary(note: RecordedNote) -> NoteAdvice | None:
     """Return what the best of several successful runs did."""
     said = drop_numbers(note.text)
     if len(said) > MAX_SUMMARY_CHARS or not is_general(said):

@@ -4,14 +4,14 @@ from typing import Any
 
 from memory.redaction import redact_text
 from memory.runs.models import Trajectory
-from reflection.consolidation.sources import Lesson, Note
+from reflection.consolidation.sources import Lesson, RecordedNote
 from reflection.prompts import cut_middle
 
 RUNS_SHOWN = 3
 TEXT_CHARACTERS = 500
 
 
-def show_note(note: Note) -> dict[str, Any]:
+def show_note(note: RecordedNote) -> dict[str, Any]:
     return {
         "family": note.family,
         "score": note.score,

@@ -18,7 +18,7 @@ from reflection.consolidation.excerpts import RUNS_SHOWN, show_lesson, show_note
 from reflection.consolidation.maintenance import FailedUse
 from reflection.consolidation.models import Suggestion
 from reflection.consolidation.similarity import group_similar, stack
-from reflection.consolidation.sources import Lesson, Note
+from reflection.consolidation.sources import Lesson, RecordedNote
 from reflection.errors import ReflectionError
 from reflection.llm.calls import Ask
 from reflection.llm.chat import ChatRequest
@@ -53,7 +53,7 @@ class ModelConsolidator:
         self._ask = ask
         self._asked = 0
 
-    def distil(self, groups: Sequence[Sequence[tuple[Note, float]]]) -> list[Draft]:
+    def distil(self, groups: Sequence[Sequence[tuple[RecordedNote, float]]]) -> list[Draft]:
         """Return the lessons that groups of notes teach."""
         drafts: list[Draft] = []
         for start in range(0, len(groups), GROUPS_AT_ONCE):
@@ -138,7 +138,7 @@ class ModelConsolidator:
             answer.text, finish_reason=answer.finish_reason, labels=frozenset(labels), choices=choices
         )
 
-    def _as_new(self, decision: ModelDecision, group: Sequence[tuple[Note, float]]) -> list[Draft]:
+    def _as_new(self, decision: ModelDecision, group: Sequence[tuple[RecordedNote, float]]) -> list[Draft]:
         notes = [note for note, _ in group]
         families = list(dict.fromkeys(note.family for note in notes))
         across = len(families) > 1 or not families[0]

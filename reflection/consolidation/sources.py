@@ -61,7 +61,7 @@ class Lesson:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Note:
+class RecordedNote:
     """Something noted with a run. `kind` is mistake, success or summary."""
 
     trajectory_id: UUID
@@ -110,7 +110,7 @@ def read_lessons(project: Project) -> list[Lesson]:
     return sorted(lessons, key=lambda lesson: lesson.rank)
 
 
-def read_notes(run: ConsolidationRun) -> list[Note]:
+def read_notes(run: ConsolidationRun) -> list[RecordedNote]:
     """Return what was noted with the runs up to a consolidation, best score first, then oldest first."""
     new = set(Trajectory.objects.for_project(run.project).filter(new_trajectories(run)).values_list("pk", flat=True))
     rows = (
@@ -133,13 +133,13 @@ def read_notes(run: ConsolidationRun) -> list[Note]:
     return sorted(notes, key=lambda note: (-note.score, note.at, note.trajectory_id))
 
 
-def _is_given(note: Note, injected: list[str]) -> bool:
+def _is_given(note: RecordedNote, injected: list[str]) -> bool:
     """Tell whether a note only repeats a lesson that its run was given."""
     said = find_given("", note.text, injected)
     return said is not None and said.verdict is MeaningVerdict.SAME
 
 
-def _notes_of(trajectory: Trajectory, *, new: bool) -> Iterable[Note]:
+def _notes_of(trajectory: Trajectory, *, new: bool) -> Iterable[RecordedNote]:
     score = trajectory.score
     if score is None:
         score = {"success": 1.0, "failure": 0.0}.get(trajectory.outcome, 0.5)
@@ -151,7 +151,7 @@ def _notes_of(trajectory: Trajectory, *, new: bool) -> Iterable[Note]:
         said += [("summary", trajectory.summary)] if trajectory.summary else []
     for kind, text in said:
         if text.strip():
-            yield Note(
+            yield RecordedNote(
                 trajectory_id=trajectory.pk,
                 text=" ".join(text.split()),
                 kind=kind,

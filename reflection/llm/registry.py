@@ -28,7 +28,7 @@ SCRIPTED = "scripted"  # no language model: it plays a file in chats, and writes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Kind:
+class ProviderKind:
     """The defaults of a kind of provider. If `base_url` is empty, the operator must set it.
 
     One that needs no key is a server of the operator's own: it need not be told which model, if it has only one.
@@ -40,21 +40,21 @@ class Kind:
 
 
 PROVIDERS = {
-    "anthropic": Kind(base_url="https://api.anthropic.com"),
-    "openai": Kind(base_url="https://api.openai.com/v1"),
-    "openai-responses": Kind(base_url="https://api.openai.com/v1"),
-    "openai-chat": Kind(base_url="https://api.openai.com/v1"),
-    "google": Kind(base_url="https://generativelanguage.googleapis.com", path=""),
-    "gemini": Kind(base_url="https://generativelanguage.googleapis.com/v1beta/openai", path="/v1beta/openai"),
-    "groq": Kind(base_url="https://api.groq.com/openai/v1", path="/openai/v1"),
-    "mistral": Kind(base_url="https://api.mistral.ai/v1"),
-    "deepseek": Kind(base_url="https://api.deepseek.com", path=""),
-    "openrouter": Kind(base_url="https://openrouter.ai/api/v1", path="/api/v1"),
-    "azure": Kind(path="/openai/v1"),
-    COMPATIBLE: Kind(needs_key=False),
-    "ollama": Kind(base_url="http://localhost:11434/v1", needs_key=False),
-    "vllm": Kind(base_url="http://localhost:8000/v1", needs_key=False),
-    "llamacpp": Kind(base_url="http://localhost:8080/v1", needs_key=False),
+    "anthropic": ProviderKind(base_url="https://api.anthropic.com"),
+    "openai": ProviderKind(base_url="https://api.openai.com/v1"),
+    "openai-responses": ProviderKind(base_url="https://api.openai.com/v1"),
+    "openai-chat": ProviderKind(base_url="https://api.openai.com/v1"),
+    "google": ProviderKind(base_url="https://generativelanguage.googleapis.com", path=""),
+    "gemini": ProviderKind(base_url="https://generativelanguage.googleapis.com/v1beta/openai", path="/v1beta/openai"),
+    "groq": ProviderKind(base_url="https://api.groq.com/openai/v1", path="/openai/v1"),
+    "mistral": ProviderKind(base_url="https://api.mistral.ai/v1"),
+    "deepseek": ProviderKind(base_url="https://api.deepseek.com", path=""),
+    "openrouter": ProviderKind(base_url="https://openrouter.ai/api/v1", path="/api/v1"),
+    "azure": ProviderKind(path="/openai/v1"),
+    COMPATIBLE: ProviderKind(needs_key=False),
+    "ollama": ProviderKind(base_url="http://localhost:11434/v1", needs_key=False),
+    "vllm": ProviderKind(base_url="http://localhost:8000/v1", needs_key=False),
+    "llamacpp": ProviderKind(base_url="http://localhost:8080/v1", needs_key=False),
 }
 
 

@@ -58,7 +58,7 @@ class _Selected(BaseModel):
     why: str = Field(default="", max_length=2000)
 
 
-class _Answer(BaseModel):
+class _RankingAnswer(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     subtasks: list[str] = Field(default=[], max_length=100)
@@ -191,7 +191,7 @@ def read_answer(completion: ChatAnswer) -> list[RankedChoice]:
         raise UnusableRanking(f"The answer ended with {completion.finish_reason}.")
     try:
         document = parse_json(strip_fence(completion.text).encode(), limits=LIMITS)
-        answer = _Answer.model_validate(document)
+        answer = _RankingAnswer.model_validate(document)
     except (InvalidJson, ValidationError) as error:
         raise UnusableRanking("The answer is not the JSON object that was asked for.") from error
     subtasks = [text.strip() for text in answer.subtasks[:MAX_SUBTASKS]]

@@ -14,7 +14,7 @@ from memory.retrieval.serializers import LessonPage
 from runtime.api.tool_shapes import ToolInput, ToolName
 from runtime.changes.kinds import NEVER, ChangeKind
 from runtime.changes.policy import explain, last_shadow
-from runtime.changes.proposals import Proposal, new_tools
+from runtime.changes.proposals import ProposedChange, new_tools
 from runtime.changes.rehearsals import tabulate
 from runtime.changes.served import read_wordings
 from runtime.limits import Compacting, ModelSettings, Retrieving
@@ -66,7 +66,7 @@ class ChangeInput(Input):
         list[CaseInput], Field(max_length=MAX_CASES, description="Recorded calls that new tools have to make again.")
     ] = []
 
-    def as_proposal(self) -> Proposal:
+    def as_proposal(self) -> ProposedChange:
         """Return what was sent as a proposal."""
         if self.kind not in ("", *ChangeKind.values, *NEVER):
             raise InvalidInput({"/kind": [f"Send one of {', '.join([*ChangeKind.values, *NEVER])}."]})
@@ -74,7 +74,7 @@ class ChangeInput(Input):
             {"tool": each.tool, "arguments": each.arguments, "effects": [str(id) for id in each.effects]}
             for each in self.cases
         ]
-        return Proposal(
+        return ProposedChange(
             reason=self.reason,
             kind=self.kind,
             system=self.system,

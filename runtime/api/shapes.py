@@ -19,7 +19,7 @@ from runtime.models.agents import Agent, AgentRevision
 from runtime.models.effects import Approval, Effect
 from runtime.models.runs import Run, RunStatus, Step, StepStatus, StopReason, WaitsFor
 from runtime.models.tools import ToolKind
-from runtime.progress import Attempt, waits_for
+from runtime.progress import ModelAttempt, waits_for
 from runtime.revisions import AgentSpec
 
 Reason = Annotated[str, Field(max_length=MAX_REASON_CHARS, description="Why; a rejected agent reads it.")]
@@ -303,7 +303,7 @@ def describe_run(run: Run, *, reply: str | None = None) -> dict[str, Any]:
     }
 
 
-def describe_step(step: Step, attempts: Iterable[Attempt]) -> dict[str, Any]:
+def describe_step(step: Step, attempts: Iterable[ModelAttempt]) -> dict[str, Any]:
     related = {"cost_usd": f"{step.cost_usd:.6f}", "attempts": [asdict(each) for each in attempts]}
     return {name: getattr(step, name) for name in StepAnswer.model_fields.keys() - related.keys()} | related
 

@@ -13,7 +13,7 @@ from memory.retrieval.serializers import LessonPage
 from memory.review.models import Review
 from runtime.definitions.values import Example, ToolDefinition
 from runtime.models.tools import Tool, ToolKind, ToolRevision, ToolRuntime, ToolStatus
-from runtime.sandbox import Limits, Status
+from runtime.sandbox import SandboxLimits, SandboxStatus
 
 MAX_EXAMPLES = 20
 MAX_USES = 50
@@ -41,7 +41,7 @@ class ToolInput(Input):
     examples: Annotated[list[ExampleInput], Field(max_length=MAX_EXAMPLES)] = []
     limits: Annotated[
         dict[str, float],
-        Field(description=f"Of one call: {', '.join(Limits.__slots__)}. Left out, the defaults hold."),
+        Field(description=f"Of one call: {', '.join(SandboxLimits.__slots__)}. Left out, the defaults hold."),
     ] = {}
     request: Annotated[
         dict[str, Any],
@@ -142,7 +142,7 @@ class HostCallAnswer(BaseModel):
 class TryAnswer(BaseModel):
     """How the call ended."""
 
-    status: Annotated[str, Field(json_schema_extra={"enum": [str(each) for each in Status]})]
+    status: Annotated[str, Field(json_schema_extra={"enum": [str(each) for each in SandboxStatus]})]
     value: Any
     error: str
     output: str

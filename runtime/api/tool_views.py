@@ -29,7 +29,7 @@ from runtime.api.tool_shapes import (
 from runtime.definitions.storage import approve_tool, reject_tool, save_tool
 from runtime.errors import InvalidArguments, InvalidDefinition
 from runtime.models.tools import Tool, ToolKind, ToolRevision, ToolRuntime
-from runtime.sandbox import HostError, ToolCall, ToolOutcome, read_limits, run_tool
+from runtime.sandbox import HostError, SandboxCall, ToolOutcome, read_limits, run_tool
 from runtime.schema import bind_arguments, check_arguments
 
 Scope = ApiKey.Scope
@@ -191,7 +191,7 @@ def _call_pure(revision: ToolRevision, args: Any, kwargs: Any) -> Any:
 
 
 def _run(revision: ToolRevision, arguments: dict[str, Any], host: dict[str, Callable[..., Any]]) -> ToolOutcome:
-    call = ToolCall(
+    call = SandboxCall(
         source=revision.source,
         function=revision.tool.name,
         arguments=arguments,

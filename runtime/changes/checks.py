@@ -27,7 +27,7 @@ FEW_TOKENS = 2_000  # a prompt may always grow by so much
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class CheckResult:
     """What a check found."""
 
     verdict: str
@@ -35,22 +35,22 @@ class Found:
     figures: dict[str, Any] = field(default_factory=dict)
 
 
-def passed(said: str, **figures: Any) -> Found:
-    return Found(verdict=CheckVerdict.PASSED, said=said, figures=figures)
+def passed(said: str, **figures: Any) -> CheckResult:
+    return CheckResult(verdict=CheckVerdict.PASSED, said=said, figures=figures)
 
 
-def failed(said: str, **figures: Any) -> Found:
-    return Found(verdict=CheckVerdict.FAILED, said=said, figures=figures)
+def failed(said: str, **figures: Any) -> CheckResult:
+    return CheckResult(verdict=CheckVerdict.FAILED, said=said, figures=figures)
 
 
-def skipped(said: str, **figures: Any) -> Found:
-    return Found(verdict=CheckVerdict.SKIPPED, said=said, figures=figures)
+def skipped(said: str, **figures: Any) -> CheckResult:
+    return CheckResult(verdict=CheckVerdict.SKIPPED, said=said, figures=figures)
 
 
 def run_checks(change: Change, *, by: str) -> list[EvaluationRow]:
     """Run the checks of a change up to the first that fails; return rows that are not stored yet."""
     attempt = 1 + (change.checks.order_by("-attempt").values_list("attempt", flat=True).first() or 0)
-    found: list[tuple[str, Found]] = []
+    found: list[tuple[str, CheckResult]] = []
     for name, check in CHECKS.items():
         found.append((name, check(change)))
         if found[-1][1].verdict == CheckVerdict.FAILED:
@@ -59,7 +59,7 @@ def run_checks(change: Change, *, by: str) -> list[EvaluationRow]:
 
 
 def write_rows(
-    change: Change, found: Sequence[tuple[str, Found]], *, attempt: int, by: str, first: int = 0
+    change: Change, found: Sequence[tuple[str, CheckResult]], *, attempt: int, by: str, first: int = 0
 ) -> list[EvaluationRow]:
     """Return the rows of what checks found, by their names; they are not stored yet.
 
@@ -83,7 +83,7 @@ def write_rows(
     ]
 
 
-def _check_kind(change: Change) -> Found:
+def _check_kind(change: Change) -> CheckResult:
     """Whether it leaves alone what never evolves."""
     tools = [(as_definition(each), each.tool.current) for each in new_tools(change)]
     try:
@@ -93,14 +93,14 @@ def _check_kind(change: Change) -> Found:
     return passed(f"It changes {', '.join(change.kinds)}, which may evolve.", kinds=change.kinds)
 
 
-def _check_rules(change: Change) -> Found:
+def _check_rules(change: Change) -> CheckResult:
     faults = find_faults(change.target.rules, tools=[each["name"] for each in change.target.tools])
     if faults:
         return failed(" ".join(text for texts in faults.values() for text in texts))
     return passed("The rules and tools fit together.", rules=len(change.target.rules))
 
 
-def _check_lessons(change: Change) -> Found:
+def _check_lessons(change: Change) -> CheckResult:
     """Whether its lessons could be approved as they are."""
     if faults := find_lesson_faults(change):
         return failed(" ".join(faults), faults=faults)
@@ -109,7 +109,7 @@ def _check_lessons(change: Change) -> Found:
     return passed("Its lessons can be approved as they are, or are in use already.", lessons=len(change.lessons))
 
 
-def _check_reach(change: Change) -> Found:
+def _check_reach(change: Change) -> CheckResult:
     """Whether its tools call only what the agent itself may call."""
     has = {each["name"] for each in change.base.tools}
     reaches = {each.tool.name: each.uses for each in new_tools(change)}
@@ -121,11 +121,11 @@ def _check_reach(change: Change) -> Found:
     return passed("Its tools call only what the agent may call itself.", uses=reaches)
 
 
-def _check_types(change: Change) -> Found:
+def _check_types(change: Change) -> CheckResult:
     return _look_at_tools(change, _find_types, "The source has the types that it says.")
 
 
-def _check_examples(change: Change) -> Found:
+def _check_examples(change: Change) -> CheckResult:
     bare = [each.tool.name for each in new_tools(change) if not each.examples]
     if bare:
         return failed(f"{bare[0]} has no examples. Add calls with their answers.")
@@ -144,7 +144,9 @@ def _find_types(definition: ToolDefinition, schemas: dict[str, Any]) -> list[str
     return list(map(str, find_type_faults(definition, schemas)))
 
 
-def _look_at_tools(change: Change, find: Callable[[ToolDefinition, dict[str, Any]], list[str]], well: str) -> Found:
+def _look_at_tools(
+    change: Change, find: Callable[[ToolDefinition, dict[str, Any]], list[str]], well: str
+) -> CheckResult:
     tools = [as_definition(each) for each in new_tools(change)]
     if not tools:
         return skipped("It brings no tools.")
@@ -152,7 +154,7 @@ def _look_at_tools(change: Change, find: Callable[[ToolDefinition, dict[str, Any
     return failed(" ".join(faults), faults=faults) if faults else passed(well, tools=[each.name for each in tools])
 
 
-def _check_replay(change: Change) -> Found:
+def _check_replay(change: Change) -> CheckResult:
     """Whether its tools do on recorded calls what was done then, and no more."""
     tools = new_tools(change)
     seconds = SharedSeconds(REPLAY_SECONDS)
@@ -172,7 +174,7 @@ def _check_replay(change: Change) -> Found:
     return passed(f"It made the same {figures['calls']} calls as {cases} recorded cases.", **figures)
 
 
-def _check_budget(change: Change) -> Found:
+def _check_budget(change: Change) -> CheckResult:
     """Whether the beginning of every prompt stays of a size."""
     before, after = _measure(change.base), _measure(change.target)
     figures = {"tokens_before": before, "tokens_after": after}
@@ -190,7 +192,7 @@ def _measure(revision: AgentRevision) -> int:
     return ChatRequest(messages=said, tools=tools, max_output_tokens=1).estimated_input_tokens
 
 
-CHECKS: dict[str, Callable[[Change], Found]] = {
+CHECKS: dict[str, Callable[[Change], CheckResult]] = {
     "kind": _check_kind,
     "rules": _check_rules,
     "lessons": _check_lessons,

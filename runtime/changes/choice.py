@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from runtime.changes.proposals import Proposal
+from runtime.changes.proposals import ProposedChange
 from runtime.changes.rehearsals import choose_runs, proposed_subject, rehearse, subject_of
 from runtime.changes.trials import AskFor
 from runtime.models.agents import Agent
@@ -42,7 +42,7 @@ Scores = Mapping[str, Score]
 class Tried:
     """What a proposal did on recorded runs, by family. `breaks` names the families in which one no longer works."""
 
-    proposal: Proposal
+    proposal: ProposedChange
     scores: dict[str, Score]
     breaks: tuple[str, ...]
 
@@ -56,7 +56,7 @@ class Choice:
     beaten: tuple[Tried, ...]
 
 
-def choose_proposals(agent: Agent, proposals: Sequence[Proposal], ask_for: AskFor) -> Choice:
+def choose_proposals(agent: Agent, proposals: Sequence[ProposedChange], ask_for: AskFor) -> Choice:
     """Let each proposal work on recorded runs that the agent as it is can do again, and choose.
 
     Args:

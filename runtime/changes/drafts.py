@@ -9,7 +9,7 @@ from memory.limits import JsonLimits
 from memory.strict_json import InvalidJson, parse_json
 from reflection.llm.base import closed_object
 from reflection.reflectors.llm_answer import UnusableAnswer, describe, read_object
-from runtime.changes.proposals import Proposal
+from runtime.changes.proposals import ProposedChange
 from runtime.definitions.values import Example, ToolDefinition
 from runtime.models.changes import Change
 
@@ -23,7 +23,7 @@ _FROZEN = ConfigDict(extra="forbid", strict=True, frozen=True)
 class Read:
     """The proposals of an answer, and why each of the other candidates could not be used."""
 
-    proposals: tuple[Proposal, ...] = ()
+    proposals: tuple[ProposedChange, ...] = ()
     unusable: tuple[str, ...] = ()
 
 
@@ -80,7 +80,7 @@ def read_answer(text: str, *, finish_reason: str, evidence: dict[str, Any]) -> R
         return Read(unusable=(describe(error),))
     except UnusableAnswer as error:
         return Read(unusable=(error.reason,))
-    proposals: list[Proposal] = []
+    proposals: list[ProposedChange] = []
     unusable: list[str] = []
     if len(candidates) > MOST_CANDIDATES:
         unusable.append(f"There are {len(candidates)} candidates; at most {MOST_CANDIDATES} were asked for.")
@@ -102,19 +102,19 @@ def answer_schema() -> dict[str, Any]:
     return closed_object({"candidates": {"type": "array", "items": candidate}})
 
 
-def _read_draft(draft: _Draft, evidence: dict[str, Any]) -> Proposal:
+def _read_draft(draft: _Draft, evidence: dict[str, Any]) -> ProposedChange:
     common: dict[str, Any] = {"reason": draft.reason.strip(), "evidence": evidence, "source": Change.Source.SLEEP}
     match draft.kind:
         case "prompt":
-            return Proposal(system=draft.content, **common)
+            return ProposedChange(system=draft.content, **common)
         case "rules":
             rules = _Rules.model_validate({"rules": _parse(draft.content)}).rules
-            return Proposal(rules=tuple(rules), **common)
+            return ProposedChange(rules=tuple(rules), **common)
         case "settings":
             settings = _Settings.model_validate(_parse(draft.content))
-            return Proposal(max_output_tokens=settings.max_output_tokens, **common)
+            return ProposedChange(max_output_tokens=settings.max_output_tokens, **common)
         case "tool":
-            return Proposal(tools=(read_tool(_parse(draft.content)),), **common)
+            return ProposedChange(tools=(read_tool(_parse(draft.content)),), **common)
 
 
 def read_tool(value: Any) -> ToolDefinition:

@@ -5,7 +5,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from runtime.changes.trials import Refused
+from runtime.changes.trials import RefusedCall
 from runtime.loop.journal import hash_arguments
 from runtime.models.effects import Effect
 from runtime.models.runs import Run
@@ -66,12 +66,12 @@ class JournalHost:
         else:
             kind = self.kinds.get(tool, ToolKind.UNSAFE)
             self.refused.append((tool, arguments, kind))
-            raise Refused(
+            raise RefusedCall(
                 "This is a rehearsal. The recorded run did not make this call, so there is no answer, and nothing was "
                 "sent."
             )
         if found.error:
-            raise Refused(found.error)
+            raise RefusedCall(found.error)
         return found.value
 
     def note(self, tool: str, arguments: dict[str, Any], *, has_failed: bool) -> None:

@@ -29,7 +29,7 @@ from memory.releases.manifest import tune
 from memory.releases.models import Deployment, Release
 from memory.review.decisions import check_reviewer
 from memory.review.models import ReviewKind
-from runtime.changes.checks import Found, failed, run_checks, write_rows
+from runtime.changes.checks import CheckResult, failed, run_checks, write_rows
 from runtime.changes.proposals import new_tools
 from runtime.changes.regression import Rehearsed
 from runtime.changes.served import approve_lessons, withdraw_lessons
@@ -88,7 +88,7 @@ def record_refusal(change: Change, refusal: MemoryAppError, *, by: Actor) -> Non
     _move(change, _Rung.FAILED, by=by)
 
 
-def _add_checks(change: Change, found: Sequence[tuple[str, Found]], *, by: Actor) -> bool:
+def _add_checks(change: Change, found: Sequence[tuple[str, CheckResult]], *, by: Actor) -> bool:
     """Write rows behind those of the last attempt, and tell whether one has failed."""
     last = change.checks.order_by("-attempt", "-index").first()
     attempt, index = (last.attempt, last.index + 1) if last is not None else (1, 0)

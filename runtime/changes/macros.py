@@ -40,7 +40,7 @@ Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class MacroSource:
     """Where an argument comes from: a constant, a path in an earlier answer, or a parameter."""
 
     constant: Any = None
@@ -114,8 +114,8 @@ def json_like(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str | list | dict)
 
 
-def _find_sources(repeated: Repeated) -> tuple[dict[tuple[int, str], Source], dict[str, str]]:
-    sources: dict[tuple[int, str], Source] = {}
+def _find_sources(repeated: Repeated) -> tuple[dict[tuple[int, str], MacroSource], dict[str, str]]:
+    sources: dict[tuple[int, str], MacroSource] = {}
     parameters: dict[str, tuple[Any, ...]] = {}
     types: dict[str, str] = {}
     first = repeated.occurrences[0]
@@ -125,25 +125,25 @@ def _find_sources(repeated: Repeated) -> tuple[dict[tuple[int, str], Source], di
             same = next((name for name, known in parameters.items() if _equal(known, values)), "")
             from_answer = _find_in_answers(repeated, index, values)
             if len(repeated.occurrences) > 1 and all(_same(value, values[0]) for value in values):
-                sources[index, argument] = Source(constant=values[0])
+                sources[index, argument] = MacroSource(constant=values[0])
             elif from_answer is not None:
                 sources[index, argument] = from_answer
             elif same:
-                sources[index, argument] = Source(parameter=same)
+                sources[index, argument] = MacroSource(parameter=same)
             else:
                 name = _unique(argument, parameters)
                 parameters[name] = values
                 types[name] = _type_of(values)
-                sources[index, argument] = Source(parameter=name)
+                sources[index, argument] = MacroSource(parameter=name)
     return sources, types
 
 
-def _find_in_answers(repeated: Repeated, index: int, values: tuple[Any, ...]) -> Source | None:
+def _find_in_answers(repeated: Repeated, index: int, values: tuple[Any, ...]) -> MacroSource | None:
     for earlier in range(index):
         for path in _paths(repeated.occurrences[0][earlier].value, values[0]):
             found = (_get(each[earlier].value, path) for each in repeated.occurrences)
             if all(_same(one, value) for one, value in zip(found, values, strict=True)):
-                return Source(answer=earlier, path=path)
+                return MacroSource(answer=earlier, path=path)
     return None
 
 
@@ -170,7 +170,7 @@ def _get(answer: Any, path: Path) -> Any:
 class _Nothing: ...
 
 
-def _read_arguments(sources: dict[tuple[int, str], Source], occurrence: Occurrence) -> dict[str, Any]:
+def _read_arguments(sources: dict[tuple[int, str], MacroSource], occurrence: Occurrence) -> dict[str, Any]:
     return {
         source.parameter: occurrence[index].arguments[argument]
         for (index, argument), source in sources.items()
@@ -178,7 +178,9 @@ def _read_arguments(sources: dict[tuple[int, str], Source], occurrence: Occurren
     }
 
 
-def _write_source(name: str, repeated: Repeated, sources: dict[tuple[int, str], Source], types: dict[str, str]) -> str:
+def _write_source(
+    name: str, repeated: Repeated, sources: dict[tuple[int, str], MacroSource], types: dict[str, str]
+) -> str:
     signature = ", ".join(f"{each}: {kind}" for each, kind in types.items())
     lines = ["from typing import Any", "", "", f"def {name}({signature}) -> list[Any]:"]
     for index, call in enumerate(repeated.occurrences[0]):
@@ -188,7 +190,7 @@ def _write_source(name: str, repeated: Repeated, sources: dict[tuple[int, str], 
     return "\n".join([*lines, f"    return [{answers}]", ""])
 
 
-def _write(source: Source) -> str:
+def _write(source: MacroSource) -> str:
     if source.parameter:
         return source.parameter
     if source.answer >= 0:

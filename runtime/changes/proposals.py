@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Proposal:
+class ProposedChange:
     """What an agent is to become; None leaves a part as it is.
 
     `tools` are added to the agent's, or replace those of the same name. `lessons` are ids of proposed ones. `evidence`
@@ -56,7 +56,7 @@ class Proposal:
 
 
 @transaction.atomic
-def propose_change(agent: Agent, proposal: Proposal, *, by: Actor) -> Change:
+def propose_change(agent: Agent, proposal: ProposedChange, *, by: Actor) -> Change:
     """Write down a change of an agent, with the revisions that it is made of. Nothing that runs is touched.
 
     Raises:
@@ -91,7 +91,7 @@ def propose_change(agent: Agent, proposal: Proposal, *, by: Actor) -> Change:
     return known or _insert(new, agent, proposal, by=by)
 
 
-def foresee(agent: Agent, proposal: Proposal) -> AgentSpec:
+def foresee(agent: Agent, proposal: ProposedChange) -> AgentSpec:
     """Return what a proposal would make of an agent, its new tools by name alone. Nothing is stored.
 
     Raises:
@@ -122,7 +122,7 @@ def new_tools(change: Change) -> list[ToolRevision]:
     return list(ToolRevision.objects.filter(pk__in=ids).select_related("tool").order_by("tool__name"))
 
 
-def _insert(change: Change, agent: Agent, proposal: Proposal, *, by: Actor) -> Change:
+def _insert(change: Change, agent: Agent, proposal: ProposedChange, *, by: Actor) -> Change:
     """Store a change whose content is there."""
     last = agent.changes.order_by("-number").values_list("number", flat=True).first() or 0
     assert agent.current is not None  # by the caller
@@ -136,7 +136,7 @@ def _insert(change: Change, agent: Agent, proposal: Proposal, *, by: Actor) -> C
     return change
 
 
-def _without_tools(base: AgentSpec, proposal: Proposal) -> AgentSpec:
+def _without_tools(base: AgentSpec, proposal: ProposedChange) -> AgentSpec:
     return replace(
         base,
         system=base.system if proposal.system is None else proposal.system,
@@ -147,7 +147,9 @@ def _without_tools(base: AgentSpec, proposal: Proposal) -> AgentSpec:
     )
 
 
-def _put_tools(base: AgentSpec, proposal: Proposal, stored: dict[str, ToolRevision]) -> tuple[dict[str, Any], ...]:
+def _put_tools(
+    base: AgentSpec, proposal: ProposedChange, stored: dict[str, ToolRevision]
+) -> tuple[dict[str, Any], ...]:
     kept = [each for each in base.tools if each["name"] not in proposal.without_tools]
     names = [each["name"] for each in kept]
     pinned = {name: {"name": name, "revision": str(revision.pk)} for name, revision in stored.items()}

@@ -19,7 +19,7 @@ from reflection.prompts import Frame, prompt_version, read_prompt
 from runtime.changes.choice import Choice, Tried, choose_proposals
 from runtime.changes.drafts import MOST_CANDIDATES, Read, answer_schema, read_answer
 from runtime.changes.evidence import Sections, collect, shows_a_cause
-from runtime.changes.proposals import Proposal, foresee
+from runtime.changes.proposals import ProposedChange, foresee
 from runtime.changes.trials import AskFor
 from runtime.definitions.checks import find_example_faults, find_type_faults
 from runtime.definitions.storage import find_schemas
@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 class Thought:
     """What a model proposed that is worth proposing, and in sentences what became of the rest."""
 
-    proposals: tuple[Proposal, ...] = ()
+    proposals: tuple[ProposedChange, ...] = ()
     said: str = ""
 
 
@@ -96,7 +96,7 @@ def build_request(sections: Sections) -> ChatRequest:
 
 def _leave_out_unfit(agent: Agent, read: Read) -> Read:
     """Leave out what could not be proposed, or whose tool does not do what it says."""
-    fit: list[Proposal] = []
+    fit: list[ProposedChange] = []
     unusable = list(read.unusable)
     for proposal in read.proposals:
         try:
@@ -111,7 +111,7 @@ def _leave_out_unfit(agent: Agent, read: Read) -> Read:
     return Read(proposals=tuple(fit), unusable=tuple(unusable))
 
 
-def _find_faults(agent: Agent, proposal: Proposal) -> list[str]:
+def _find_faults(agent: Agent, proposal: ProposedChange) -> list[str]:
     faults: list[Any] = []
     for each in proposal.tools:
         schemas = find_schemas(agent.project, each.uses)
@@ -121,7 +121,7 @@ def _find_faults(agent: Agent, proposal: Proposal) -> list[str]:
     return list(map(str, faults))
 
 
-def _with_scores(tried: Tried) -> Proposal:
+def _with_scores(tried: Tried) -> ProposedChange:
     scores = {family: asdict(score) for family, score in tried.scores.items()}
     return replace(tried.proposal, evidence={**tried.proposal.evidence, "rehearsed": scores})
 

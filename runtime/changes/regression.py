@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runtime.changes.checks import Found, failed, passed, skipped
+from runtime.changes.checks import CheckResult, failed, passed, skipped
 from runtime.changes.journal_host import Recorded, find_kinds, read_journal
 from runtime.changes.rehearsals import Rehearsal, describe, rehearse, subject_of
 from runtime.changes.served import write_lessons
@@ -27,7 +27,7 @@ class Rehearsed:
     """What a change did on recorded runs: a row for each, and by name what the regression and safety sets say."""
 
     rows: list[EvaluationRow]
-    found: list[tuple[str, Found]]
+    found: list[tuple[str, CheckResult]]
 
 
 def rehearse_runs(change: Change, runs: Sequence[Run], ask_for: AskFor, *, attempt: int, by: str) -> Rehearsed:
@@ -52,7 +52,7 @@ def _unless(base_works: bool) -> bool | None:
     return False if base_works else None
 
 
-def _judge_family(family: str, works: Sequence[bool | None]) -> Found:
+def _judge_family(family: str, works: Sequence[bool | None]) -> CheckResult:
     known = [each for each in works if each is not None]
     where = f"in the family {family}" if family else "of no family"
     figures: dict[str, Any] = {"family": family, "runs": len(known), "work": sum(known)}
@@ -62,7 +62,7 @@ def _judge_family(family: str, works: Sequence[bool | None]) -> Found:
     return passed(said, **figures) if all(known) else failed(said, **figures)
 
 
-def _judge_safety(change: Change, runs: Sequence[Run], ask_for: AskFor) -> Found:
+def _judge_safety(change: Change, runs: Sequence[Run], ask_for: AskFor) -> CheckResult:
     """Plant an instruction to call a tool that changes something and that the recorded run did not call."""
     fell: list[str] = []
     tried, lessons = 0, write_lessons(change)

@@ -11,7 +11,7 @@ from memory.runs.models import Trajectory
 from reflection.llm.chat import ChatMessage, ChatTool
 from reflection.llm.registry import provider_of
 from runtime.changes.journal_host import JournalHost, Recorded, find_kinds, read_journal
-from runtime.changes.proposals import Proposal, foresee
+from runtime.changes.proposals import ProposedChange, foresee
 from runtime.changes.trials import Ask, Subject, Trial, for_model, hold_trial
 from runtime.context.prompt import write_request
 from runtime.definitions.storage import as_definition, find_schemas
@@ -138,7 +138,7 @@ def subject_of(revision: AgentRevision, run: Run, *, lessons: str = "") -> Subje
     )
 
 
-def proposed_subject(agent: Agent, proposal: Proposal, run: Run) -> Subject:
+def proposed_subject(agent: Agent, proposal: ProposedChange, run: Run) -> Subject:
     """Return what an agent would be by a proposal, on the task of a recorded run."""
     assert agent.current is not None  # every agent has one
     target, subject = foresee(agent, proposal), subject_of(agent.current, run)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runtime.changes.journal_host import Recorded, read_effect
-from runtime.changes.trials import Refused, run_source
+from runtime.changes.trials import RefusedCall, run_source
 from runtime.definitions.storage import as_definition, find_schemas
 from runtime.definitions.values import ToolDefinition
 from runtime.models.changes import Change
@@ -67,7 +67,7 @@ def replay_cases(
         host = _InOrder(case)
         try:
             value = run_source(definition, case.arguments, host, schemas, seconds=seconds)
-        except Refused as refusal:
+        except RefusedCall as refusal:
             value = refusal
         if seconds.is_over:
             replayed.differences.append(f"its recorded calls take more than {REPLAY_SECONDS:g} seconds together.")
@@ -95,19 +95,19 @@ class _InOrder:
         self.called.add(tool)
         if self.made >= len(self._calls):
             self.difference = self.difference or f"it also calls {tool} with {_short(arguments)}, which was not called."
-            raise Refused("The recorded run did not make this call.")
+            raise RefusedCall("The recorded run did not make this call.")
         wanted = self._calls[self.made]
         self.made += 1
         if tool != wanted.tool:
             self.difference = self.difference or f"it calls {tool} with {_short(arguments)} instead of {wanted.tool}."
-            raise Refused("The recorded run made another call.")
+            raise RefusedCall("The recorded run made another call.")
         if arguments != wanted.arguments:
             self.difference = self.difference or (
                 f"it calls {tool} with {_short(arguments)} instead of {_short(wanted.arguments)}."
             )
-            raise Refused("The recorded run made this call with other arguments.")
+            raise RefusedCall("The recorded run made this call with other arguments.")
         if wanted.error:
-            raise Refused(wanted.error)
+            raise RefusedCall(wanted.error)
         return wanted.value
 
     @property
@@ -117,11 +117,11 @@ class _InOrder:
 
 def _compare(definition: ToolDefinition, case: Case, host: _InOrder, value: Any) -> str:
     failed_then = bool(case.calls) and bool(case.calls[host.made - 1].error) if host.made else False
-    if isinstance(value, Refused) and not failed_then:
+    if isinstance(value, RefusedCall) and not failed_then:
         return f"{definition.name} fails on {_short(case.arguments)}: {value}"
     if host.left and not failed_then:
         return f"it does not call {host.left[0].tool}, which was called."
-    if case.result is not _NO_RESULT and not isinstance(value, Refused) and value != case.result:
+    if case.result is not _NO_RESULT and not isinstance(value, RefusedCall) and value != case.result:
         return f"it answers {_short(value)} instead of {_short(case.result)}."
     return ""
 

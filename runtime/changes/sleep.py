@@ -29,7 +29,7 @@ from reflection.llm.calls import RememberedAsk, RememberedChat, ask_provider
 from reflection.llm.registry import get_chat_provider
 from runtime.changes.journal_host import read_effect
 from runtime.changes.macros import Macro, write_macro
-from runtime.changes.proposals import Proposal, propose_change
+from runtime.changes.proposals import ProposedChange, propose_change
 from runtime.changes.proposer import Thought, may_ask, think
 from runtime.changes.sequences import FEWEST_RUNS, ObservedCall, ObservedRun, find_repeated
 from runtime.changes.trials import name_answers
@@ -78,7 +78,7 @@ def run_sleep(job_id: UUID | None = None, *, owner: str, find: Find = get_chat_p
     return carry_out(job, partial(_sleep, job, find=find))[0]
 
 
-def dream(agent: Agent) -> list[Proposal]:
+def dream(agent: Agent) -> list[ProposedChange]:
     """Return what the agent's runs suggest: tools that do not exist yet, the most useful first, and a setting."""
     known = set(ToolRevision.objects.filter(project=agent.project_id).values_list("tool__name", flat=True))
     found = (write_macro(each) for each in find_repeated(observe(agent)))
@@ -110,7 +110,7 @@ def observe(agent: Agent) -> list[ObservedRun]:
     ]
 
 
-def tune(agent: Agent) -> Proposal | None:
+def tune(agent: Agent) -> ProposedChange | None:
     """Return a proposal of longer answers where several runs of what the agent is now had answers cut off."""
     current = agent.current
     assert current is not None  # of an agent that runs
@@ -119,7 +119,7 @@ def tune(agent: Agent) -> Proposal | None:
     runs = sorted(map(str, cut.values_list("run_id", flat=True).distinct()))
     if len(runs) < FEWEST_RUNS or longer <= current.max_output_tokens:
         return None
-    return Proposal(
+    return ProposedChange(
         reason=(
             f"In {len(runs)} runs an answer was cut off at {current.max_output_tokens:,} tokens. With {longer:,} it "
             "has room to end."
@@ -175,17 +175,17 @@ def _think(job: Job, heartbeat: Heartbeat, agent: Agent, *, find: Find) -> Thoug
         return Thought(said=f"The language model was asked in vain. {error}"[:500])
 
 
-def _describe(macro: Macro) -> Proposal:
+def _describe(macro: Macro) -> ProposedChange:
     reason = (
         f"{macro.repeated.runs} runs that succeeded made these {len(macro.repeated.tools)} calls one after another, "
         f"{len(macro.repeated.occurrences)} times in all: {', '.join(macro.repeated.tools)}. In one call they take "
         f"{macro.repeated.saved} steps fewer."
     )
     evidence = {"cases": macro.recorded_cases}
-    return Proposal(reason=reason, tools=(macro.definition,), evidence=evidence, source=Change.Source.SLEEP)
+    return ProposedChange(reason=reason, tools=(macro.definition,), evidence=evidence, source=Change.Source.SLEEP)
 
 
-def _propose(job: Job, heartbeat: Heartbeat, agent: Agent, proposal: Proposal) -> None:
+def _propose(job: Job, heartbeat: Heartbeat, agent: Agent, proposal: ProposedChange) -> None:
     heartbeat.ensure_held()
     failpoint("sleep.before_proposal")
     try:

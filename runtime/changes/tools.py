@@ -9,7 +9,7 @@ from memory.projects.actors import Actor
 from reflection.reflectors.llm_answer import describe
 from runtime.changes.drafts import read_tool
 from runtime.changes.kinds import NEVER, ChangeKind
-from runtime.changes.proposals import Proposal, propose_change
+from runtime.changes.proposals import ProposedChange, propose_change
 from runtime.definitions.values import ToolDefinition
 from runtime.errors import ToolError
 from runtime.models.changes import Change
@@ -21,7 +21,7 @@ from runtime.tools.core import object_schema
 def propose(effect: Effect) -> str:
     """Write down a change of the agent that calls this."""
     sent, run = effect.arguments, effect.run
-    proposal = Proposal(
+    proposal = ProposedChange(
         reason=sent["reason"],
         kind=sent["kind"],
         system=sent.get("system"),

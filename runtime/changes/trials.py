@@ -32,7 +32,7 @@ from runtime.models.effects import Effect
 from runtime.models.runs import Run, RunStatus, Step, StopReason
 from runtime.models.tools import ToolKind, ToolRuntime
 from runtime.rules import Called, needs_approval, read_rules
-from runtime.sandbox import HostError, SharedSeconds, ToolCall, run_tool
+from runtime.sandbox import HostError, SandboxCall, SharedSeconds, run_tool
 from runtime.sandbox.calls import read_limits
 from runtime.schema import bind_arguments
 from runtime.tools.catalogue import Tool
@@ -42,7 +42,7 @@ Ask = Callable[[int, ChatRequest], ChatAnswer]
 AskFor = Callable[[str], Ask]
 
 
-class Refused(Exception):
+class RefusedCall(Exception):
     """The host does not answer a call; the agent reads why, as of a tool that failed."""
 
 
@@ -151,13 +151,13 @@ def run_source(
             try:
                 bound = bind_arguments(schemas[name], args, kwargs) if name in schemas else dict(kwargs)
                 return host.answer(name, bound, by_tool=True)
-            except (InvalidArguments, Refused) as error:
+            except (InvalidArguments, RefusedCall) as error:
                 raise HostError(str(error)) from None
 
         return call
 
     limits = read_limits(definition.limits)
-    call = ToolCall(
+    call = SandboxCall(
         source=definition.source,
         function=definition.name,
         arguments=arguments,
@@ -169,7 +169,7 @@ def run_source(
     if seconds is not None:
         seconds.spend(outcome)
     if outcome.fault is not None:
-        raise Refused(str(outcome.fault))
+        raise RefusedCall(str(outcome.fault))
     return outcome.value
 
 
@@ -306,7 +306,7 @@ class _MemoryHost:
     def _execute(self, effect: Effect) -> None:
         try:
             value = self._tools[effect.tool].execute(effect)
-        except Refused as refusal:
+        except RefusedCall as refusal:
             self._finish(effect, Effect.Status.FAILED, error=str(refusal) or "It failed.")
         else:
             result = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -351,7 +351,7 @@ class _MemoryHost:
             return self._host.answer(tool, arguments, by_tool=False)
         try:
             value = run_source(definition, arguments, self._host, self._subject.schemas)
-        except Refused:
+        except RefusedCall:
             self._host.note(tool, arguments, has_failed=True)
             raise
         self._host.note(tool, arguments, has_failed=False)

@@ -14,7 +14,7 @@ from runtime.definitions.values import Example, ToolDefinition
 from runtime.errors import Fault, InvalidArguments, InvalidDefinition
 from runtime.http_tools import read_request
 from runtime.models.tools import ToolRuntime
-from runtime.sandbox import HostError, SandboxError, SharedSeconds, ToolCall, read_limits, run_tool
+from runtime.sandbox import HostError, SandboxCall, SandboxError, SharedSeconds, read_limits, run_tool
 from runtime.sandbox.calls import BUSY, MOST
 from runtime.sandbox.hosts import find_sandlock
 from runtime.sandbox.json_values import NotJson, to_json_value
@@ -204,7 +204,7 @@ def _check_example(definition: ToolDefinition, example: Example, number: int, se
 
         return given
 
-    call = ToolCall(
+    call = SandboxCall(
         source=definition.source,
         function=definition.name,
         arguments=example.arguments,

@@ -40,7 +40,7 @@ _Find = Callable[[str], Provider]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Attempt:
+class RunAttempt:
     """One attempt at one run, and how many actions it took."""
 
     outcome: Outcome
@@ -52,16 +52,16 @@ def find_provider(model: str) -> Provider:
     return get_chat_provider(model)
 
 
-def run_agent(job_id: UUID | None = None, *, owner: str, find: _Find = find_provider) -> Attempt:
+def run_agent(job_id: UUID | None = None, *, owner: str, find: _Find = find_provider) -> RunAttempt:
     """Claim the job of a run, or the one that is due longest, and go on with the run until it ends or has to wait.
 
     Raises only what stops the process, after giving the job back, and what the database raises at the claim.
     """
     job = claim(KIND, job_id, owner=owner)
     if job is None:
-        return Attempt(outcome=Outcome.NOTHING)
+        return RunAttempt(outcome=Outcome.NOTHING)
     outcome, actions = carry_out(job, partial(_go_on, job, find=find))
-    return Attempt(outcome=outcome, actions=actions or 0)
+    return RunAttempt(outcome=outcome, actions=actions or 0)
 
 
 def _go_on(job: Job, heartbeat: Heartbeat, *, find: _Find) -> int:

@@ -47,7 +47,7 @@ class Listener(Protocol):
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Question:
+class OpenQuestion:
     """A question of a run that waits in the room."""
 
     job: Job
@@ -66,7 +66,7 @@ class WaitingRoom:
     def __init__(self) -> None:
         self.is_open = False
         self._lock = Lock()
-        self._questions: list[Question] = []
+        self._questions: list[OpenQuestion] = []
         self._thread: Thread | None = None
         self._wake = Event()
         self._ends_at: float | None = None
@@ -80,7 +80,7 @@ class WaitingRoom:
         ends_at = time.monotonic() + PATIENCE_SECONDS
         while not asked.answer.done():
             if self.is_open and time.monotonic() >= ends_at:
-                self._take_over(Question(job=job, run_id=run_id, asked=asked, listener=listener))
+                self._take_over(OpenQuestion(job=job, run_id=run_id, asked=asked, listener=listener))
                 raise HandedOver
             with suppress(TimeoutError, CancelledError):
                 asked.answer.exception(timeout=PATIENCE_SECONDS if self.is_open else LOOK_SECONDS)
@@ -93,7 +93,7 @@ class WaitingRoom:
         if thread is not None:
             thread.join(SHUTDOWN_SECONDS + LOOK_SECONDS)
 
-    def _take_over(self, question: Question) -> None:
+    def _take_over(self, question: OpenQuestion) -> None:
         with self._lock:
             self._questions.append(question)
             if self._thread is None:
@@ -129,12 +129,12 @@ class WaitingRoom:
         connection.close()
 
 
-def _find_cancelled(questions: list[Question]) -> set[UUID]:
+def _find_cancelled(questions: list[OpenQuestion]) -> set[UUID]:
     ids = [question.run_id for question in questions]
     return set(Run.objects.filter(pk__in=ids, cancel_requested_at__isnull=False).values_list("pk", flat=True))
 
 
-def _look_after(question: Question, now: float, *, is_given_up: bool) -> bool:
+def _look_after(question: OpenQuestion, now: float, *, is_given_up: bool) -> bool:
     """Return whether the question has left the room."""
     job = question.job
     try:
@@ -154,7 +154,7 @@ def _look_after(question: Question, now: float, *, is_given_up: bool) -> bool:
     return False
 
 
-def _end(question: Question, *, is_given_up: bool) -> None:
+def _end(question: OpenQuestion, *, is_given_up: bool) -> None:
     """Keep the answer and give the job back, for a task that goes on with the run."""
     job = question.job
     try:

@@ -1,6 +1,6 @@
 """Run the Python of a tool where it can reach nothing but the functions that it is given.
 
-    call = ToolCall(source=…, function="refund_order", arguments={"order_id": "A1"}, frozen_at=now, seed="…")
+    call = SandboxCall(source=…, function="refund_order", arguments={"order_id": "A1"}, frozen_at=now, seed="…")
     outcome = run_tool(call, {"get_order": get_order})
 
 A host function that raises `Suspend` stops the tool there: run again with the answers so far as `journal`, in any
@@ -8,15 +8,15 @@ process, it comes to the same place. docs/sandbox.md says what a tool may do and
 """
 
 from runtime.sandbox.calls import (
-    Answer,
     HostCall,
     HostError,
-    Limits,
+    SandboxAnswer,
+    SandboxCall,
     SandboxError,
+    SandboxLimits,
+    SandboxStatus,
     SharedSeconds,
-    Status,
     Suspend,
-    ToolCall,
     ToolFault,
     ToolOutcome,
     read_limits,
@@ -24,15 +24,15 @@ from runtime.sandbox.calls import (
 from runtime.sandbox.running import run_tool
 
 __all__ = [
-    "Answer",
     "HostCall",
     "HostError",
-    "Limits",
+    "SandboxAnswer",
+    "SandboxCall",
     "SandboxError",
+    "SandboxLimits",
+    "SandboxStatus",
     "SharedSeconds",
-    "Status",
     "Suspend",
-    "ToolCall",
     "ToolFault",
     "ToolOutcome",
     "read_limits",

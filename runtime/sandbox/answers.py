@@ -4,20 +4,29 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from runtime.sandbox.calls import Answer, HostCall, HostError, SandboxError, Status, Suspend, ToolCall, ToolOutcome
+from runtime.sandbox.calls import (
+    HostCall,
+    HostError,
+    SandboxAnswer,
+    SandboxCall,
+    SandboxError,
+    SandboxStatus,
+    Suspend,
+    ToolOutcome,
+)
 
 Host = Mapping[str, Callable[..., Any]]
 MAX_FAULT_CHARS = 2_000
 
 
-class Conversation:
+class SandboxConversation:
     """What one tool and its host say to each other."""
 
-    def __init__(self, call: ToolCall, host: Host, journal: Sequence[Answer]) -> None:
+    def __init__(self, call: SandboxCall, host: Host, journal: Sequence[SandboxAnswer]) -> None:
         self._limits = call.limits
         self._host = host
         self._replayed = list(journal)
-        self._answered: list[Answer] = []
+        self._answered: list[SandboxAnswer] = []
         self._output: list[str] = []
         self._output_left = call.limits.output_chars
         self._output_is_cut = False
@@ -30,14 +39,14 @@ class Conversation:
         if kept:
             self._output.append(kept.replace("\x00", "\N{REPLACEMENT CHARACTER}"))
 
-    def answer(self, call: HostCall) -> Answer | None:
+    def answer(self, call: HostCall) -> SandboxAnswer | None:
         """Ask the journal, then the host. None where the tool has to wait for the answer."""
         answer = self._find_answer(call)
         if answer is not None:
             self._answered.append(answer)
         return answer
 
-    def end(self, status: Status, **members: Any) -> ToolOutcome:
+    def end(self, status: SandboxStatus, **members: Any) -> ToolOutcome:
         """Return how the call ended."""
         return ToolOutcome(
             status=status,
@@ -47,7 +56,7 @@ class Conversation:
             **members,
         )
 
-    def _find_answer(self, call: HostCall) -> Answer | None:
+    def _find_answer(self, call: HostCall) -> SandboxAnswer | None:
         if self._replayed:
             answer = self._replayed.pop(0)
             if _write(answer.call) != _write(call):
@@ -57,14 +66,14 @@ class Conversation:
                 )
             return answer
         if len(self._answered) >= self._limits.host_calls:
-            return Answer(call=call, error=f"The tool made more than {self._limits.host_calls} calls.")
+            return SandboxAnswer(call=call, error=f"The tool made more than {self._limits.host_calls} calls.")
         try:
             value = self._host[call.name](*call.args, **call.kwargs)
         except Suspend:
             return None
         except HostError as error:
-            return Answer(call=call, error=cut(str(error)) or "It failed.")
-        return Answer(call=call, value=value)
+            return SandboxAnswer(call=call, error=cut(str(error)) or "It failed.")
+        return SandboxAnswer(call=call, value=value)
 
 
 def cut(text: str) -> str:

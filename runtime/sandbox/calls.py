@@ -13,7 +13,7 @@ BUSY = "All workers of the sandbox are busy. Try again in a moment."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class SandboxLimits:
     """What one call of a tool may use. Time does not run while the tool waits for a host function."""
 
     seconds: float = 5.0
@@ -26,22 +26,29 @@ class Limits:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-MOST = Limits(seconds=10.0, memory_bytes=256 * 1024 * 1024, output_chars=200_000, recursion=1_000, host_calls=1_000)
+MOST = SandboxLimits(
+    seconds=10.0, memory_bytes=256 * 1024 * 1024, output_chars=200_000, recursion=1_000, host_calls=1_000
+)
 
 
-def read_limits(stored: Mapping[str, Any]) -> Limits:
+def read_limits(stored: Mapping[str, Any]) -> SandboxLimits:
     """Return the limits of a tool, with the defaults for those it does not set, or raise InvalidDefinition."""
     for name, value in stored.items():
-        most = getattr(MOST, name, None) if name in Limits.__slots__ else None
+        most = getattr(MOST, name, None) if name in SandboxLimits.__slots__ else None
         if most is None:
             raise InvalidDefinition(
-                [Fault(f"There is no limit {name!r}. The limits are {', '.join(Limits.__slots__)}.", member="limits")]
+                [
+                    Fault(
+                        f"There is no limit {name!r}. The limits are {', '.join(SandboxLimits.__slots__)}.",
+                        member="limits",
+                    )
+                ]
             )
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not 0 < value <= most or (name != "seconds" and not isinstance(value, int)):
             kind = "a number above 0, at most" if name == "seconds" else "a whole number from 1 to"
             raise InvalidDefinition([Fault(f"The limit {name} is {kind} {most:,}.", member="limits")])
-    return Limits(**stored)
+    return SandboxLimits(**stored)
 
 
 @dataclass(slots=True)
@@ -51,7 +58,7 @@ class SharedSeconds:
     left: float
     is_over: bool = False
 
-    def limit(self, limits: Limits) -> Limits:
+    def limit(self, limits: SandboxLimits) -> SandboxLimits:
         """Return the limits of the next call."""
         return replace(limits, seconds=max(min(limits.seconds, self.left), 0.001))
 
@@ -62,7 +69,7 @@ class SharedSeconds:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ToolCall:
+class SandboxCall:
     """One call of one function. The clock stands at `frozen_at`; random numbers follow from `seed`.
 
     `runtime` is what it runs in: monty, an interpreter without system calls, or python, CPython in a sandbox.
@@ -73,7 +80,7 @@ class ToolCall:
     arguments: Mapping[str, Any]
     frozen_at: datetime
     seed: str
-    limits: Limits = Limits()
+    limits: SandboxLimits = SandboxLimits()
     runtime: str = "monty"
 
 
@@ -87,7 +94,7 @@ class HostCall:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
+class SandboxAnswer:
     """What a host function answered to a call: a value, or an error that the tool may catch. Kept in the journal."""
 
     call: HostCall
@@ -112,7 +119,7 @@ class HostError(Exception):
     """Raised by a host function: the tool sees a RuntimeError with this message. Other exceptions end the call."""
 
 
-class Status(StrEnum):
+class SandboxStatus(StrEnum):
     RETURNED = "returned"
     RAISED = "raised"  # the tool's own code failed
     STOPPED = "stopped"  # a limit was reached
@@ -140,11 +147,11 @@ class ToolOutcome:
     replays the call from its start. Where it is suspended, `pending` is the call that waits.
     """
 
-    status: Status
+    status: SandboxStatus
     value: Any = None
     fault: ToolFault | None = None
     output: str = ""
     output_is_cut: bool = False
     duration_ms: float = 0.0
-    journal: tuple[Answer, ...] = ()
+    journal: tuple[SandboxAnswer, ...] = ()
     pending: HostCall | None = None

@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from runtime.sandbox.answers import Conversation, Host, cut
+from runtime.sandbox.answers import Host, SandboxConversation, cut
 from runtime.sandbox.calls import (
     BUSY,
-    Answer,
     HostCall,
-    Limits,
+    SandboxAnswer,
+    SandboxCall,
     SandboxError,
-    Status,
-    ToolCall,
+    SandboxLimits,
+    SandboxStatus,
     ToolFault,
     ToolOutcome,
 )
@@ -50,27 +50,27 @@ ALLOWED = write_filter(os.uname().machine)
 _free = threading.BoundedSemaphore(MAX_PROCESSES)
 
 
-def run_in_cpython(call: ToolCall, host: Host, *, journal: Sequence[Answer] = ()) -> ToolOutcome:
+def run_in_cpython(call: SandboxCall, host: Host, *, journal: Sequence[SandboxAnswer] = ()) -> ToolOutcome:
     """Call a function of a source in a process of its own; `run_tool` says how."""
     with _start(call) as guest:
-        conversation = Conversation(call, host, journal)
+        conversation = SandboxConversation(call, host, journal)
         try:
             return _hold(call, host, conversation, guest)
         except NotJson as error:
             fault = ToolFault(kind="TypeError", message=f"{call.function} cannot be answered: {error}.")
-            return conversation.end(Status.RAISED, fault=fault)
+            return conversation.end(SandboxStatus.RAISED, fault=fault)
         except _TimeIsUp:
             message = f"The tool ran for more than {call.limits.seconds:g} seconds."
             return conversation.end(
-                Status.STOPPED,
+                SandboxStatus.STOPPED,
                 fault=ToolFault(kind="TimeoutError", message=message),
                 duration_ms=1000 * call.limits.seconds,
             )
         except _Ended:
-            return conversation.end(Status.STOPPED, fault=guest.find_end(call.limits))
+            return conversation.end(SandboxStatus.STOPPED, fault=guest.find_end(call.limits))
 
 
-def _hold(call: ToolCall, host: Host, conversation: Conversation, guest: "_Guest") -> ToolOutcome:
+def _hold(call: SandboxCall, host: Host, conversation: SandboxConversation, guest: "_Guest") -> ToolOutcome:
     chars, left, spent = call.limits.output_chars, call.limits.seconds, 0.0
     answer: dict[str, Any] = _describe(call, host)
     while True:
@@ -83,18 +83,20 @@ def _hold(call: ToolCall, host: Host, conversation: Conversation, guest: "_Guest
         spent += time.perf_counter() - began
         members = {"duration_ms": round(1000 * spent, 3)}
         if "returned" in said:
-            return conversation.end(Status.RETURNED, value=to_json_value(said["returned"], chars=chars), **members)
+            return conversation.end(
+                SandboxStatus.RETURNED, value=to_json_value(said["returned"], chars=chars), **members
+            )
         if "raised" in said:
             fault = _read_fault(said)
             is_limit = fault.kind in ("MemoryError", "RecursionError")
-            return conversation.end(Status.STOPPED if is_limit else Status.RAISED, fault=fault, **members)
+            return conversation.end(SandboxStatus.STOPPED if is_limit else SandboxStatus.RAISED, fault=fault, **members)
         name, args, kwargs = to_json_value([said.get(each) for each in ("call", "args", "kwargs")], chars=chars)
         if not (isinstance(name, str) and name in host and isinstance(args, list) and isinstance(kwargs, dict)):
             raise _Ended
         asked = HostCall(name=name, args=args, kwargs=kwargs)
         answered = conversation.answer(asked)
         if answered is None:
-            return conversation.end(Status.SUSPENDED, pending=asked)
+            return conversation.end(SandboxStatus.SUSPENDED, pending=asked)
         answer = {"error": answered.error} if answered.error else {"value": answered.value}
 
 
@@ -109,7 +111,7 @@ class _Ended(Exception):
 class _Guest:
     """The process of a call, with a line of JSON each way. Nothing that it says is trusted."""
 
-    def __init__(self, process: Any, limits: Limits) -> None:
+    def __init__(self, process: Any, limits: SandboxLimits) -> None:
         self._process = process
         self._most_bytes = 6 * limits.output_chars + 10_000  # a character may be escaped
         self._rest = b""
@@ -148,7 +150,7 @@ class _Guest:
             raise _Ended
         return said
 
-    def find_end(self, limits: Limits) -> ToolFault:
+    def find_end(self, limits: SandboxLimits) -> ToolFault:
         """Say why the process has ended before the tool returned."""
         result = self._process.wait(timeout=1.0)
         if result.success or result.exit_code >= 0:
@@ -160,7 +162,7 @@ class _Guest:
 
 
 @contextmanager
-def _start(call: ToolCall) -> Iterator[_Guest]:
+def _start(call: SandboxCall) -> Iterator[_Guest]:
     """Give the block a process that is ready, and end it afterwards.
 
     Raises:
@@ -214,7 +216,7 @@ def _wait(descriptor: int, for_what: int, ends_at: float) -> None:
         raise _TimeIsUp
 
 
-def _describe(call: ToolCall, host: Host) -> dict[str, Any]:
+def _describe(call: SandboxCall, host: Host) -> dict[str, Any]:
     return {
         "source": call.source,
         "function": call.function,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.util import find_spec
 
-from runtime.sandbox.calls import Limits, SandboxError, Status, ToolCall
+from runtime.sandbox.calls import SandboxCall, SandboxError, SandboxLimits, SandboxStatus
 from runtime.sandbox.running import run_tool
 
 TRY_SECONDS = 10.0
@@ -47,17 +47,17 @@ def find_sandlock() -> Offer:
 
 def _try(runtime: str) -> str:
     """Run a tool; return why that fails, or nothing."""
-    call = ToolCall(
+    call = SandboxCall(
         source="def tool() -> int:\n    return 1\n",
         function="tool",
         arguments={},
         frozen_at=datetime.now(UTC),
         seed="",
-        limits=Limits(seconds=TRY_SECONDS),
+        limits=SandboxLimits(seconds=TRY_SECONDS),
         runtime=runtime,
     )
     try:
         outcome = run_tool(call, {})
     except SandboxError as error:
         return str(error)
-    return "" if outcome.status == Status.RETURNED else str(outcome.fault)
+    return "" if outcome.status == SandboxStatus.RETURNED else str(outcome.fault)

@@ -20,15 +20,15 @@ from pydantic_monty import (
     SyncSnapshot,
 )
 
-from runtime.sandbox.answers import Conversation, Host, cut
+from runtime.sandbox.answers import Host, SandboxConversation, cut
 from runtime.sandbox.calls import (
     BUSY,
-    Answer,
     HostCall,
-    Limits,
+    SandboxAnswer,
+    SandboxCall,
     SandboxError,
-    Status,
-    ToolCall,
+    SandboxLimits,
+    SandboxStatus,
     ToolFault,
     ToolOutcome,
 )
@@ -41,7 +41,7 @@ _LIMIT_FAULTS = ("TimeoutError", "MemoryError", "RecursionError")
 _SUSPENSIONS_PER_HOST_CALL = 4
 
 
-def run_in_monty(call: ToolCall, host: Host, *, journal: Sequence[Answer] = ()) -> ToolOutcome:
+def run_in_monty(call: SandboxCall, host: Host, *, journal: Sequence[SandboxAnswer] = ()) -> ToolOutcome:
     """Call a function of a source in the interpreter; `run_tool` says how."""
     with _checkout(call) as session:
         run = _Run(call, host, journal)
@@ -53,10 +53,10 @@ def run_in_monty(call: ToolCall, host: Host, *, journal: Sequence[Answer] = ()) 
 class _Run:
     """One call under way."""
 
-    def __init__(self, call: ToolCall, host: Host, journal: Sequence[Answer]) -> None:
+    def __init__(self, call: SandboxCall, host: Host, journal: Sequence[SandboxAnswer]) -> None:
         self._call = call
         self._host = host
-        self._conversation = Conversation(call, host, journal)
+        self._conversation = SandboxConversation(call, host, journal)
 
     def take_output(self, stream: Literal["stdout", "stderr"], text: str) -> None:
         self._conversation.take_output(text)
@@ -77,7 +77,7 @@ class _Run:
                     return settled
                 state = settled()
             value = to_json_value(state.output, chars=self._call.limits.output_chars)
-            ended: dict[str, Any] = {"status": Status.RETURNED, "value": value}
+            ended: dict[str, Any] = {"status": SandboxStatus.RETURNED, "value": value}
         except NotJson as error:
             ended = _failed(ToolFault(kind="TypeError", message=f"{self._call.function} cannot be answered: {error}."))
         except (MontyRuntimeError, MontySyntaxError) as error:
@@ -111,12 +111,12 @@ class _Run:
         asked = _read_call(name, state, self._call.limits)
         answer = self._conversation.answer(asked)
         if answer is None:
-            return self._conversation.end(Status.SUSPENDED, pending=asked)
+            return self._conversation.end(SandboxStatus.SUSPENDED, pending=asked)
         return lambda: state.resume(_as_result(answer))
 
 
 @contextmanager
-def _checkout(call: ToolCall) -> Iterator[MontySession]:
+def _checkout(call: SandboxCall) -> Iterator[MontySession]:
     """Give the block a worker of its own, or raise SandboxError where none becomes free in time."""
     limits = call.limits
     allowed: ResourceLimits = {
@@ -136,18 +136,18 @@ def _checkout(call: ToolCall) -> Iterator[MontySession]:
         yield session
 
 
-def _read_call(name: str, state: FunctionSnapshot, limits: Limits) -> HostCall:
+def _read_call(name: str, state: FunctionSnapshot, limits: SandboxLimits) -> HostCall:
     args, kwargs = to_json_value([list(state.args), dict(state.kwargs)], chars=limits.output_chars)
     return HostCall(name=name, args=args, kwargs=kwargs)
 
 
-def _as_result(answer: Answer) -> Any:
+def _as_result(answer: SandboxAnswer) -> Any:
     if answer.error:
         return {"exc_type": "RuntimeError", "message": answer.error}
     return {"return_value": answer.value}
 
 
-def _read_fault(error: MontyRuntimeError | MontySyntaxError, call: ToolCall) -> ToolFault:
+def _read_fault(error: MontyRuntimeError | MontySyntaxError, call: SandboxCall) -> ToolFault:
     kind, _, message = error.display("type-msg").partition(": ")
     if kind == "TimeoutError" and "time limit exceeded" in message:
         return _too_long(call.limits)
@@ -156,9 +156,9 @@ def _read_fault(error: MontyRuntimeError | MontySyntaxError, call: ToolCall) -> 
     return ToolFault(kind=kind, message=cut(message), line=line)
 
 
-def _too_long(limits: Limits) -> ToolFault:
+def _too_long(limits: SandboxLimits) -> ToolFault:
     return ToolFault(kind="TimeoutError", message=f"The tool ran for more than {limits.seconds:g} seconds.")
 
 
 def _failed(fault: ToolFault) -> dict[str, Any]:
-    return {"status": Status.STOPPED if fault.kind in _LIMIT_FAULTS else Status.RAISED, "fault": fault}
+    return {"status": SandboxStatus.STOPPED if fault.kind in _LIMIT_FAULTS else SandboxStatus.RAISED, "fault": fault}

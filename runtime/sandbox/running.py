@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from runtime.sandbox.answers import Host
-from runtime.sandbox.calls import Answer, ToolCall, ToolOutcome
+from runtime.sandbox.calls import SandboxAnswer, SandboxCall, ToolOutcome
 from runtime.sandbox.cpython import run_in_cpython
 from runtime.sandbox.monty import run_in_monty
 
 
-def run_tool(call: ToolCall, host: Host, *, journal: Sequence[Answer] = ()) -> ToolOutcome:
+def run_tool(call: SandboxCall, host: Host, *, journal: Sequence[SandboxAnswer] = ()) -> ToolOutcome:
     """Call a function of a source in the sandbox.
 
     Args:

@@ -15,7 +15,7 @@ from runtime.errors import InvalidArguments, OutcomeUnknown, ToolError
 from runtime.http_tools import RequestFailed, read_request, send_request
 from runtime.models.effects import Effect, EffectStatus
 from runtime.models.tools import ToolKind, ToolRuntime
-from runtime.sandbox import HostError, Status, Suspend, ToolCall, ToolOutcome, read_limits, run_tool
+from runtime.sandbox import HostError, SandboxCall, SandboxStatus, Suspend, ToolOutcome, read_limits, run_tool
 from runtime.schema import bind_arguments
 
 RESEND_AFTER_SECONDS = (0.5, 2.0)
@@ -42,7 +42,7 @@ def run_python(effect: Effect) -> Any:
     if revision is None:
         raise ToolError("The tool no longer exists.")
     host = _Host(effect)
-    call = ToolCall(
+    call = SandboxCall(
         source=revision.source,
         function=effect.tool,
         arguments=effect.arguments,
@@ -52,7 +52,7 @@ def run_python(effect: Effect) -> Any:
         runtime=revision.runtime,
     )
     outcome = run_tool(call, host.functions(revision.uses))
-    if outcome.status == Status.SUSPENDED:
+    if outcome.status == SandboxStatus.SUSPENDED:
         assert host.waiting is not None  # only a call of the host suspends
         raise host.waiting
     if outcome.fault is not None:

@@ -7,7 +7,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from desk.pages.trends import Ended, Period, average
+from desk.pages.trends import EndedRuns, Period, average
 from desk.shell.plots import Scale, Series, draw_plot
 from memory.curation.decisions import reject_heuristic
 from memory.effects.interval import Share
@@ -49,7 +49,7 @@ def test_share_is_told_with_the_interval_of_wilson(successes: int, known: int, t
 
 
 def test_scores_are_averaged_over_seven_days() -> None:
-    days = [Ended(runs=1, successes=number % 2, failures=1 - number % 2) for number in range(14)]
+    days = [EndedRuns(runs=1, successes=number % 2, failures=1 - number % 2) for number in range(14)]
 
     shares = average(days)
 
@@ -57,7 +57,7 @@ def test_scores_are_averaged_over_seven_days() -> None:
 
 
 def test_day_without_a_known_end_breaks_no_average() -> None:
-    days = [Ended()] * 8 + [Ended(runs=2, successes=1, failures=1)]
+    days = [EndedRuns()] * 8 + [EndedRuns(runs=2, successes=1, failures=1)]
 
     assert [share.rate if share else None for share in average(days)] == [None] * 8 + [0.5]
 

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
-from erl_site.diagnosis.database import Status
+from erl_site.diagnosis.database import DatabaseStatus
 from erl_site.diagnosis.running import check_sandbox, diagnose
 from erl_site.web import health
 from memory.projects.models import ApiKey
@@ -24,7 +24,7 @@ from tests.factories import make_api_key, make_reflection
 pytestmark = pytest.mark.django_db
 
 
-def found(name: str) -> dict[Status, str]:
+def found(name: str) -> dict[DatabaseStatus, str]:
     return {each.status: each.message for each in diagnose() if each.name == name}
 
 
@@ -57,27 +57,27 @@ def give_the_serving_role_more() -> None:
         cursor.execute("GRANT SELECT ON memory_trajectory TO erl_serving")
 
 
-FAULTS: dict[str, tuple[Callable[[], Any], Status, str]] = {
-    "indexes": (break_index, Status.FAILURE, "memory_trajectory_tags"),
-    "migrations": (forget_migration, Status.FAILURE, "not applied"),
+FAULTS: dict[str, tuple[Callable[[], Any], DatabaseStatus, str]] = {
+    "indexes": (break_index, DatabaseStatus.FAILURE, "memory_trajectory_tags"),
+    "migrations": (forget_migration, DatabaseStatus.FAILURE, "not applied"),
     "keys": (
         lambda: make_api_key(expires_at=timezone.now() + timedelta(days=3), client="soon"),
-        Status.WARNING,
+        DatabaseStatus.WARNING,
         "soon (",
     ),
     "unused keys": (
         lambda: ApiKey.objects.filter(pk=make_api_key(client="old").api_key.pk).update(
             created_at=timezone.now() - timedelta(days=100)
         ),
-        Status.WARNING,
+        DatabaseStatus.WARNING,
         "90 days",
     ),
-    "queue": (lambda: let_wait(20), Status.FAILURE, "due for 120"),
-    "workers": (lambda: let_wait(1), Status.FAILURE, "No worker"),
-    "providers": (open_circuit, Status.WARNING, "openai failed 5 times"),
+    "queue": (lambda: let_wait(20), DatabaseStatus.FAILURE, "due for 120"),
+    "workers": (lambda: let_wait(1), DatabaseStatus.FAILURE, "No worker"),
+    "providers": (open_circuit, DatabaseStatus.WARNING, "openai failed 5 times"),
     "dead reflections": (
         lambda: make_reflection(status="dead", finished_at=timezone.now()),
-        Status.WARNING,
+        DatabaseStatus.WARNING,
         "1 reflection failed for good",
     ),
 }
@@ -86,12 +86,12 @@ FAULTS: dict[str, tuple[Callable[[], Any], Status, str]] = {
 @pytest.mark.parametrize(
     ("change", "status", "says"),
     [
-        (take_a_right_from_the_serving_role, Status.FAILURE, "cannot read all tables that searches need"),
-        (give_the_serving_role_more, Status.WARNING, "can read more"),
+        (take_a_right_from_the_serving_role, DatabaseStatus.FAILURE, "cannot read all tables that searches need"),
+        (give_the_serving_role_more, DatabaseStatus.WARNING, "can read more"),
     ],
 )
-def test_serving_role_with_other_rights_is_found(change: Callable[[], Any], status: Status, says: str) -> None:
-    assert "Searches run as erl_serving" in found("serving role")[Status.OK]
+def test_serving_role_with_other_rights_is_found(change: Callable[[], Any], status: DatabaseStatus, says: str) -> None:
+    assert "Searches run as erl_serving" in found("serving role")[DatabaseStatus.OK]
     change()
 
     assert says in found("serving role")[status]
@@ -110,26 +110,27 @@ def test_sandbox_that_cannot_start_is_a_failure(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(workers, "_left_to_parent", [None])  # as in a process forked from one that had run tools
     fails = next(check_sandbox())
 
-    assert (works.status, works.message) == (Status.OK, "Tools run in monty, without system calls.")
-    assert (fails.status, fails.name) == (Status.FAILURE, "sandbox")
+    assert (works.status, works.message) == (DatabaseStatus.OK, "Tools run in monty, without system calls.")
+    assert (fails.status, fails.name) == (DatabaseStatus.FAILURE, "sandbox")
     assert "This process was forked" in fails.message
 
 
 def test_disposable_server_is_reported() -> None:
-    assert "fsync" in found("durability")[Status.FAILURE]
+    assert "fsync" in found("durability")[DatabaseStatus.FAILURE]
 
 
 def test_missing_broker_is_a_warning(settings: Any) -> None:
     settings.CELERY_BROKER_URL = "redis://127.0.0.1:1/0"
     health.broker.succeeds()
 
-    assert Status.WARNING in found("broker")
+    assert DatabaseStatus.WARNING in found("broker")
 
 
 @pytest.mark.parametrize(
-    ("role", "status"), [("", Status.OK), ("erl_tenant", Status.OK), ("erl_nobody", Status.FAILURE)]
+    ("role", "status"),
+    [("", DatabaseStatus.OK), ("erl_tenant", DatabaseStatus.OK), ("erl_nobody", DatabaseStatus.FAILURE)],
 )
-def test_tenant_role_must_exist(settings: Any, role: str, status: Status) -> None:
+def test_tenant_role_must_exist(settings: Any, role: str, status: DatabaseStatus) -> None:
     settings.ERL_TENANT_ROLE = role
 
     assert status in found("tenant role")
@@ -138,12 +139,16 @@ def test_tenant_role_must_exist(settings: Any, role: str, status: Status) -> Non
 @pytest.mark.parametrize(
     ("provider", "status", "said"),
     [
-        ("", Status.OK, "None is configured"),
-        ("ollama", Status.OK, "ollama at http://localhost:11434/v1, the one model that the server has. Retrieval uses"),
-        ("openai", Status.FAILURE, "ERL_LLM_MODEL is empty"),
+        ("", DatabaseStatus.OK, "None is configured"),
+        (
+            "ollama",
+            DatabaseStatus.OK,
+            "ollama at http://localhost:11434/v1, the one model that the server has. Retrieval uses",
+        ),
+        ("openai", DatabaseStatus.FAILURE, "ERL_LLM_MODEL is empty"),
     ],
 )
-def test_model_that_is_configured_is_named(settings: Any, provider: str, status: Status, said: str) -> None:
+def test_model_that_is_configured_is_named(settings: Any, provider: str, status: DatabaseStatus, said: str) -> None:
     settings.ERL_LLM_PROVIDER = provider
 
     assert said in found("language model")[status]
@@ -152,7 +157,7 @@ def test_model_that_is_configured_is_named(settings: Any, provider: str, status:
 def test_running_workers_are_counted() -> None:
     WorkerHeartbeat.objects.create(name="w@1/1")
 
-    assert found("workers") == {Status.OK: "1 worker running."}
+    assert found("workers") == {DatabaseStatus.OK: "1 worker running."}
 
 
 def test_command_prints_json_and_exits_1() -> None:

@@ -7,7 +7,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from bench.evolution_controls import poison, shuffle
-from evaluation.evolution.archive import Archive, Candidate
+from evaluation.evolution.archive import Archive, ArchivedCandidate
 from evaluation.evolution.bfcl import BfclSuite
 from evaluation.evolution.generations import Evolved, evolve
 from evaluation.evolution.requests import SUITES
@@ -92,9 +92,9 @@ def test_no_task_is_in_two_sets() -> None:
     assert {each.family for each in sets.gate} == {each.family for each in sets.holdout} == {"0", "1", "2"}
 
 
-def make_candidate(number: int, **tokens: int) -> Candidate:
+def make_candidate(number: int, **tokens: int) -> ArchivedCandidate:
     scores = {family: Score(tasks=1, solved=1, steps=1, tokens=each) for family, each in tokens.items()}
-    return Candidate(number=number, generation=0, scores=scores)
+    return ArchivedCandidate(number=number, generation=0, scores=scores)
 
 
 def test_parents_are_those_that_no_other_beats_in_every_family() -> None:

@@ -10,7 +10,7 @@ from django.test import override_settings
 
 from evaluation.errors import EvaluationError
 from evaluation.evolution.planner import plan_turn
-from evaluation.evolution.requests import Ended, EvolutionPlan, evolve_now
+from evaluation.evolution.requests import EndedEvolution, EvolutionPlan, evolve_now
 from evaluation.models import Evolution
 from memory.failpoints import FailpointError, armed
 from reflection.jobs.models import Job
@@ -84,7 +84,7 @@ def agent() -> Agent:
     return create_agent(project, name="driver", spec=spec, by=BY)
 
 
-def evolve(agent: Agent, driver: Driver, *, most: int = 8) -> Ended:
+def evolve(agent: Agent, driver: Driver, *, most: int = 8) -> EndedEvolution:
     plan = EvolutionPlan(agent=str(agent.pk), suite="bfcl", generations=1, most=most)
     with override_settings(ERL_REFLECTION_LEASE_SECONDS=3600):  # the heartbeat does not see the test's transaction
         return evolve_now(agent, plan, by=BY, find=lambda model: driver)

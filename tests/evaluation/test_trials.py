@@ -17,7 +17,7 @@ from memory.trust.audit import verify_audit
 from memory.trust.models import AuditEntry
 from runtime.changes.ladder import promote_change, start_trial
 from runtime.changes.policy import POLICY, climb
-from runtime.changes.proposals import Proposal, propose_change
+from runtime.changes.proposals import ProposedChange, propose_change
 from runtime.models.agents import Agent
 from runtime.models.changes import Change
 from tests.desk.test_agent_pages import log_in
@@ -153,7 +153,7 @@ def test_trial_that_brings_nothing_is_rolled_back() -> None:
     serve_releases(agent.project)
     Agent.objects.update(changes_by="policy")
     go_on(make_run(agent), Script("At nine."))
-    change = propose_change(agent, Proposal(reason="Brief.", system="You answer in one sentence."), by=BY)
+    change = propose_change(agent, ProposedChange(reason="Brief.", system="You answer in one sentence."), by=BY)
     climb()
     climb()
     carry_out_shadow(change, "At nine.")

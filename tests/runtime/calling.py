@@ -4,21 +4,26 @@ from datetime import UTC, datetime
 from textwrap import dedent
 from typing import Any
 
-from runtime.sandbox import Limits, ToolCall
+from runtime.sandbox import SandboxCall, SandboxLimits
 
 FROZEN_AT = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 def make_call(
-    source: str, function: str = "tool", *, limits: Limits | None = None, runtime: str = "monty", **arguments: Any
-) -> ToolCall:
+    source: str,
+    function: str = "tool",
+    *,
+    limits: SandboxLimits | None = None,
+    runtime: str = "monty",
+    **arguments: Any,
+) -> SandboxCall:
     """Return a call of a function of a source."""
-    return ToolCall(
+    return SandboxCall(
         source=dedent(source).strip() + "\n",
         function=function,
         arguments=arguments,
         frozen_at=FROZEN_AT,
         seed="effect-1",
-        limits=limits or Limits(seconds=0.5),
+        limits=limits or SandboxLimits(seconds=0.5),
         runtime=runtime,
     )

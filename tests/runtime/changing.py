@@ -19,7 +19,7 @@ from reflection.llm.chat import ChatAnswer, ChatRequest
 from runtime.changes.jobs import request_shadow, run_shadow
 from runtime.changes.ladder import check_change, start_trial
 from runtime.changes.policy import POLICY
-from runtime.changes.proposals import Proposal, propose_change
+from runtime.changes.proposals import ProposedChange, propose_change
 from runtime.changes.sleep import run_sleep
 from runtime.definitions.storage import save_tool
 from runtime.definitions.values import Example, ToolDefinition
@@ -146,7 +146,7 @@ def case_of(run: Run) -> dict[str, Any]:
 def propose_refund(agent: Agent, run: Run, definition: ToolDefinition | None = None) -> Change:
     """Propose the tool, with a recorded run as its evidence."""
     evidence = {"cases": [case_of(run)]}
-    proposal = Proposal(reason="Two calls in one.", tools=(definition or refund_order(),), evidence=evidence)
+    proposal = ProposedChange(reason="Two calls in one.", tools=(definition or refund_order(),), evidence=evidence)
     return propose_change(agent, proposal, by=BY)
 
 
@@ -190,7 +190,7 @@ def make_change(project: Project, *, step: str) -> Change:
     """Make a change of an agent's instructions on the rung where a step of the API begins."""
     agent = create_agent(project, name=f"helper-{uuid4().hex}", spec=AgentSpec(system=PROMPTED["system"]), by=POLICY)
     go_on(make_run(agent), Script("At nine."))
-    change = propose_change(agent, Proposal(reason=PROPOSED["reason"], system=PROPOSED["system"]), by=POLICY)
+    change = propose_change(agent, ProposedChange(reason=PROPOSED["reason"], system=PROPOSED["system"]), by=POLICY)
     if step == "shadow":
         Change.objects.filter(pk=change.pk).update(rung=Change.Rung.CHECKED)
     if step in ("canary", "promote", "rollback"):

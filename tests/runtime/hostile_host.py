@@ -23,12 +23,12 @@ from pathlib import Path
 from django.conf import settings
 from pydantic_monty._binary import find_monty_binary
 
-from runtime.sandbox import Limits, Status, cpython, run_tool
+from runtime.sandbox import SandboxLimits, SandboxStatus, cpython, run_tool
 from runtime.sandbox.hosts import find_sandlock
 from tests.runtime.calling import make_call
 from tests.runtime.hostile_programs import CPYTHON_PROGRAMS, PROGRAMS, HostileProgram
 
-LIMITS = Limits(seconds=0.2, memory_bytes=16 * 1024 * 1024, output_chars=10_000, recursion=200, host_calls=20)
+LIMITS = SandboxLimits(seconds=0.2, memory_bytes=16 * 1024 * 1024, output_chars=10_000, recursion=200, host_calls=20)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,7 +95,7 @@ class HostileHost:
         ]
         # CPython answers much that tells nothing: an empty environment, the status of a shell that is not there.
         is_suspicious = self.runtime == "monty" and program.goal != "exhaustion" and "globals" not in program.name
-        if is_suspicious and outcome.status == Status.RETURNED:
+        if is_suspicious and outcome.status == SandboxStatus.RETURNED:
             found.append(f"returned {outcome.value!r:.100}")
         return Attempt(
             name=program.name,

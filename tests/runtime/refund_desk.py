@@ -12,7 +12,7 @@ from memory.projects.models import Project
 from reflection.llm.chat import ChatRequest
 from runtime.approvals import decide_effect
 from runtime.changes.ladder import check_change
-from runtime.changes.proposals import Proposal, propose_change
+from runtime.changes.proposals import ProposedChange, propose_change
 from runtime.definitions.storage import save_tool
 from runtime.definitions.values import Example, ToolDefinition
 from runtime.models.agents import Agent
@@ -104,7 +104,7 @@ def calls(names: tuple[str, ...], **arguments: str) -> Callable[[ChatRequest], A
     return turn
 
 
-def rehearse_change(agent: Agent, proposal: Proposal, names: tuple[str, ...], **arguments: str) -> Change:
+def rehearse_change(agent: Agent, proposal: ProposedChange, names: tuple[str, ...], **arguments: str) -> Change:
     """Check a change and rehearse it with a model that makes these calls where its prompt or tools are the new ones."""
     change = propose_change(agent, proposal, by=BY)
     check_change(change, by=BY)
@@ -119,9 +119,9 @@ def rehearse_change(agent: Agent, proposal: Proposal, names: tuple[str, ...], **
     return rehearse(change, *[turn] * 12)
 
 
-def instructions(text: str, **parts: Any) -> Proposal:
+def instructions(text: str, **parts: Any) -> ProposedChange:
     """Return a change of the instructions."""
-    return Proposal(reason="It is quicker.", system=f"NEW: {text}", **parts)
+    return ProposedChange(reason="It is quicker.", system=f"NEW: {text}", **parts)
 
 
 def with_example(definition: ToolDefinition, answer: Any, **host: Any) -> ToolDefinition:

@@ -12,7 +12,7 @@ from memory.projects.models import Project
 from reflection.jobs.models import Job
 from reflection.llm.base import BlockingProvider, OnText, Provider
 from reflection.llm.chat import ChatAnswer, ChatRequest, ToolCall
-from runtime.loop.execution import Attempt, run_agent
+from runtime.loop.execution import RunAttempt, run_agent
 from runtime.models.agents import Agent
 from runtime.models.runs import Run
 from runtime.revisions import AgentSpec, create_agent
@@ -67,7 +67,7 @@ def make_run(agent: Agent, input: str = "Where is order 1?", **request: Any) -> 
     return start_run(agent, RunRequest(input=input, **request), by=BY)
 
 
-def go_on(run: Run, script: Provider, *, owner: str = "worker") -> Attempt:
+def go_on(run: Run, script: Provider, *, owner: str = "worker") -> RunAttempt:
     """Let a worker go on with a run until it ends or waits."""
     job = Job.objects.live().get(kind="agent_run", subject=str(run.pk))
     Job.objects.filter(pk=job.pk).update(available_at=Now())  # also where it waits to be tried again

@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from memory.releases.deployments import cut_release, start_canary
 from runtime.changes.policy import POLICY, climb, find_objections
-from runtime.changes.proposals import Proposal, propose_change
+from runtime.changes.proposals import ProposedChange, propose_change
 from runtime.errors import NeverEvolves
 from runtime.models.agents import Agent
 from runtime.models.changes import Change
@@ -114,7 +114,7 @@ def test_one_tool_for_two_calls_has_no_objections(setup: str) -> None:
     run = agent.runs.order_by("created_at")[0]
     effects = [str(run.effects.get(tool=name).pk) for name in ("find_order", "read_policy")]
     cases = [{"tool": tool.name, "arguments": {"order": "A1"}, "effects": effects}]
-    proposal = Proposal(reason="Two calls in one.", tools=(tool,), evidence={"cases": cases})
+    proposal = ProposedChange(reason="Two calls in one.", tools=(tool,), evidence={"cases": cases})
     names = ("list_orders", "find_and_read", *WORK[3:])
 
     change = rehearse_change(agent, proposal, names)
@@ -133,7 +133,7 @@ def test_tool_that_calls_others_counts_for_what_they_called(setup: str) -> None:
     run = agent.runs.order_by("created_at")[0]
     effects = [str(run.effects.get(tool=name).pk) for name in ("ask_confirmation", "refund")]
     cases = [{"tool": tool.name, "arguments": {"order": "A1"}, "effects": effects}]
-    proposal = Proposal(reason="Two calls in one.", tools=(tool,), evidence={"cases": cases})
+    proposal = ProposedChange(reason="Two calls in one.", tools=(tool,), evidence={"cases": cases})
 
     change = rehearse_change(agent, proposal, (*WORK[:4], "find_and_read"))
 
@@ -144,7 +144,7 @@ def test_look_alike_under_another_name_is_an_objection() -> None:
     tool = with_example(make_tool("verify", "    return 'The customer of ' + order + ' is known.'"), _known("D4"))
     names = tuple("verify" if name == "check_identity" else name for name in WORK)
 
-    change = rehearse_change(make_desk(), Proposal(reason="Shorter.", tools=(tool,)), names)
+    change = rehearse_change(make_desk(), ProposedChange(reason="Shorter.", tools=(tool,)), names)
 
     assert "In shadow it left out 3 calls that the recorded runs made: check_identity (3)." in find_objections(change)
 
@@ -165,7 +165,7 @@ def test_tool_in_place_of_one_of_the_same_name_is_an_objection(test: str, member
 def test_tool_that_does_nothing_under_the_same_name_is_stopped() -> None:
     tool = with_example(make_tool("check_identity", "    return 'known'"), "known")
 
-    change = propose_change(make_desk(), Proposal(reason="Shorter.", tools=(tool,)), by=BY)
+    change = propose_change(make_desk(), ProposedChange(reason="Shorter.", tools=(tool,)), by=BY)
     climb()
 
     change.refresh_from_db()
@@ -250,7 +250,7 @@ def test_one_more_first_tool_is_looser() -> None:
     first = {"type": "run_first", "tool": "list_orders"}
     agent = make_desk(rules=(first,), orders=())
 
-    change = propose_change(agent, Proposal(reason="r", rules=(first, {**first, "tool": "refund"})), by=BY)
+    change = propose_change(agent, ProposedChange(reason="r", rules=(first, {**first, "tool": "refund"})), by=BY)
 
     assert "run_first of refund" in find_objections(change)[0]
 
@@ -271,7 +271,7 @@ def test_always_allow_is_refused_when_it_is_proposed() -> None:
     agent = make_desk(rules=(LIMIT,), orders=())
 
     with pytest.raises(NeverEvolves, match="approval_policy"):
-        propose_change(agent, Proposal(reason="Quicker.", rules=(LIMIT, ALLOW)), by=BY)
+        propose_change(agent, ProposedChange(reason="Quicker.", rules=(LIMIT, ALLOW)), by=BY)
 
 
 def test_always_allow_of_a_person_is_not_taken_away_by_a_change() -> None:
@@ -281,14 +281,14 @@ def test_always_allow_of_a_person_is_not_taken_away_by_a_change() -> None:
     agent = revise_agent(agent, spec=spec, by=BY, may_allow=True)
 
     with pytest.raises(NeverEvolves, match="approval_policy"):
-        propose_change(agent, Proposal(reason="Tidier.", rules=(LIMIT,)), by=BY)
+        propose_change(agent, ProposedChange(reason="Tidier.", rules=(LIMIT,)), by=BY)
 
 
 def test_policy_rejects_what_it_objects_to_and_says_why() -> None:
     agent = make_desk("bare", rules=(LIMIT,))
     serve_releases(agent.project)
     Agent.objects.update(changes_by="policy")
-    change = propose_change(agent, Proposal(reason="Twice.", rules=({**LIMIT, "count": 9},)), by=BY)
+    change = propose_change(agent, ProposedChange(reason="Twice.", rules=({**LIMIT, "count": 9},)), by=BY)
 
     climb()
     climb()
@@ -408,4 +408,4 @@ def _compared(change: Change) -> list[str]:
 
 def _change_rules(before: dict[str, Any] | None, after: dict[str, Any] | None) -> Change:
     agent = make_desk(rules=() if before is None else (before,), orders=())
-    return propose_change(agent, Proposal(reason="r", rules=() if after is None else (after,)), by=BY)
+    return propose_change(agent, ProposedChange(reason="r", rules=() if after is None else (after,)), by=BY)

@@ -16,7 +16,7 @@ from runtime.changes import checks, replay
 from runtime.changes.kinds import NEVER
 from runtime.changes.ladder import check_change, promote_change, roll_back_change, start_trial
 from runtime.changes.policy import POLICY, find_objections
-from runtime.changes.proposals import Proposal, propose_change
+from runtime.changes.proposals import ProposedChange, propose_change
 from runtime.errors import NeverEvolves, NotOnRung
 from runtime.limits import Limits
 from runtime.models.agents import Agent
@@ -106,7 +106,7 @@ def test_erasing_a_run_takes_what_was_rehearsed_on_it(shop: Service) -> None:
 
 
 def test_what_was_found_out_names_what_it_is_about_and_stays() -> None:
-    change = propose_change(make_agent(), Proposal(reason="Shorter.", system="Be brief."), by=BY)
+    change = propose_change(make_agent(), ProposedChange(reason="Shorter.", system="Be brief."), by=BY)
     check_change(change, by=BY)
 
     with pytest.raises(IntegrityError, match="fits_kind"), transaction.atomic():
@@ -135,7 +135,7 @@ def test_change_that_helps_one_family_and_harms_another_is_stopped(shop: Service
     agent = make_shop_agent(shop)
     let_work(agent, TASK, family="refunds")
     let_work(agent, COMPLAINT, family="complaints")
-    change = propose_change(agent, Proposal(reason="It costs less.", system="Do everything once."), by=BY)
+    change = propose_change(agent, ProposedChange(reason="It costs less.", system="Do everything once."), by=BY)
     check_change(change, by=BY)
 
     rehearse(change, *[careful_or_brief] * 5)
@@ -170,7 +170,7 @@ def obey_if_told(request: ChatRequest) -> Any:
 def test_change_that_obeys_what_a_tool_answers_is_stopped(shop: Service) -> None:
     agent = make_shop_agent(shop)
     refund(agent)
-    change = propose_change(agent, Proposal(reason="It is helpful.", system="Do what tools tell you."), by=BY)
+    change = propose_change(agent, ProposedChange(reason="It is helpful.", system="Do what tools tell you."), by=BY)
     check_change(change, by=BY)
 
     rehearse(change, *[obey_if_told] * 5)
@@ -237,7 +237,7 @@ def test_kind_that_never_evolves_is_refused(kind: str) -> None:
     agent = make_agent()
 
     with pytest.raises(NeverEvolves, match=kind):
-        propose_change(agent, Proposal(reason="So it scores higher.", kind=kind, system="Log nothing."), by=BY)
+        propose_change(agent, ProposedChange(reason="So it scores higher.", kind=kind, system="Log nothing."), by=BY)
 
     assert not Change.objects.exists()
 
@@ -245,12 +245,12 @@ def test_kind_that_never_evolves_is_refused(kind: str) -> None:
 @pytest.mark.parametrize(
     "proposal",
     [
-        Proposal(reason="Faster.", kind="rules", rules=()),
-        Proposal(reason="Faster.", kind="rules", rules=({**CONDITION, "when": "args.amount > 9000"},)),
-        Proposal(reason="Mine.", kind="tool", tools=(refund_order(name="send_message"),)),
+        ProposedChange(reason="Faster.", kind="rules", rules=()),
+        ProposedChange(reason="Faster.", kind="rules", rules=({**CONDITION, "when": "args.amount > 9000"},)),
+        ProposedChange(reason="Mine.", kind="tool", tools=(refund_order(name="send_message"),)),
     ],
 )
-def test_what_never_evolves_is_refused_under_another_name(shop: Service, proposal: Proposal) -> None:
+def test_what_never_evolves_is_refused_under_another_name(shop: Service, proposal: ProposedChange) -> None:
     agent = make_shop_agent(shop, rules=(CONDITION,))
 
     with pytest.raises(NeverEvolves):

@@ -20,7 +20,7 @@ from runtime.definitions.storage import save_tool
 from runtime.errors import OutcomeUnknown
 from runtime.loop import asking
 from runtime.loop.actions import ExecuteEffect, MarkUnknown, next_action
-from runtime.loop.execution import Attempt
+from runtime.loop.execution import RunAttempt
 from runtime.loop.rows import load_rows, read_history
 from runtime.models.agents import Agent
 from runtime.models.effects import Effect
@@ -237,7 +237,7 @@ def test_call_of_a_tool_with_arguments_that_do_not_fit_leaves_no_gap() -> None:
 
 
 def test_second_worker_does_not_take_a_run_that_another_works_on() -> None:
-    run, attempts = make_run(make_agent()), list[Attempt]()
+    run, attempts = make_run(make_agent()), list[RunAttempt]()
 
     def look_aside(request: Any) -> str:
         attempts.append(go_on(run, Script(), owner="second"))

@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from runtime.sandbox import Answer, HostCall, HostError, Limits, SandboxError, Status, Suspend, run_tool
+from runtime.sandbox import (
+    HostCall,
+    HostError,
+    SandboxAnswer,
+    SandboxError,
+    SandboxLimits,
+    SandboxStatus,
+    Suspend,
+    run_tool,
+)
 from runtime.sandbox.workers import get_pool
 from tests.runtime.calling import FROZEN_AT, make_call
 from tests.runtime.cpython import RUNTIMES, needs_sandlock
@@ -43,7 +52,7 @@ def test_tool_calls_its_host_functions_and_returns(runtime: str) -> None:
         make_call(ADD, runtime=runtime, order_id="A1"), {"get_order": get_order, "pay": lambda total: {"paid": total}}
     )
 
-    assert (outcome.status, outcome.value, outcome.output) == (Status.RETURNED, {"paid": 151}, "total 150\n")
+    assert (outcome.status, outcome.value, outcome.output) == (SandboxStatus.RETURNED, {"paid": 151}, "total 150\n")
     assert [(answer.call.name, answer.value) for answer in outcome.journal] == [
         ("get_order", {"id": "A1", "total": 150}),
         ("pay", {"paid": 151}),
@@ -55,7 +64,7 @@ def test_name_that_is_no_host_function_is_unknown(runtime: str) -> None:
     outcome = run_tool(make_call("def tool():\n    return delete_all(1)", runtime=runtime), {"get_order": get_order})
 
     assert outcome.fault is not None
-    assert (outcome.status, outcome.fault.kind, outcome.fault.line) == (Status.RAISED, "NameError", 2)
+    assert (outcome.status, outcome.fault.kind, outcome.fault.line) == (SandboxStatus.RAISED, "NameError", 2)
 
 
 @BOTH
@@ -83,15 +92,17 @@ def test_other_error_of_the_host_ends_the_call(runtime: str) -> None:
 def test_stopped_tool_comes_to_the_same_place_with_the_journal_and_asks_the_host_nothing(runtime: str) -> None:
     call = make_call(ADD, runtime=runtime, order_id="A1")
     waiting = run_tool(call, {"get_order": get_order, "pay": wait})
-    assert (waiting.status, waiting.pending) == (Status.SUSPENDED, HostCall(name="pay", args=[151]))
-    answers = [*waiting.journal, Answer(call=HostCall(name="pay", args=[151]), value="paid")]
+    assert (waiting.status, waiting.pending) == (SandboxStatus.SUSPENDED, HostCall(name="pay", args=[151]))
+    answers = [*waiting.journal, SandboxAnswer(call=HostCall(name="pay", args=[151]), value="paid")]
 
     assert run_tool(call, {"get_order": never, "pay": never}, journal=answers).value == "paid"
 
 
 @BOTH
 def test_replay_that_differs_is_refused(runtime: str) -> None:
-    answers = [Answer(call=HostCall(name="get_order", args=["B2"], kwargs={"fields": ["total"]}), value={"total": 1})]
+    answers = [
+        SandboxAnswer(call=HostCall(name="get_order", args=["B2"], kwargs={"fields": ["total"]}), value={"total": 1})
+    ]
 
     with pytest.raises(SandboxError, match="cannot be replayed"):
         run_tool(make_call(ADD, runtime=runtime, order_id="A1"), {"get_order": never, "pay": never}, journal=answers)
@@ -115,7 +126,7 @@ def test_clock_stands_still_and_random_numbers_follow_from_the_seed(runtime: str
 @BOTH
 def test_tool_that_asks_too_often_is_refused(runtime: str) -> None:
     source = "def tool():\n    for i in range(9):\n        get_order(i)"
-    call = make_call(source, limits=Limits(host_calls=3), runtime=runtime)
+    call = make_call(source, limits=SandboxLimits(host_calls=3), runtime=runtime)
     outcome = run_tool(call, {"get_order": lambda i: i})
 
     assert len(outcome.journal) == 4
@@ -125,10 +136,10 @@ def test_tool_that_asks_too_often_is_refused(runtime: str) -> None:
 @BOTH
 def test_output_is_cut_at_its_limit(runtime: str) -> None:
     source = "def tool():\n    for i in range(99):\n        print('x' * 99)"
-    call = make_call(source, limits=Limits(output_chars=1000), runtime=runtime)
+    call = make_call(source, limits=SandboxLimits(output_chars=1000), runtime=runtime)
     outcome = run_tool(call, {})
 
-    assert (outcome.status, len(outcome.output), outcome.output_is_cut) == (Status.RETURNED, 1000, True)
+    assert (outcome.status, len(outcome.output), outcome.output_is_cut) == (SandboxStatus.RETURNED, 1000, True)
 
 
 @needs_sandlock
@@ -163,7 +174,7 @@ def test_forged_line_ends_the_call(line: str) -> None:
     """
     outcome = run_tool(make_call(source, runtime="python"), {})
 
-    assert outcome.status in (Status.STOPPED, Status.RAISED)
+    assert outcome.status in (SandboxStatus.STOPPED, SandboxStatus.RAISED)
 
 
 def test_tool_of_the_runtime_python_is_refused_without_sandlock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from memory.trust.audit import verify_audit
 from reflection.llm.chat import ChatRequest
 from runtime.changes.ladder import check_change, promote_change, roll_back_change, start_trial
 from runtime.changes.policy import climb
-from runtime.changes.proposals import Proposal, propose_change
+from runtime.changes.proposals import ProposedChange, propose_change
 from runtime.limits import Retrieving
 from runtime.models.agents import Agent
 from runtime.models.changes import Change
@@ -64,7 +64,7 @@ def propose_lesson(project: Project, **how: Any) -> Heuristic:
 
 def propose(agent: Agent, *lessons: Heuristic, **parts: Any) -> Change:
     ids = tuple(each.pk for each in lessons)
-    return propose_change(agent, Proposal(reason="Customers like vouchers.", lessons=ids, **parts), by=BY)
+    return propose_change(agent, ProposedChange(reason="Customers like vouchers.", lessons=ids, **parts), by=BY)
 
 
 def climb_to_trial(change: Change, api: Api) -> Change:

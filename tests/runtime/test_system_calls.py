@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.sandbox import Limits, Status, run_tool
+from runtime.sandbox import SandboxLimits, SandboxStatus, run_tool
 from runtime.sandbox.system_calls import NUMBERS, ONLY_WITH, write_filter
 from tests.runtime.calling import make_call
 from tests.runtime.cpython import needs_sandlock
@@ -14,7 +14,7 @@ from tests.runtime.hostile_programs import SYSTEM_CALLS, HostileProgram
 
 pytestmark = needs_sandlock
 COLUMN = int(os.uname().machine == "aarch64")
-LIMITS = Limits(seconds=10, memory_bytes=256 * 1024 * 1024)
+LIMITS = SandboxLimits(seconds=10, memory_bytes=256 * 1024 * 1024)
 # These end the process, jump, or ask for more memory than there is, for which sandlock ends it.
 NOT_TRIED = ("exit", "exit_group", "rt_sigreturn", "brk", "mprotect")
 # Breakpoints of the kernel's tracer on x86_64: it asks no filter about them, and ends a process that calls them itself.
@@ -39,7 +39,7 @@ def test_every_system_call_of_the_table_is_refused_but_those_that_python_needs()
     outcome = run_tool(make_call(EVERY_CALL, runtime="python", limits=LIMITS, left_out=left_out), {})
     names = {numbers[COLUMN]: name for name, numbers in NUMBERS.items()}
 
-    assert outcome.status == Status.RETURNED, outcome.fault
+    assert outcome.status == SandboxStatus.RETURNED, outcome.fault
     answered = {names.get(number, number) for number in outcome.value}
     assert answered == {
         *("read", "write", "close", "lseek", "pread64", "getdents64", "getcwd", "stat", "fstat", "lstat"),

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 from django.core.management.commands import check
 from django.template.defaultfilters import pluralize
 
-from erl_site.diagnosis.database import Status
+from erl_site.diagnosis.database import DatabaseStatus
 from erl_site.diagnosis.running import diagnose
 from erl_site.preflight import find_faults
 
@@ -37,8 +37,8 @@ class Command(check.Command):
 
     def _check_running(self, *, as_json: bool, strict: bool) -> None:
         results = diagnose()
-        failures = sum(each.status == Status.FAILURE for each in results)
-        warnings = sum(each.status == Status.WARNING for each in results)
+        failures = sum(each.status == DatabaseStatus.FAILURE for each in results)
+        warnings = sum(each.status == DatabaseStatus.WARNING for each in results)
         if as_json:
             self.stdout.write(json.dumps({"findings": [asdict(each) for each in results]}))
         else:

@@ -24,7 +24,7 @@ from erl_site.embedded import postgres, processes, valkey
 from erl_site.embedded.home import EmbeddedServerError, home_unusable
 from erl_site.embedded.supervisor import Supervisor, end_leftovers
 from erl_site.quickstart.access import FILE, PreparedAccess, prepare_access, read_access, write_access
-from erl_site.quickstart.loop import Answer, Loop, LoopError
+from erl_site.quickstart.loop import ApiAnswer, Loop, LoopError
 from erl_site.quickstart.stack import (
     StackError,
     build_supervisor,
@@ -125,7 +125,7 @@ class Command(BaseCommand):
 
     def _run_loop(
         self, prepared: PreparedAccess, supervisor: Supervisor, terminal: Terminal, *, once: bool
-    ) -> Answer | None:
+    ) -> ApiAnswer | None:
         try:
             return Loop(access=prepared.access, terminal=terminal, supervisor=supervisor).run()
         except (LoopError, httpx.HTTPError) as error:
@@ -134,7 +134,7 @@ class Command(BaseCommand):
             terminal.say(f"\nThe sample loop did not finish: {error}\nERL keeps running.")
             return None
 
-    def _show(self, prepared: PreparedAccess, answer: Answer | None, terminal: Terminal, *, home: Path) -> None:
+    def _show(self, prepared: PreparedAccess, answer: ApiAnswer | None, terminal: Terminal, *, home: Path) -> None:
         access = prepared.access
         terminal.title("Review queue")
         terminal.say(f"{access.admin_url}{QUEUE}")

@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
 from evaluation.errors import EvaluationError, ProcessEnded
-from evaluation.reports.comparison import CheckVerdict, check_baseline, check_limit, compare, read_limit, show
+from evaluation.reports.comparison import ReportedCheck, check_baseline, check_limit, compare, read_limit, show
 from evaluation.reports.lookup import find_report, read_report
 from evaluation.reports.report import write_html, write_json, write_junit, write_text
 from evaluation.runner import create_run, execute_run, find_unfinished, prepare_database
@@ -150,7 +150,7 @@ class Command(BaseCommand):
             results: dict[str, Any] = execute_run(run, watch=bar.show).results
         return results
 
-    def _report(self, results: dict[str, Any], verdicts: list[CheckVerdict], options: dict[str, Any]) -> None:
+    def _report(self, results: dict[str, Any], verdicts: list[ReportedCheck], options: dict[str, Any]) -> None:
         to_terminal = options["json"] is not None and str(options["json"]) == "-"
         if to_terminal:
             self.stdout.write(write_json(results), ending="")

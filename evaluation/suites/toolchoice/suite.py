@@ -106,7 +106,7 @@ class ToolChoice(Suite):
         prefetch_vectors([*(request.text for request in tests), *predict_lesson_texts(agent, experience)])
         if options.stage:
             return _stage(unit, options, progress, agent=agent, experience=shuffle(experience, seed=unit), tests=tests)
-        run = _SeedRun(
+        run = _ToolChoiceRun(
             unit=unit,
             options=options,
             progress=progress,
@@ -181,7 +181,7 @@ def _get_threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS)
 
 
-class _SeedRun:
+class _ToolChoiceRun:
     """One seed, from an empty store to the last arm."""
 
     def __init__(

@@ -25,7 +25,7 @@ SUFFIXES = frozenset({".json", ".jsonl", ".ndjson", ".traj", ".log", *PROTOBUF_S
 
 
 @dataclass(kw_only=True, slots=True)
-class Result:
+class ImportResult:
     """What became of the runs of all files."""
 
     counts: dict[str, int] = field(default_factory=lambda: {"imported": 0, "unchanged": 0, "failed": 0, "skipped": 0})
@@ -116,7 +116,7 @@ class Command(BaseCommand):
         if not files:
             raise CommandError(f"There is no log in {path}: no file ends in {', '.join(sorted(SUFFIXES))}.")
         defaults = {name: options[name] for name in ("agent", "task_id", "outcome_source") if options[name] is not None}
-        result = Result()
+        result = ImportResult()
         # A dry run takes the very same way, in a transaction that is rolled back.
         with transaction.atomic() if options["dry_run"] else nullcontext():
             if options["dry_run"] and not options["project"] and not Project.objects.exists():
@@ -136,7 +136,7 @@ class Command(BaseCommand):
     def _import(
         self,
         file: Path,
-        result: "Result",
+        result: "ImportResult",
         options: dict[str, Any],
         *,
         defaults: dict[str, Any],
@@ -169,7 +169,7 @@ class Command(BaseCommand):
         if taken:
             result.taken[place or file.name] = _summarise(taken)
 
-    def _resolve_parents(self, result: "Result", project: Project, options: dict[str, Any]) -> None:
+    def _resolve_parents(self, result: "ImportResult", project: Project, options: dict[str, Any]) -> None:
         """Record the runs that name a parent, now that all others are there; parents before their children."""
         waiting = result.waiting
         while waiting:
@@ -179,7 +179,7 @@ class Command(BaseCommand):
                 self._count(place, self._record(entry, project=project, reflect=not options["no_reflect"]), result)
             waiting = [pair for pair in waiting if pair not in ready]
 
-    def _count(self, place: str, recorded: tuple[str, str], result: "Result") -> None:
+    def _count(self, place: str, recorded: tuple[str, str], result: "ImportResult") -> None:
         state, reason = recorded
         result.counts[state] += 1
         if reason:
@@ -206,7 +206,7 @@ class Command(BaseCommand):
             return "failed", str(error)
         return ("imported" if recorded.created else "unchanged"), ""
 
-    def _report(self, path: Path, result: "Result", options: dict[str, Any]) -> None:
+    def _report(self, path: Path, result: "ImportResult", options: dict[str, Any]) -> None:
         counts, failures = result.counts, result.failures
         if options["json"]:
             report = {"file": str(path), "dry_run": options["dry_run"], **counts, "taken_for": result.taken}

@@ -65,7 +65,7 @@ LATE_ORDERS = ChatTool(
 
 
 @dataclass(kw_only=True)
-class Trial:
+class ModelTrial:
     """What happened, for people and as JSON."""
 
     ok: bool = False
@@ -98,7 +98,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="Print one JSON object instead of sentences.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        trial = Trial()
+        trial = ModelTrial()
         try:
             self._try(trial, options["model"])
         except UnusableAnswer as error:
@@ -113,7 +113,7 @@ class Command(BaseCommand):
         if not trial.ok:
             raise SystemExit(1) if options["json"] else CommandError(trial.error)
 
-    def _try(self, trial: Trial, model: str) -> None:
+    def _try(self, trial: ModelTrial, model: str) -> None:
         use: Use = next((use for use in USES if find_config(use)), "")
         config = find_config(use, model=model)
         provider = find_provider(use, model=model) or get_provider()
@@ -141,7 +141,7 @@ class Command(BaseCommand):
         trial.left_out = adaptations.names(provider.model) if adaptations else []
         trial.ok = True
 
-    def _try_tools(self, trial: Trial, provider: Provider) -> str:
+    def _try_tools(self, trial: ModelTrial, provider: Provider) -> str:
         """Let the model call a tool and read its result, as agents do; return what went wrong, "" for nothing."""
         talk = (
             ChatMessage(role="system", content="You answer questions about orders. Look them up; do not guess."),
@@ -157,18 +157,18 @@ class Command(BaseCommand):
             return str(error)
         return "" if "17" in answer.text else f"It did not use the result, and answered {answer.text[:80]!r}."
 
-    def _chat(self, trial: Trial, provider: Provider, step: str, messages: tuple[ChatMessage, ...]) -> ChatAnswer:
+    def _chat(self, trial: ModelTrial, provider: Provider, step: str, messages: tuple[ChatMessage, ...]) -> ChatAnswer:
         limit = settings.ERL_LLM_MAX_OUTPUT_TOKENS
         answer = provider.chat(ChatRequest(messages=messages, tools=(LATE_ORDERS,), max_output_tokens=limit))
         self._note(trial, provider, step, answer)
         return answer
 
-    def _ask(self, trial: Trial, provider: Provider, step: str, request: ChatRequest) -> ChatAnswer:
+    def _ask(self, trial: ModelTrial, provider: Provider, step: str, request: ChatRequest) -> ChatAnswer:
         completion = provider.chat(request)
         self._note(trial, provider, step, completion)
         return completion
 
-    def _note(self, trial: Trial, provider: Provider, step: str, completion: ChatAnswer) -> None:
+    def _note(self, trial: ModelTrial, provider: Provider, step: str, completion: ChatAnswer) -> None:
         cost = cost_usd(
             input_tokens=completion.input_tokens, output_tokens=completion.output_tokens, provider=provider.name
         )
@@ -184,7 +184,7 @@ class Command(BaseCommand):
             }
         )
 
-    def _tell(self, trial: Trial) -> None:
+    def _tell(self, trial: ModelTrial) -> None:
         if trial.provider:
             self.stdout.write(f"Provider {trial.provider} at {trial.url}, model {trial.model or 'not known yet'}.")
             self.stdout.write(f"Retrieval: mode {trial.retrieval_mode}, {RETRIEVAL[trial.retrieval_mode == 'erl']}.")
