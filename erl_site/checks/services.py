@@ -31,7 +31,8 @@ def check_services(**kwargs: Any) -> list[CheckMessage]:
 
 
 def _check_listen() -> Iterator[CheckMessage]:
-    if not settings.ERL_LISTEN.rpartition(":")[0]:
+    host, _, port = settings.ERL_LISTEN.rpartition(":")
+    if not host or not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
         yield Error(
             f"ERL_LISTEN is {settings.ERL_LISTEN!r}.",
             hint="Write host:port, such as 127.0.0.1:8000, 0.0.0.0:8000 or [::1]:8000.",

@@ -628,7 +628,7 @@ class Migration(migrations.Migration):
                         ('made_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
                         ('agent', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='agents.agent')),
                         ('candidate', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.release')),
-                        ('change', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='rows', to='agents.change')),
+                        ('change', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='rows', to='agents.change')),
                         ('parent', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='candidates', to='agents.evaluationrow')),
                         ('project', models.ForeignKey(db_index=False, help_text='Empty for the demo.', null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.project')),
                         ('retrieval', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memory.retrieval')),

@@ -202,7 +202,7 @@ class EvaluationRow(models.Model):
     )
     kind = models.TextField(choices=Kind.choices)
     agent = models.ForeignKey(Agent, null=True, on_delete=models.CASCADE, related_name="+")
-    change = models.ForeignKey(Change, null=True, on_delete=models.CASCADE, related_name="rows")
+    change = models.ForeignKey(Change, null=True, on_delete=models.CASCADE, related_name="rows", db_index=False)
     parent = models.ForeignKey("self", null=True, on_delete=models.CASCADE, related_name="candidates", db_index=False)
     run = models.ForeignKey(Run, null=True, on_delete=models.CASCADE, related_name="+")
     retrieval = models.ForeignKey(

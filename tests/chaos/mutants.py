@@ -98,7 +98,7 @@ def run_tests(tests: tuple[str, ...], root: Path) -> Outcome:
     """Run tests in a copy, which has servers of its own."""
     with tempfile.TemporaryDirectory(prefix="erl-mutant-") as folder:
         report = Path(folder) / "report.xml"
-        options = ["-n0", "-q", "-x", "-p", "no:cacheprovider", f"--junit-xml={report}"]
+        options = ["-n0", "-q", "-x", "-m", "", "-p", "no:cacheprovider", f"--junit-xml={report}"]  # of both lanes
         try:
             subprocess.run(
                 [sys.executable, "-m", "pytest", *options, *tests],

@@ -176,7 +176,7 @@ def _run_tests(shares: list[Share], run: Run, cases: list[Case], reported: list[
         tests = dict.fromkeys(test for share in shares for test in share.tests)
         try:
             subprocess.run(
-                [sys.executable, "-m", "pytest", "-q", "-n0", *plugins, f"--timeout={longest}", *tests],
+                [sys.executable, "-m", "pytest", "-q", "-n0", "-m", "", *plugins, f"--timeout={longest}", *tests],
                 cwd=ROOT,
                 env=run.environment(lines=lines, cases=ended),
                 stdout=sys.stderr,

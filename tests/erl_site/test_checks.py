@@ -32,6 +32,7 @@ def test_embedded_database_has_all_that_is_needed() -> None:
     ("settings", "expected"),
     [
         ({"ERL_LISTEN": "127.0.0.1"}, "erl.services.E010"),
+        ({"ERL_LISTEN": "127.0.0.1:http"}, "erl.services.E010"),
         ({"ERL_API_MAX_REQUEST_BYTES": 10}, "erl.limits.E001"),
         ({"ERL_RETENTION_DAYS": -1}, "erl.limits.E001"),
         ({"DATABASE_URL": "sqlite:///erl.db"}, "erl.services.E001"),

@@ -91,7 +91,7 @@ def test_short_secret_key_is_refused(home: Path, command: tuple[str, ...], name:
     [
         ("ERL_LLM_PROVIDERS", "{", "ERL_LLM_PROVIDERS cannot be read: "),
         ("ERL_LLM_MODELS", "[]", "ERL_LLM_MODELS is not a JSON object"),
-        ("ERL_API_PORT", "http", "ERL_API_PORT cannot be read: "),
+        ("ERL_API_MAX_IN_FLIGHT", "many", "ERL_API_MAX_IN_FLIGHT cannot be read: "),
     ],
 )
 def test_setting_that_cannot_be_read_is_named(home: Path, name: str, value: str, words: str) -> None:

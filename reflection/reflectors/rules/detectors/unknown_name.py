@@ -73,7 +73,7 @@ def _names(failed: RunCall, other: RunCall) -> tuple[str, str]:
 def _make_match(run: RunView, failed: RunCall, other: RunCall) -> RuleMatch:
     assert failed.error is not None
     wrong, right = (code(name) for name in _names(failed, other))
-    do, about = ("Run", "run") if failed.command else ("RunCall", "call")
+    do, about = ("Run", "run") if failed.command else ("Call", "call")
     return RuleMatch(
         rule="unknown_name",
         trigger=f"When about to {about} {wrong} in this environment",
