@@ -63,7 +63,7 @@ for _ in range(20):
 """
 SEASONS = 10
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db]
+pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.django_db]
 
 
 def manage(home: Path, *arguments: str) -> None:

@@ -15,7 +15,7 @@ from memory.strict_json import InvalidJson, check_json, parse_json
 from tests.api.hostile import HOSTILE
 from tests.api.problems import error_of, read_problem
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.tiny")]
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db, pytest.mark.urls("tests.api.tiny")]
 
 JSON = "application/json"
 

@@ -22,7 +22,7 @@ from tests.chaos.web import RIGHT, ChaosWeb
 from tests.factories import STEPS, make_api_key
 from tests.stack import database_url
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 RUNS = pick(6, 200, full=150)  # during each fault
 CLIENTS = 2

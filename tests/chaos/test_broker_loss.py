@@ -16,7 +16,7 @@ from tests.chaos.profile import pick, report
 from tests.factories import STEPS, bearer, make_api_key
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 RUNS = pick(10, 100, full=40)
 AWAY_SECONDS = pick(8, 60, full=20)  # longer than a socket of a worker waits for an answer

@@ -19,7 +19,7 @@ from tests.chaos.web import RIGHT, ChaosWeb, post
 from tests.factories import make_api_key
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 TIMES = pick(2, 20, full=6)
 MOST_SECONDS = pick(50, 90, full=40)  # of each fault; then the times it was met are the result

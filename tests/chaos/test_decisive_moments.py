@@ -16,7 +16,7 @@ from tests.chaos.web import RIGHT, ChaosWeb, find_violations, post_until_done
 from tests.factories import make_api_key
 from tests.stack import database_url
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 POSTS = pick(20, 300, full=100)
 REFLECTIONS = pick(6, 100, full=40)

@@ -15,7 +15,7 @@ from tests.chaos.web import ChaosWeb
 from tests.factories import make_api_key
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 RESTARTS = pick(2, 20, full=8)
 REPLACED = pick(1, 10, full=4)

@@ -19,7 +19,7 @@ from tests.chaos.web import ChaosWeb
 from tests.factories import make_api_key, make_project, make_trajectory
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 CLIENTS = 24  # three for each thread of the server
 SOON_SECONDS = 5.0  # on a busy machine; a server that is blocked answers after ten at least

@@ -28,7 +28,7 @@ from tests.chaos.profile import pick, report
 from tests.scripted_answers import Exchange, answer
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 JOBS = pick(20, 2000, full=300)
 KILL_EVERY_SECONDS = pick(0, 0.5)

@@ -15,7 +15,7 @@ from tests.api.operations import DOCUMENT, OPERATIONS, WITH_BODY, Operation, fil
 from tests.api.problems import read_problem
 from tests.chaos.profile import FULL
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db]
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from tests.e2e.every_page import list_pages, row_pages
 from tests.factories import make_member
 from tests.security.hostile_rows import PAYLOADS, store_payloads
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 # Before any script of the page: what runs is counted, what the content policy stops too.
 WATCH = """

@@ -13,6 +13,8 @@ from erl_site.embedded import valkey
 from tests.servers import discard_home
 from tests.stack import ROOT, free_port
 
+pytestmark = pytest.mark.nightly
+
 MANAGE = ("manage.py",)
 WORKER = ("-m", "celery", "-A", "erl_site", "worker", "-P", "solo", "--without-mingle", "--without-gossip")
 WEB = ("-m", "gunicorn", "erl_site.asgi", "--bind=127.0.0.1:0", "--preload", "--no-control-socket")

@@ -15,6 +15,8 @@ from erl_site.embedded.supervisor import Service, Supervisor
 from erl_site.quickstart.stack import StackError, wait_until_ready
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.nightly
+
 BUSY = "while True: pass"
 IDLE = "import time; time.sleep(300)"
 PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}])"

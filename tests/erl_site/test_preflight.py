@@ -13,7 +13,7 @@ from erl_site.embedded import postgres
 from erl_site.embedded.roles import ADMINISTRATOR
 from tests.erl_site.test_roles import ROOT, connect, manage
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.nightly, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

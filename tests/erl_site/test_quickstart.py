@@ -167,6 +167,7 @@ def test_second_quickstart_points_to_the_running_one(running: Quickstart) -> Non
     assert (again.returncode, again.stdout.split(" (")[0]) == (0, f"ERL is already running at {running.url}")
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("content", ["", '{"base_url": 5}'])
 def test_second_quickstart_with_a_damaged_file_says_what_to_do(running: Quickstart, content: str) -> None:
@@ -182,6 +183,7 @@ def test_second_quickstart_with_a_damaged_file_says_what_to_do(running: Quicksta
     assert f"or {path} is damaged" in again.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_quickstart_replaces_a_damaged_file(begun: Quickstart) -> None:
     path = begun.home / "quickstart.json"
@@ -216,6 +218,7 @@ def test_running_quickstart_brings_killed_servers_back(running: Quickstart) -> N
     wait_until(lambda: httpx.get(f"{running.url}/ready").status_code == 200, seconds=40)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_quickstart_after_a_killed_one_ends_what_it_left_and_stops_on_ctrl_c(begun: Quickstart) -> None:
     with begun.started("--no-sample") as killed:

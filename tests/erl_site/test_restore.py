@@ -11,7 +11,7 @@ from erl_site.embedded import postgres
 from erl_site.embedded.roles import ADMINISTRATOR, APPLICATION, OWNER
 from tests.erl_site.test_roles import connect, manage
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.nightly, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

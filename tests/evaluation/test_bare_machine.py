@@ -15,7 +15,7 @@ from evaluation.errors import DatabaseBehind
 from evaluation.runner import prepare_database
 from tests.stack import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.nightly, pytest.mark.slow]
 
 
 @pytest.fixture

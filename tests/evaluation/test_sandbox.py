@@ -18,7 +18,7 @@ from tests.factories import make_heuristic, make_project, make_trajectory
 from tests.stack import ROOT, database_url
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.nightly, pytest.mark.slow]
 
 REPLAY = Options(suites=("replay",))
 

@@ -12,7 +12,7 @@ from tests.providers.laboratory import DONE, LOOK, REFUSED, Imitations, Laborato
 from tests.providers.local_servers import Vllm
 from tests.providers.openai_responses import OpenAIResponses
 
-pytestmark = [pytest.mark.django_db, pytest.mark.slow]
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db, pytest.mark.slow]
 
 FIRST = (OpenAIResponses, AnthropicMessages, Gemini, Vllm)
 PAIRS = [pair for pair in product(IMITATIONS, FIRST) if pair[0].kind != pair[1].kind]

@@ -7,7 +7,7 @@ from tests.providers.anthropic_messages import AnthropicMessages
 from tests.providers.imitation import Turn
 from tests.providers.laboratory import DONE, LOOK, REFUSED, Imitations, Laboratory, end_of, make_tool, open_laboratory
 
-pytestmark = [pytest.mark.django_db, pytest.mark.slow]
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db, pytest.mark.slow]
 
 TORSO, NOTHING = Turn(text="It is", ending="cut"), Turn()
 

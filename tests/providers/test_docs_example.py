@@ -14,7 +14,7 @@ from tests.providers.laboratory import Laboratory
 from tests.runtime.running import go_on
 from tests.stack import ROOT
 
-pytestmark = [pytest.mark.django_db, pytest.mark.slow]
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db, pytest.mark.slow]
 
 EXAMPLE = re.compile(r"/api/v1/agents -H .*? -d '(\{.*?\})'", re.S)
 ANSWERS = (

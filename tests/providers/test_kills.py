@@ -15,7 +15,7 @@ from tests.providers.laboratory import Imitations
 from tests.runtime.running import make_agent, make_run
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db(transaction=True), pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def remember(text: str) -> Turn:

@@ -8,7 +8,7 @@ import pytest
 from runtime.tools.catalogue import core_tools
 from tests.providers.laboratory import DONE, LOOK, Laboratory, end_of, make_tool
 
-pytestmark = [pytest.mark.django_db, pytest.mark.slow]
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db, pytest.mark.slow]
 
 PUBLISHED: dict[str, Any] = {
     "$schema": "http://json-schema.org/draft-07/schema#",

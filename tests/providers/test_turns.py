@@ -8,7 +8,7 @@ from tests.providers.imitation import Turn
 from tests.providers.laboratory import DONE, FORBIDDEN, LOOK, Laboratory, end_of, look
 from tests.providers.local_servers import Vllm
 
-pytestmark = [pytest.mark.django_db, pytest.mark.slow]
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db, pytest.mark.slow]
 
 
 def test_two_tool_turns(lab: Laboratory) -> None:

@@ -7,7 +7,7 @@ from tests.providers.imitation import Turn
 from tests.providers.laboratory import DONE, LOOK, Laboratory, end_of, look, make_tool
 from tests.providers.local_servers import Vllm
 
-pytestmark = [pytest.mark.django_db, pytest.mark.slow]
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db, pytest.mark.slow]
 
 
 def test_overflow(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,14 @@ from tests.runtime.running import BY
 from tests.runtime.test_api import Api
 
 pytestmark = pytest.mark.django_db
-SETUPS = pytest.mark.parametrize("setup", ["bare", "recording", pytest.param("cpython", marks=needs_sandlock)])
+SETUPS = pytest.mark.parametrize(
+    "setup",
+    [
+        "bare",
+        pytest.param("recording", marks=pytest.mark.nightly),
+        pytest.param("cpython", marks=[needs_sandlock, pytest.mark.nightly]),
+    ],
+)
 LIMIT = {"type": "max_count_per_run", "tool": "refund", "count": 1}
 IDENTITY = {"type": "required_before_exit", "tool": "check_identity"}
 

@@ -57,7 +57,7 @@ from tests.factories import (
 )
 from tests.memory.mistakes import record
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db]
 
 ANA, OPERATOR, IMPORTER = Actor(label="user:ana"), Actor(label="user:ops"), Actor(label="command:import_memory")
 MARK = "zyxmark"

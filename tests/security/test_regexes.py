@@ -14,6 +14,8 @@ from tests.security.regexes import (
     measure_growth,
 )
 
+pytestmark = pytest.mark.nightly
+
 USES, UNTOLD = find_uses()
 LOOPING = [use for use in USES if Matcher(use).program.loops]
 MADE_BY_FUNCTIONS = {"memory/redaction/labels.py", "memory/redaction/spans.py", "reflection/reflectors/rules/errors.py"}

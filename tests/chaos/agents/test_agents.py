@@ -6,6 +6,8 @@ from tests.chaos.agents.random_rules import play_random_rules
 from tests.chaos.agents.sleep_kills import kill_sleeps_at_random
 from tests.chaos.agents.worker_kills import kill_workers_at_random
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.slow

@@ -13,6 +13,8 @@ from memory.projects.models import Project
 from tests.clients.coding_agents.conftest import SOURCE, Command
 from tests.factories import make_heuristic, make_trajectory
 
+pytestmark = pytest.mark.nightly
+
 FOREIGN = "✅ 你好 Ελλάδα 😀 naïve"
 
 
