@@ -116,7 +116,7 @@ class Project:
         return np.stack([everywhere[:, 0], others], axis=1)
 
     def _find_close(self, lessons: Flags) -> Flags:
-        """Compute by look and lesson what `Compared.find_sign` does for one, at a somewhat higher error rate."""
+        """Compute by look and lesson what `ComparedRuns.find_sign` does for one, at a somewhat higher error rate."""
         columns = (self.stratum[:, None] == np.arange(self.strata))[:, :, None] * self.counts[:, None, :]
         by_look = columns.reshape(-1, EVERY, self.strata * 6)
         table = (lessons.reshape(-1, EVERY, len(LESSONS)).transpose(0, 2, 1).astype(float) @ by_look).cumsum(axis=0)

@@ -1,8 +1,8 @@
 """What can wait in the inbox. Each kind of item is one class.
 
-To add a kind, derive a class from `Kind`, give it a name, a label and the permissions to see and to decide, and write:
+To add a kind, derive a class from `ItemKind`, give it a name, a label and the permissions to see and to decide, and write:
 
-- `count` and `list_rows`: the items that wait, in the order in which they should be decided, one `Row` each;
+- `count` and `list_rows`: the items that wait, in the order in which they should be decided, one `ItemRow` each;
 - `find`: one of them as a row with its `project_id`, if the person may see it;
 - `draw`: one of them as a `Pane`: the template of its words, the buttons of the bar and the tabs beside it;
 - `decide`: carry out what a button says and return `Done`. If nothing was decided because the form has to be shown
@@ -116,7 +116,7 @@ class Pane:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Done:
-    """What a decision did, in a sentence; `undo` is what `Kind.undo` needs to undo it."""
+    """What a decision did, in a sentence; `undo` is what `ItemKind.undo` needs to undo it."""
 
     said: str
     undo: str = ""
