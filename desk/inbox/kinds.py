@@ -1,6 +1,7 @@
 """What can wait in the inbox. Each kind of item is one class.
 
-To add a kind, derive a class from `ItemKind`, give it a name, a label and the permissions to see and to decide, and write:
+To add a kind, derive a class from `ItemKind`, give it a name, a label and the permissions to see and to decide, and
+write:
 
 - `count` and `list_rows`: the items that wait, in the order in which they should be decided, one `ItemRow` each;
 - `find`: one of them as a row with its `project_id`, if the person may see it;
