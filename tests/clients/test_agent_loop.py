@@ -22,7 +22,7 @@ from memory.runs.models import Trajectory
 from tests.factories import make_heuristic
 from tests.stack import free_port
 
-pytestmark = pytest.mark.usefixtures("erl")
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("erl")]
 
 GOAL = "Cancel reservation EHGLP3."
 MAX_SECONDS = 60

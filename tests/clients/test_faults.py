@@ -20,6 +20,8 @@ from tests.factories import make_api_key
 from tests.servers import HOME
 from tests.stack import Stack, database_url, free_port
 
+pytestmark = pytest.mark.nightly
+
 BUDGET_SECONDS = 2.0
 SLACK_SECONDS = 1.5  # of a loaded machine
 

@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from memory.api.documentation import build_document
 
-pytestmark = [pytest.mark.browser]
+pytestmark = [pytest.mark.nightly, pytest.mark.browser]
 
 
 @pytest.mark.django_db(transaction=True)

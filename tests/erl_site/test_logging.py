@@ -26,6 +26,8 @@ from tests.factories import STEPS, bearer, make_api_key, make_trajectory
 from tests.reflection.scripted import ScriptedModel, ScriptedReflector, fail_with, make_lesson, propose
 from tests.stack import Stack
 
+pytestmark = pytest.mark.nightly
+
 log = structlog.get_logger("tests.logging")
 
 SECRET = "ghp_" + "a1B2c3D4e5" * 3 + "F6g7H8"

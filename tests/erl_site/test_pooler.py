@@ -15,7 +15,7 @@ from tests.factories import approve_as_read, bearer, make_api_key, make_heuristi
 from tests.servers import HOME
 from tests.stack import Stack
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db(transaction=True)]
 
 ROUNDS = 12
 # What a session of a client that is gone would find.

@@ -19,6 +19,8 @@ from erl_site.embedded import accounts, postgres, processes
 from erl_site.embedded.home import EmbeddedServerError
 from tests.as_user import ORDINARY_UID, run_as_ordinary_user, run_without_user_namespaces
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 ENSURE = """
 import sys; from pathlib import Path; from erl_site.embedded import postgres

@@ -26,7 +26,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.django_db  # so that there are tables to copy where these tests run alone
 COUNTED = [
     "memory_project", "memory_apikey", "memory_trajectory", "memory_heuristic", "memory_review", "memory_evidence",
-    "reflection_job", "reflection_runpatterns", "auth_user", "agents_run", "agents_approval",
+    "reflection_runpatterns", "auth_user", "agents_run", "agents_approval",
 ]  # fmt: skip
 
 

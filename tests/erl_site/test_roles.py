@@ -17,6 +17,8 @@ from erl_site.embedded import postgres
 from erl_site.embedded.accounts import find_binaries
 from erl_site.embedded.roles import ADMINISTRATOR, APPLICATION, OWNER, STATEMENTS
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

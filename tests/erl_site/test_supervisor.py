@@ -17,6 +17,8 @@ from erl_site.embedded.home import EmbeddedServerError
 from erl_site.embedded.supervisor import Backoff, Server, Service, Supervisor, end_leftovers
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 SLEEP = "import time; time.sleep(300)"
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(300)"

@@ -18,6 +18,8 @@ from evaluation.runner import create_run, execute_run
 from evaluation.suites.base import Options
 from evaluation.suites.yours.suite import Yours
 
+pytestmark = pytest.mark.nightly
+
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 TASK = Task(id="t1", text="Book a table.", family="book")
 

@@ -23,7 +23,7 @@ from reflection.llm.registry import close_provider, get_provider
 from tests.scripted_answers import Exchange, answer
 from tests.scripted_provider import ScriptedProvider
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.nightly, pytest.mark.slow]
 
 FINISH = ("finish", {"answer": "7"})
 SKIP = json.dumps({"learn": False, "skip_reason": "Nothing to learn."})

@@ -31,7 +31,7 @@ from tests.scripted_answers import answer
 from tests.scripted_provider import ScriptedProvider
 
 pytest.importorskip("bfcl_eval")
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db]
 
 from evaluation.environments.bfcl import read_dialogues  # noqa: E402
 from evaluation.environments.bfcl_tools import read_tools  # noqa: E402

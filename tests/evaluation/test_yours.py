@@ -18,6 +18,8 @@ from memory.projects.models import Project
 from tests.evaluation.conftest import hash_tables
 from tests.factories import make_heuristic, make_project, make_trajectory
 
+pytestmark = pytest.mark.nightly
+
 PAGE = Path(__file__).parents[2] / "docs" / "evaluation.md"
 WRONG = {"action": {"name": "book", "arguments": {"day": "3 March"}}, "observation": "Error: day must be YYYY-MM-DD"}
 RIGHT = {"action": {"name": "book", "arguments": {"day": "2027-03-03"}}, "observation": "booked"}
