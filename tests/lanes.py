@@ -1,7 +1,7 @@
 """Two lanes of tests: those of every commit, and those marked nightly (loaded with `-p tests.lanes`).
 
 uv run pytest                         every commit
-uv run pytest -m nightly              matrices in full, load, kills, fresh machines, several hosts, other people's SDKs, axe
+uv run pytest -m nightly              matrices in full, load, kills, fresh machines, other people's SDKs, axe
 uv run pytest -m nightly --fifth 3    the third part of them: `.ci/run` takes another one each day
 """
 
