@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from desk.shell.chosen_project import chosen_project, offered_projects
-from desk.shell.figures import Figure
+from desk.shell.pages import Figure
 from desk.shell.plots import draw_interval
 from evaluation.experiments.analysis import show_e_value
 from evaluation.experiments.uplift import Uplift, measure_uplift, measure_whole

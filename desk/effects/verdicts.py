@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from desk.effects.uplift import DAYS, list_families, say_uplift
 from desk.shell.chosen_project import narrow_to_chosen
-from desk.shell.figures import Figure
+from desk.shell.pages import Figure
 from evaluation.experiments.looks import find_last_looks
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.uplift import measure_uplift

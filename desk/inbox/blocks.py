@@ -6,11 +6,9 @@ from uuid import UUID
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.text import Truncator
 
 from desk.inbox.kinds import Button, Done, ItemKind, ItemRow, Pane, Tab, read_reason
-from desk.lessons.queue import read_projects
 from desk.shell.word_diff import shorten_same
 from memory.blocks.decisions import decide_block_revision
 from memory.blocks.models import BlockRevision
@@ -32,9 +30,8 @@ class BlockItems(ItemKind):
     permission = "memory.view_block"
     decides = "memory.review_block"
 
-    def queue(self, user: Any, query: str) -> QuerySet[BlockRevision]:
-        waiting = BlockRevision.objects.waiting().exclude(project__archived_at__lte=timezone.now())
-        return self.arrange(read_projects(narrow_to_projects(waiting, user), query), user, query)
+    def waiting(self) -> QuerySet[BlockRevision]:
+        return BlockRevision.objects.waiting()
 
     def list_rows(self, user: Any, query: str, *, limit: int) -> list[ItemRow]:
         found = self.queue(user, query).select_related("block").order_by("created_at", "id")

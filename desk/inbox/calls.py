@@ -12,7 +12,6 @@ from django.utils.text import Truncator
 from desk.agents.decision_form import PREVIEW, REASONS, CallDecisionForm, write_arguments
 from desk.agents.turns import read_turns
 from desk.inbox.kinds import Button, Done, ItemKind, ItemRow, Pane, Tab
-from desk.lessons.queue import read_projects
 from memory.errors import InvalidInput
 from memory.projects.access import narrow_to_projects
 from memory.projects.actors import Actor
@@ -37,10 +36,10 @@ class CallKind(ItemKind):
     permission = "agents.view_approval"
     decides = "agents.decide_approval"
     since = "requested_at"
+    waits_in_archived = True  # its run still does
 
-    def queue(self, user: Any, query: str) -> QuerySet[Approval]:
-        waiting = Approval.objects.filter(status=ApprovalStatus.PENDING)
-        return self.arrange(read_projects(narrow_to_projects(waiting, user), query), user, query)
+    def waiting(self) -> QuerySet[Approval]:
+        return Approval.objects.filter(status=ApprovalStatus.PENDING)
 
     def list_rows(self, user: Any, query: str, *, limit: int) -> list[ItemRow]:
         found = self.queue(user, query).select_related("effect", "run__agent").order_by("requested_at", "id")

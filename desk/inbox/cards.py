@@ -7,11 +7,9 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.template.defaultfilters import pluralize
 from django.urls import reverse
-from django.utils import timezone
 
 from desk.inbox.kinds import Button, Done, ItemKind, ItemRow, Pane, Tab
 from desk.lessons.mistake_desk import DONE, card_context, carry_out
-from desk.lessons.queue import read_projects
 from memory.errors import TooLateToUndo
 from memory.mistakes.decisions import undo_card_review
 from memory.mistakes.models import MistakeCard
@@ -42,10 +40,8 @@ class CardKind(ItemKind):
     permission = "memory.view_mistakecard"
     decides = "memory.review_mistakecard"
 
-    def queue(self, user: Any, query: str) -> QuerySet[MistakeCard]:
-        waiting = MistakeCard.objects.proposed()
-        open_now = waiting.exclude(project__archived_at__lte=timezone.now())
-        return self.arrange(read_projects(narrow_to_projects(open_now, user), query), user, query)
+    def waiting(self) -> QuerySet[MistakeCard]:
+        return MistakeCard.objects.proposed()
 
     def list_rows(self, user: Any, query: str, *, limit: int) -> list[ItemRow]:
         found = self.queue(user, query).select_related("current_revision").order_by("-support", "-id")

@@ -6,11 +6,9 @@ from uuid import UUID
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.urls import reverse
-from django.utils import timezone
 
 from desk.agents.changes import change_context, take_step
 from desk.inbox.kinds import Button, Done, ItemKind, ItemRow, Pane, Tab, read_reason
-from desk.lessons.queue import read_projects
 from memory.errors import MemoryAppError
 from memory.projects.access import narrow_to_projects
 from memory.projects.actors import Actor
@@ -40,9 +38,8 @@ class ChangeItems(ItemKind):
     permission = "agents.view_change"
     decides = "agents.decide_change"
 
-    def queue(self, user: Any, query: str) -> QuerySet[Change]:
-        waiting = Change.objects.open().exclude(project__archived_at__lte=timezone.now())
-        return self.arrange(read_projects(narrow_to_projects(waiting, user), query), user, query)
+    def waiting(self) -> QuerySet[Change]:
+        return Change.objects.open()
 
     def list_rows(self, user: Any, query: str, *, limit: int) -> list[ItemRow]:
         found = self.queue(user, query).select_related("agent").order_by("created_at", "id")

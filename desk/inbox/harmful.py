@@ -6,14 +6,11 @@ from typing import Any
 from django.db.models import DateTimeField, QuerySet
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
-from django.utils import timezone
 
-from desk.inbox.kinds import Button, ItemRow, Pane
+from desk.inbox.kinds import Button, ItemKind, ItemRow, Pane
 from desk.inbox.lessons import LessonKind
-from desk.lessons.queue import read_projects
 from memory.effects.harm import describe_company, describe_harm, read_since
 from memory.heuristics.models import Heuristic
-from memory.projects.access import narrow_to_projects
 
 
 class HarmfulKind(LessonKind):
@@ -24,10 +21,10 @@ class HarmfulKind(LessonKind):
     subject = "lesson"
     since = Cast(KeyTextTransform("since", "harm"), DateTimeField())
 
-    def queue(self, user: Any, query: str) -> QuerySet[Heuristic]:
-        harmful = Heuristic.objects.filter(status=Heuristic.Status.APPROVED, harm__isnull=False)
-        open_now = harmful.exclude(project__archived_at__lte=timezone.now())
-        return self.arrange(read_projects(narrow_to_projects(open_now, user), query), user, query)
+    queue = ItemKind.queue  # a list of its own, not the review queue of lessons
+
+    def waiting(self) -> QuerySet[Heuristic]:
+        return Heuristic.objects.filter(status=Heuristic.Status.APPROVED, harm__isnull=False)
 
     def list_rows(self, user: Any, query: str, *, limit: int) -> list[ItemRow]:
         found = self.queue(user, query).select_related("current_revision").order_by("harm__difference", "pk")

@@ -3,15 +3,15 @@
 To add a kind, derive a class from `ItemKind`, give it a name, a label and the permissions to see and to decide, and
 write:
 
-- `count` and `list_rows`: the items that wait, in the order in which they should be decided, one `ItemRow` each;
+- `waiting` and `list_rows`: the items that wait, and in the order in which they should be decided, one `ItemRow` each;
 - `find`: one of them as a row with its `project_id`, if the person may see it;
 - `draw`: one of them as a `Pane`: the template of its words, the buttons of the bar and the tabs beside it;
 - `decide`: carry out what a button says and return `Done`. If nothing was decided because the form has to be shown
   again (a missing reason, a preview), return the `Pane` to show; if the service refuses, let its error through.
 
-Then list it in `desk/inbox/all_kinds.py`. `undo`, `hold` and `release` are needed only by kinds
-whose decisions can be undone or whose items can be claimed. `count` and `list_rows` pass their rows through `arrange`,
-which leaves out what is snoozed; comments, assignment and snoozing work for every kind that `is_discussed`.
+Then list it in `desk/inbox/all_kinds.py`. `undo`, `hold` and `release` are needed only by kinds whose decisions can be
+undone or whose items can be claimed. `queue` leaves out what is snoozed, what is in an archived project, and what this
+person may not see; comments, assignment and snoozing work for every kind that `is_discussed`.
 """
 
 from abc import ABC, abstractmethod
@@ -25,10 +25,12 @@ from uuid import UUID
 from django.db.models import Count, Exists, Min, Model, OuterRef, QuerySet
 from django.db.models.functions import Now
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.text import capfirst
 
+from desk.lessons.queue import read_projects
 from memory.discussion.models import ItemState
-from memory.projects.access import has_role
+from memory.projects.access import has_role, narrow_to_projects
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
 
@@ -138,6 +140,7 @@ class ItemKind(ABC):
     permission: ClassVar[str]  # to see it
     decides: ClassVar[str] = "memory.review_heuristic"  # the permission to decide on it, as a reviewer of its project
     subject: ClassVar[str] = ""  # what comments are kept under, where that is another kind's name
+    waits_in_archived: ClassVar[bool] = False
     is_discussed: ClassVar[bool] = True  # whether people comment on its items, assign and snooze them
     since: ClassVar[Any] = "created_at"  # since when an item waits, as a column or an expression
 
@@ -149,9 +152,20 @@ class ItemKind(ABC):
         """Tell whether a person may decide on items of a project, by permission and by role."""
         return user.has_perm(self.decides) and has_role(user, project_id, ProjectMembership.Role.REVIEWER)
 
-    @abstractmethod
+    def waiting(self) -> QuerySet[Any]:
+        """Return those that wait for anybody."""
+        raise NotImplementedError  # where `queue` says it otherwise
+
+    def visible(self, rows: QuerySet[Any], user: Any) -> QuerySet[Any]:
+        """Keep the rows that a person may see."""
+        return narrow_to_projects(rows, user)
+
     def queue(self, user: Any, query: str) -> QuerySet[Any]:
         """Return those that wait for this person."""
+        rows = self.waiting()
+        if not self.waits_in_archived:
+            rows = rows.exclude(project__archived_at__lte=timezone.now())
+        return self.arrange(read_projects(self.visible(rows, user), query), user, query)
 
     def count(self, user: Any, query: str) -> int:
         """Return how many wait for this person."""
@@ -171,6 +185,8 @@ class ItemKind(ABC):
         """Leave out what is snoozed, or keep what the address asks for: what is snoozed, or assigned to the person."""
         states = ItemState.objects.filter(kind=self.name, object_id=OuterRef("pk"))
         asleep, wanted = Exists(states.filter(snoozed_until__gt=Now())), dict(parse_qsl(query)).get("show")
+        if not self.is_discussed:
+            return rows.none() if wanted in ("snoozed", "mine") else rows
         if wanted == "snoozed":
             return rows.filter(asleep)
         mine = rows.filter(Exists(states.filter(assignee=user.pk))) if wanted == "mine" else rows

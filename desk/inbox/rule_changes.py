@@ -8,7 +8,6 @@ from django.db.models import Q, QuerySet
 from django.urls import reverse
 
 from desk.inbox.kinds import Button, Done, ItemKind, ItemRow, Pane
-from desk.lessons.queue import read_projects
 from memory.errors import MemoryAppError
 from memory.projects.access import visible_projects
 from memory.projects.actors import Actor
@@ -30,8 +29,8 @@ class RuleChangeItems(ItemKind):
     since = "requested_at"
     is_discussed = False
 
-    def queue(self, user: Any, query: str) -> QuerySet[RuleChange]:
-        return read_projects(self._visible(user).waiting(), query)
+    def waiting(self) -> QuerySet[RuleChange]:
+        return RuleChange.objects.waiting()
 
     def list_rows(self, user: Any, query: str, *, limit: int) -> list[ItemRow]:
         found = self.queue(user, query).select_related("project").order_by("requested_at", "id")
@@ -41,17 +40,17 @@ class RuleChangeItems(ItemKind):
         return ItemRow(
             kind=self.name,
             id=change.pk,
-            title=show_text(str(change)),
+            title=str(change),
             then=str(change.project or "every project"),
             since=change.requested_at,
         )
 
-    def _visible(self, user: Any) -> Any:
+    def visible(self, rows: QuerySet[RuleChange], user: Any) -> QuerySet[RuleChange]:
         seen = Q(project__in=visible_projects(user))
-        return RuleChange.objects.filter(seen | Q(project=None) if may_change(user, None) else seen)
+        return rows.filter(seen | Q(project=None) if may_change(user, None) else seen)
 
     def find(self, user: Any, id: UUID) -> RuleChange | None:
-        return find_row(self._visible(user).select_related("project").filter(pk=id))
+        return find_row(self.visible(RuleChange.objects.select_related("project"), user).filter(pk=id))
 
     def draw(self, user: Any, id: UUID) -> Pane | None:
         change = self.find(user, id)

@@ -7,10 +7,8 @@ from uuid import UUID
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.urls import reverse
-from django.utils import timezone
 
 from desk.inbox.kinds import Button, Done, ItemKind, ItemRow, Pane, Tab
-from desk.lessons.queue import read_projects
 from desk.reflections.suggestions import find_holders, show_suggestion
 from memory.errors import MemoryAppError
 from memory.projects.access import narrow_to_projects
@@ -42,10 +40,11 @@ class SuggestionItems(ItemKind):
     label = "Suggestions"
     permission = "reflection.view_suggestion"
 
+    def waiting(self) -> QuerySet[Suggestion]:
+        return Suggestion.objects.filter(status=Suggestion.Status.OPEN).exclude(kind=Suggestion.Kind.NEW)
+
     def queue(self, user: Any, query: str) -> QuerySet[Suggestion]:
-        waiting = Suggestion.objects.filter(status=Suggestion.Status.OPEN).exclude(kind=Suggestion.Kind.NEW)
-        open_now = waiting.exclude(project__archived_at__lte=timezone.now())
-        rows = self.arrange(read_projects(narrow_to_projects(open_now, user), query), user, query)
+        rows = super().queue(user, query)
         run = dict(parse_qsl(query)).get("run", "")
         try:
             return rows.filter(run=UUID(run)) if run else rows

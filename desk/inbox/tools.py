@@ -6,13 +6,11 @@ from uuid import UUID
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.text import Truncator
 
 from desk.agents.revision_text import write_call
 from desk.agents.tools import compare_revisions, decide, write_examples
 from desk.inbox.kinds import Button, Done, ItemKind, ItemRow, Pane, Tab
-from desk.lessons.queue import read_projects
 from memory.errors import MemoryAppError
 from memory.projects.access import narrow_to_projects
 from memory.projects.actors import Actor
@@ -35,9 +33,8 @@ class ToolItems(ItemKind):
     permission = "agents.view_tool"
     decides = "agents.review_tool"
 
-    def queue(self, user: Any, query: str) -> QuerySet[ToolRevision]:
-        waiting = ToolRevision.objects.waiting().exclude(project__archived_at__lte=timezone.now())
-        return self.arrange(read_projects(narrow_to_projects(waiting, user), query), user, query)
+    def waiting(self) -> QuerySet[ToolRevision]:
+        return ToolRevision.objects.waiting()
 
     def list_rows(self, user: Any, query: str, *, limit: int) -> list[ItemRow]:
         found = self.queue(user, query).select_related("tool").order_by("created_at", "id")

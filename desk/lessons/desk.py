@@ -13,7 +13,6 @@ from desk.effects.uplift import describe_lesson_effect
 from desk.lessons.queue import explain_priority
 from desk.lessons.release_facts import describe_releases
 from desk.lessons.serving_facts import describe_serving
-from desk.reflections.checks import describe_checks
 from desk.reflections.suggestions import find_suggestions
 from desk.shell.word_diff import DiffPart, diff_heuristics
 from memory.curation.priority import find_fitting_tasks
@@ -29,6 +28,7 @@ from memory.retrieval.models import HeuristicEmbedding, Retrieval
 from memory.review.models import Review
 from memory.rows import find_row
 from memory.runs.models import Trajectory
+from reflection.reflectors.models import Proposal
 
 _RUNS = 5  # runs shown; the rest are counted
 _NEIGHBOURS = 1  # steps kept, folded, on either side of a cited one
@@ -375,3 +375,13 @@ def find_contradiction(one: HeuristicRevision, other: HeuristicRevision) -> str:
     if {one.polarity, other.polarity} == _OPPOSED:
         return "One says what works, the other what to avoid."
     return ""
+
+
+def describe_checks(heuristic: Heuristic) -> dict[str, Any]:
+    """Return what the checks found when a heuristic was proposed, and what proposing it cost. One query."""
+    proposals = list(
+        Proposal.objects.filter(heuristic=heuristic).select_related("reflection").order_by("created_at", "id")[:20]
+    )
+    findings = {finding["code"]: finding["message"] for proposal in proposals for finding in proposal.findings}
+    first = proposals[0].reflection if proposals else None
+    return {"findings": findings, "reflection": first}

@@ -7,7 +7,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from desk.shell.chosen_project import narrow_to_chosen
-from desk.shell.figures import Figure
+from desk.shell.pages import Figure
 from memory.heuristics.models import Heuristic
 from memory.releases.deployments import get_deployment, serves_releases
 from memory.releases.models import DeploymentEvent, ReleaseMember

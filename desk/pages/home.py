@@ -16,7 +16,7 @@ from desk.pages.trends import Period, count_decisions, count_runs
 from desk.pages.waiting import Waiting, find_waiting
 from desk.reflections.figures import count_failing_webhooks, count_reflections
 from desk.shell.chosen_project import chosen_project, narrow_to_chosen, offered_projects
-from desk.shell.figures import Figure
+from desk.shell.pages import Figure
 from desk.shell.plots import draw_sparkline
 from memory.projects.actors import Actor
 from memory.projects.models import ApiKey

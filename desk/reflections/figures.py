@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from desk.shell.chosen_project import narrow_to_chosen
-from desk.shell.figures import Figure
+from desk.shell.pages import Figure
 from memory.projects.access import projects_with_role
 from memory.projects.models import ProjectMembership
 from reflection.llm.models import DailySpend

@@ -1,11 +1,24 @@
-"""What every page of the admin that belongs to no table needs, and the page that lists all tables."""
+"""What the pages of the admin that belong to no table have in common, and the page that lists all tables."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Figure:
+    """One number on the home page, as a tile if it `is_large`. `link` is a path of the admin to the list behind it."""
+
+    label: str
+    value: str
+    link: str = ""
+    note: str = ""
+    alarming: bool = False
+    is_large: bool = False
 
 
 def page_context(request: HttpRequest, title: str, **context: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from memory.blocks.edits import Edit, NewBlock, append_to_block, create_block
 from memory.blocks.models import BlockRevision
@@ -154,3 +155,30 @@ def test_change_of_who_decides_is_decided_by_another_reviewer(decision: str, sta
     assert "four_eyes" in page
     assert RuleChange.objects.get(pk=change.pk).status == status
     assert other.get(reverse("admin:inbox_tab", args=["rule", change.pk, "discussion"])).status_code == 404
+
+
+def test_change_of_who_decides_is_neither_snoozed_nor_anybodys_own() -> None:
+    project = make_project()
+    asks = make_member("ana", permissions=("review_heuristic", "view_rulechange"))
+    ben = sign_in("ben", "review_heuristic", "view_rulechange")
+    require_two(project)
+    change_settings(project, values={"four_eyes": False}, by=Actor.person(asks))
+
+    pages = [ben.get(reverse("admin:inbox"), {"show": show}).content.decode() for show in ("", "snoozed", "mine")]
+
+    assert ["four_eyes" in page for page in pages] == [True, False, False]
+
+
+def test_nothing_waits_in_an_archived_project() -> None:
+    project = make_project()
+    asks = make_member("ana", permissions=("review_heuristic", "view_rulechange"))
+    ben = sign_in("ben", "review_heuristic", "view_rulechange", "view_block", "view_tool")
+    wait_in_block(project)
+    wait_as_tool(project)
+    require_two(project)
+    change_settings(project, values={"four_eyes": False}, by=Actor.person(asks))
+    Project.objects.filter(pk=project.pk).update(archived_at=timezone.now())
+
+    shown = ben.get(reverse("admin:inbox")).content.decode()
+
+    assert [word for word in ("persona", "hello, revision 1", "four_eyes") if word in shown] == []

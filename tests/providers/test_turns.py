@@ -52,7 +52,7 @@ def test_resume(lab: Laboratory) -> None:
 
 
 class SameIds(Vllm):
-    """A server that numbers its calls anew in each answer, and gives all of them one number."""
+    """A server that starts numbering its calls again in each answer, and gives all of them one number."""
 
     def write_id(self) -> str:
         return "call_0"
