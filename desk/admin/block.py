@@ -145,7 +145,6 @@ def block_context(block: Block) -> dict[str, Any]:
     waiting = newest.waiting()[:SHOWN_WAITING]
     numbers = BlockRevision.objects.filter(pk=OuterRef("revision_id")).values("number")
     return {
-        "block": block,
         "current": current,
         "length": len(current.value),
         "waiting": [ShownRevision(revision=one, diff=[*shorten_same(current.value, one.value)]) for one in waiting],

@@ -67,7 +67,7 @@ class BlockItems(ItemKind):
             heading=f"Revision {revision.number} of {block.label}",
             template="admin/memory/block/words.html",
             context={
-                "block": block,
+                "subject": block,  # inside a template, `block` is the template's own
                 "current": current,
                 "revision": revision,
                 "parts": [*shorten_same(current.value, revision.value)],

@@ -72,6 +72,7 @@ def test_edit_of_a_block_is_approved_where_it_is_read() -> None:
     answer = ana.post(item("block", revision), sent, follow=True)
 
     assert "The user asked." in page
+    assert f"18 of {revision.block.char_limit} characters" in page
     assert "Agents read it from now on." in answer.content.decode()
     revision.refresh_from_db()
     assert revision.status == BlockRevision.Status.APPROVED
