@@ -1,4 +1,4 @@
-"""Import lessons that `export_memory` wrote, as proposals; the decisions on them come along only if they are given too."""
+"""Import lessons that `export_memory` wrote, as proposals, and the decisions on them if these are given too."""
 
 import json
 from collections import defaultdict
