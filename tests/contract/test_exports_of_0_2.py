@@ -1,4 +1,4 @@
-"""What ERL 0.2.0 wrote of a project, imported here: runs, lessons, and the decisions on them (tests/data/export_0_2)."""
+"""What ERL 0.2.0 wrote of a project, imported here: runs, lessons and decisions (tests/data/export_0_2)."""
 
 import io
 import json
