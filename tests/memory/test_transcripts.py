@@ -211,15 +211,20 @@ def test_agent_called_by_an_agent_is_a_run_of_its_own() -> None:
     assert called.data["external_id"].startswith(caller.data["external_id"])
 
 
-def test_call_outside_the_longest_conversation_is_named(tmp_path: Path) -> None:
+def test_call_outside_the_longest_conversation_is_a_step_at_its_time() -> None:
+    asked = [{"role": "user", "content": "Hi"}]
     spans = [
-        {"id": "a", "traceId": "t", "type": "GENERATION", "input": [{"role": "user", "content": "Hi"}], "output": "Ho"},
-        {"id": "b", "traceId": "t", "type": "TOOL", "name": "search", "input": {"q": "x"}, "output": "y"},
+        {"id": "a", "traceId": "t", "startTime": "3", "type": "GENERATION", "input": asked, "output": "Ho"},
+        {"id": "b", "traceId": "t", "startTime": "2", "type": "TOOL", "name": "f", "input": {"q": "x"}, "output": "y"},
     ]
 
     (run,) = read_document(spans).transcripts
 
-    assert run.left_out == ["span b: a call of search outside the longest conversation of the trace"]
+    assert [(step["index"], step["action"], step["observation"]) for step in run.steps] == [
+        (1, None, "Hi"),
+        (2, {"name": "f", "arguments": {"q": "x"}}, "y"),
+        (3, {"name": "respond", "arguments": {"content": "Ho"}}, ""),
+    ]
 
 
 def test_time_without_zone_is_taken_as_utc() -> None:
