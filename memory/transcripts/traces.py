@@ -87,19 +87,24 @@ def _runs_of(trace: Mapping[str, Span], *, format: str) -> list[Transcript]:
 def _join_wrappers(groups: dict[str, list[Span]], callers: dict[str, str]) -> None:
     """Join the agents of a trace that are one agent: frameworks open several spans around it, one inside the other."""
 
-    def join(own: str) -> None:
-        caller = callers.pop(own)
-        groups[caller] += groups.pop(own)
-        callers.update({inner: caller for inner, around in callers.items() if around == own})
-
-    def works(own: str) -> bool:
-        return any(span.kind in ("llm", "tool") for span in groups[own])
-
-    for own in [own for own in callers if not works(own)]:
-        join(own)
+    working = {own for own, spans in groups.items() if any(span.kind in ("llm", "tool") for span in spans)}
+    idle = [own for own in callers if own not in working]
+    for own in idle:
+        above: dict[str, None] = {}  # the idle agents on the way up to one that works; each is passed once
+        at = own
+        while at and at not in working and at not in above:
+            above[at] = None
+            at = callers.get(at, "")
+        callers.update(dict.fromkeys(above, "" if at in above else at))
+    for own in [own for own in callers if own in working and callers[own] not in working]:
+        callers[own] = callers.get(callers[own], "")
+    for own in idle:
+        groups[callers.pop(own)] += groups.pop(own)
     inner = [own for own, caller in callers.items() if not caller]
-    if len(inner) == 1 and not works(""):
-        join(inner[0])
+    if len(inner) == 1 and "" not in working:
+        groups[""] += groups.pop(inner[0])
+        callers.pop(inner[0])
+        callers.update({own: "" for own, caller in callers.items() if caller == inner[0]})
 
 
 def _agents_above(trace: Mapping[str, Span]) -> dict[str, str]:
