@@ -24,11 +24,11 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 _EVENT = {
     "type": "object",
     "properties": {
-        "id": {"type": "string", "description": "Its number in the run, for `Last-Event-ID`."},
+        "id": {"type": "string", "description": "Its number in the run, for `Last-Event-ID`. `text` has none."},
         "event": {"type": "string", "description": "Its kind."},
         "data": {"type": "string", "contentMediaType": "application/json"},
     },
-    "required": ["id", "event", "data"],
+    "required": ["event", "data"],
 }
 
 
@@ -42,8 +42,9 @@ class RunEventsView(ApiView):
         tag="agents",
         summary="Follow a run",
         description="Server-sent events from the run's own rows: `run`, `step`, `message`, `effect`, `approval`, "
-        "`compaction`, `cancel`, and `text` with parts of an answer that is on its way. The stream ends with the run, "
-        "or when the key is revoked. "
+        "`compaction`, `cancel`, and `text` with parts of an answer that is on its way. Those are a preview without an "
+        "`id`: they are not sent again, nor at all behind a pooler in transaction mode, and the whole answer follows "
+        "as a `message`. The stream ends with the run, or when the key is revoked. "
         "Send `Last-Event-ID` to go on after an event; any server of the installation can. 204 says that no more will "
         "come, 410 that the events of a run that ended were deleted after their time.",
         parameters=[

@@ -70,8 +70,9 @@ def write_past_events(run_id: UUID, first: list[Seen]) -> Iterator[bytes]:
 
 
 def write_event(event: Seen) -> bytes:
-    """Write one event in the form of the HTML standard, §9.2."""
-    return f"id: {event.seq}\nevent: {event.kind}\ndata: ".encode() + orjson.dumps(event.payload) + b"\n\n"
+    """Write one event in the form of the HTML standard, §9.2. A part of an answer leaves the reader's position."""
+    position = f"id: {event.seq}\n" if event.seq else ""
+    return f"{position}event: {event.kind}\ndata: ".encode() + orjson.dumps(event.payload) + b"\n\n"
 
 
 def is_last(event: Seen) -> bool:

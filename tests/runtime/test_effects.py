@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db.models import F
 from django.db.models.functions import Now
 
 from memory.blocks.edits import NewBlock, create_block
@@ -18,13 +17,12 @@ from runtime.approvals import decide_effect
 from runtime.definitions.python_file import read_definitions
 from runtime.definitions.storage import save_tool
 from runtime.errors import OutcomeUnknown
-from runtime.loop import asking
 from runtime.loop.actions import ExecuteEffect, MarkUnknown, next_action
 from runtime.loop.execution import RunAttempt
 from runtime.loop.rows import load_rows, read_history
 from runtime.models.agents import Agent
 from runtime.models.effects import Effect
-from runtime.models.runs import Event, Run
+from runtime.models.runs import Run
 from runtime.revisions import AgentSpec, create_agent
 from runtime.runs import cancel_run
 from runtime.tools.catalogue import Tool, core_tools, pin_tools
@@ -385,16 +383,3 @@ def test_cancelled_run_does_not_wait_for_its_next_attempt(monkeypatch: pytest.Mo
     cancel_run(run, by=BY)
 
     assert Job.objects.waiting().filter(subject=str(run.pk)).exists()
-
-
-def test_worker_that_lost_its_claim_writes_no_part_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = make_run(make_agent())
-
-    def lose_claim(request: Any) -> str:
-        Job.objects.filter(subject=str(run.pk)).update(attempts=F("attempts") + 1)
-        return "Stale."
-
-    monkeypatch.setattr(asking, "SECONDS_BETWEEN_PARTS", 0.0)
-    go_on(run, Script(lose_claim))
-
-    assert not Event.objects.filter(run=run, kind="text").exists()

@@ -15,7 +15,7 @@ from erl_site.tasks import EVERY_HOUR
 from runtime.models.agents import Agent, AgentRevision
 from runtime.models.conversations import Conversation
 from runtime.models.runs import Event, Run
-from runtime.streaming.events import append_event, prune_parts
+from runtime.streaming.events import append_event
 from runtime.streaming.feed import read_events
 from runtime.streaming.months import keep_event_months
 from tests.runtime.running import make_agent
@@ -184,16 +184,6 @@ def test_month_that_is_in_use_is_left_to_the_next_call(settings: Any) -> None:
     assert ask("SELECT part::oid FROM memory_months('agents_event')") == before
     keep_event_months()
     assert not {*before}.intersection(ask("SELECT part::oid FROM memory_months('agents_event')"))
-
-
-def test_parts_are_pruned_an_hour_after_the_end_of_their_run(agent: Agent) -> None:
-    old, new = make_run_of(agent, PAST[0], hours_ago=2), make_run_of(agent, PAST[1])
-
-    assert prune_parts() == 1
-    assert [[event.kind for event in read_events(run.pk, after=0)] for run in (old, new)] == [
-        ["message"],
-        ["text", "message"],
-    ]
 
 
 def test_events_go_with_their_run(agent: Agent) -> None:
