@@ -15,8 +15,8 @@ from memory.api.errors import ErrorCode, Refusal
 from memory.api.schema import describe
 from memory.projects.models import ApiKey
 from runtime.models.runs import Run
-from runtime.streaming.feed import read_events
 from runtime.streaming.readers import KeyReader
+from runtime.streaming.reading import read_events
 from runtime.streaming.sse import EventStream
 
 Scope = ApiKey.Scope

@@ -207,8 +207,6 @@ def _write_answer(claimed: Claimed, step: Step, answer: ChatAnswer, call: ModelC
             role="assistant",
             seq=message.seq,
             step=step.seq,
-            content=message.content,
-            tool_calls=message.tool_calls,
             is_reply=message.is_reply,
         )
         append_event(
@@ -298,4 +296,4 @@ def remind(claimed: Claimed, text: str) -> None:
     """Tell the agent something in the conversation, as a note of ERL."""
     with claimed.writing() as run:
         message = add_message(run, role=Message.Role.NOTE, content=text)
-        append_event(run.pk, "message", role="note", seq=message.seq, content=text)
+        append_event(run.pk, "message", role="note", seq=message.seq)

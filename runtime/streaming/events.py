@@ -1,4 +1,7 @@
-"""The events of a run: written in the transaction of what happened, and announced to those who follow the run."""
+"""The events of a run: written in the transaction of what happened, and announced to those who follow the run.
+
+An event has ids and small facts, of that moment, and no copy of a text: see runtime/streaming/reading.py.
+"""
 
 from typing import Any
 from uuid import UUID
@@ -34,10 +37,10 @@ WHERE run.id = %s AND run.finished_at IS NULL AND job.id = %s AND job.attempts =
 """  # noqa: S608 - constants of this module
 
 
-def append_event(run_id: UUID, kind: str, /, **payload: Any) -> int:
+def append_event(run_id: UUID, kind: str, /, **facts: Any) -> int:
     """Write one event and return its number. Call it with the run's row locked, or as a transaction of its own."""
     with connection.cursor() as cursor:
-        cursor.execute(_APPEND, [run_id, run_id, kind, orjson.dumps(payload, default=str).decode(), str(run_id)])
+        cursor.execute(_APPEND, [run_id, run_id, kind, orjson.dumps(facts, default=str).decode(), str(run_id)])
         row = cursor.fetchone()
     return int(row[0]) if row else 0
 

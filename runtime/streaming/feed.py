@@ -19,24 +19,15 @@ import structlog
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
-from runtime.models.runs import Event
 from runtime.streaming.events import CHANNEL
 from runtime.streaming.readers import Reader
+from runtime.streaming.reading import Seen, read_events
 
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 1.0
 CHECK_SECONDS = 3.0  # after a revocation a stream ends within this and the second of a look
-AT_ONCE = 500
 REST_SECONDS = 1.0  # after an error
-
-
-class Seen(NamedTuple):
-    """An event as it is sent. A part of an answer is no stored event and has no number: its `seq` is 0."""
-
-    seq: int
-    kind: str
-    payload: dict[str, Any]
 
 
 class Notice(NamedTuple):
@@ -50,12 +41,6 @@ class Notice(NamedTuple):
     def read(cls, payload: str) -> "Notice":
         run_id, *part = payload.split(" ", 2)
         return cls(UUID(run_id), int(part[0]), part[1]) if part else cls(UUID(run_id))
-
-
-def read_events(run_id: UUID, *, after: int) -> list[Seen]:
-    """Return the next events of a run, in their order."""
-    rows = Event.objects.filter(run=run_id, seq__gt=after).order_by("seq")
-    return [Seen(*row) for row in rows.values_list("seq", "kind", "payload")[:AT_ONCE]]
 
 
 class Subscription:

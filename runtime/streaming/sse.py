@@ -8,8 +8,9 @@ import orjson
 from django.http import StreamingHttpResponse
 
 from runtime.models.runs import Run
-from runtime.streaming.feed import Seen, feed, read_events
+from runtime.streaming.feed import feed
 from runtime.streaming.readers import Reader
+from runtime.streaming.reading import Seen, read_events
 
 PING_SECONDS = 15.0
 TICK_SECONDS = 1.0  # so often the web server can see that a reader is gone, or that it is to stop itself

@@ -12,8 +12,8 @@ from runtime.definitions.storage import save_tool
 from runtime.definitions.values import ToolDefinition
 from runtime.models.runs import Event, Run
 from runtime.streaming.events import append_event
-from runtime.streaming.feed import read_events
 from runtime.streaming.readers import KeyReader
+from runtime.streaming.reading import read_events
 from runtime.streaming.sse import write_events
 from tests.api.problems import error_of
 from tests.factories import bearer, make_api_key, make_project

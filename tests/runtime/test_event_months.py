@@ -16,8 +16,8 @@ from runtime.models.agents import Agent, AgentRevision
 from runtime.models.conversations import Conversation
 from runtime.models.runs import Event, Run
 from runtime.streaming.events import append_event
-from runtime.streaming.feed import read_events
 from runtime.streaming.months import keep_event_months
+from runtime.streaming.reading import read_events
 from tests.runtime.running import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -66,7 +66,7 @@ def make_run_of(agent: Agent, month: str, *, ends: bool = True, hours_ago: int =
         **(ended if ends else {}),
     )  # fmt: skip
     append_event(run.pk, "text", text="On its")
-    append_event(run.pk, "message", text="On its way.")
+    append_event(run.pk, "window", used=5)
     ask("SET CONSTRAINTS ALL IMMEDIATE")
     ask("SET CONSTRAINTS ALL DEFERRED")
     return run

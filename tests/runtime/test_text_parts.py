@@ -24,8 +24,9 @@ from reflection.llm.chat import ChatAnswer, ChatRequest
 from runtime.loop import asking
 from runtime.models.runs import Event, Run
 from runtime.streaming.events import CHANNEL, PART_CHARACTERS, send_text
-from runtime.streaming.feed import Notice, Seen, Subscription, read_events
+from runtime.streaming.feed import Notice, Subscription
 from runtime.streaming.readers import KeyReader
+from runtime.streaming.reading import Seen, read_events
 from runtime.streaming.sse import write_events
 from tests.factories import make_api_key
 from tests.runtime.running import Script, go_on, make_agent, make_run
