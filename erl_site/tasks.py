@@ -36,7 +36,6 @@ from reflection.webhooks.delivery import delete_old_deliveries
 from runtime.approvals import expire_approvals
 from runtime.changes.policy import climb
 from runtime.changes.sleep import send_to_sleep
-from runtime.streaming.months import keep_event_months
 
 log = structlog.get_logger(__name__)
 
@@ -65,7 +64,6 @@ EVERY_MINUTE: tuple[Callable[[], object], ...] = (
 )
 EVERY_HOUR: tuple[Callable[[], object], ...] = (
     keep_answer_months,
-    keep_event_months,
     delete_old_answers,
     delete_old_deliveries,
     delete_ended_sessions,

@@ -35,7 +35,6 @@ _EVENT = {
 class RunEventsView(ApiView):
     required_scopes = {"GET": Scope.RUN}
     allowed_query_params = frozenset({"after"})
-    forgets = True
 
     @describe(
         "followRun",
@@ -46,7 +45,7 @@ class RunEventsView(ApiView):
         "`id`: they are not sent again, nor at all behind a pooler in transaction mode, and the whole answer follows "
         "as a `message`. The stream ends with the run, or when the key is revoked. "
         "Send `Last-Event-ID` to go on after an event; any server of the installation can. 204 says that no more will "
-        "come, 410 that the events of a run that ended were deleted after their time.",
+        "come.",
         parameters=[
             OpenApiParameter(
                 "Last-Event-ID", OpenApiTypes.STR, OpenApiParameter.HEADER, description="The last event that you have."
@@ -65,10 +64,6 @@ class RunEventsView(ApiView):
             raise _refuse(request, f"The run has {run.events_written} events so far. Send the id of one that you have.")
         first = read_events(run.pk, after=after)
         if not first and not run.is_live:
-            if after < run.events_written:
-                raise Refusal(
-                    ErrorCode.EVENTS_DELETED, "The events of this run were deleted; its messages and steps were not."
-                )
             return HttpResponse(status=204)
         reader = KeyReader(key_id=self.api_key.pk, project_id=run.project_id)
         return EventStream(run, after=after, first=first, reader=reader)
