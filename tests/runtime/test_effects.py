@@ -311,7 +311,8 @@ def test_many_long_results_in_one_answer_are_kept_and_not_read_before_each_actio
         name="look", description=".", parameters={"type": "object"}, kind=Effect.Kind.PURE, execute=lambda effect: text
     )
     monkeypatch.setitem(core_tools(), "look", tool)
-    run = make_run(make_agent(tools=["look", "read_result"], window_tokens=8_000, max_output_tokens=500))
+    rules = ({"type": "max_count_per_run", "tool": "look", "count": 50},)
+    run = make_run(make_agent(tools=["look", "read_result"], rules=rules, window_tokens=8_000, max_output_tokens=500))
     script = Script([("look", {})] * 50, [("read_result", {"result": 3, "start": 150_000})], "Done.")
 
     go_on(run, script)
@@ -319,6 +320,28 @@ def test_many_long_results_in_one_answer_are_kept_and_not_read_before_each_actio
     assert (run.status, run.effects.filter(tool="look", status="succeeded").count()) == ("succeeded", 50)
     assert run.effects.get(tool="read_result").result.startswith("word word")
     assert {each.output for each in read_history(run)} == {""}
+
+
+def test_rule_about_results_reads_that_of_the_last_call_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, Effect.Kind.PURE)
+    rules = ({"type": "conditional", "tool": "note", "outcomes": {"never": "send_message"}},)
+    run = make_run(make_agent(tools=["note", "send_message"], rules=rules))
+
+    go_on(run, Script(*[[("note", {"text": str(number)})] for number in range(3)], "Done."))
+
+    outputs = [each.output for each in read_history(run)]
+    assert outputs == ["", "", "noted"]
+
+
+@pytest.mark.parametrize("rules", [(), ({"type": "requires_approval", "tool": "send_message"},)])
+def test_calls_are_not_read_where_no_rule_is_about_them(
+    monkeypatch: pytest.MonkeyPatch, rules: tuple[dict[str, Any], ...]
+) -> None:
+    register(monkeypatch, Effect.Kind.PURE)
+    run = make_run(make_agent(tools=["note", "send_message"], rules=rules))
+    go_on(run, Script([("note", {"text": "1"})], "Done."))
+
+    assert read_history(run) == ()
 
 
 def test_next_action_after_a_crash_depends_on_the_kind(monkeypatch: pytest.MonkeyPatch) -> None:
