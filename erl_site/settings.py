@@ -121,7 +121,8 @@ CONTENT_SECURITY_POLICY = {
 
 # ── Application ───────────────────────────────────────────────────────────────────────────────────────────────────
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    # Its pages are loaded with the URLs, not in workers and commands
+    "django.contrib.admin.apps.SimpleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

@@ -123,7 +123,6 @@ def build_supervisor(port: int, report: Callable[[str, str], None]) -> Superviso
 def load_all() -> None:
     """Load what the processes need before they are forked, so that it is there once."""
     settings.ERL_LLM_SCRIPT = settings.ERL_LLM_SCRIPT or str(SCRIPT)  # what the sample's agent plays
-    os.environ["CELERY_SKIP_CHECKS"] = "1"  # this command has made them, and they touch everything
     for program in PROGRAMS:
         import_module(program)
     app.autodiscover_tasks(force=True)
