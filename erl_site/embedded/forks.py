@@ -37,7 +37,11 @@ def fork_program(command: tuple[str, ...], output: Path) -> ForkProcess:
     """Run a module with arguments, as `python -m` would, in a session of its own that writes to a file."""
     output.touch()
     process = _context.Process(target=_run_program, args=(command, output))
-    process.start()
+    try:
+        _start(process)
+    except BaseException:
+        process.terminate()
+        raise
     return process
 
 
@@ -55,9 +59,9 @@ def call_in_fork(
     """
     receiver, sender = _context.Pipe(duplex=False)
     process = _context.Process(target=_send_result, args=(function, expected, sender))
-    process.start()
-    sender.close()  # so that the end of the fork can be seen
     try:
+        _start(process)
+        sender.close()  # so that the end of the fork can be seen
         while not receiver.poll(LOOK_SECONDS):
             poll()
         result = receiver.recv()
@@ -73,9 +77,19 @@ def call_in_fork(
     return result  # type: ignore[no-any-return]
 
 
+def _start(process: ForkProcess) -> None:
+    # What a signal's handler raises in a function that Python calls at a fork is lost: Ctrl-C would do nothing
+    signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTS)
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPTS)
+
+
 def _send_result(function: Callable[[], object], expected: tuple[type[Exception], ...], sender: Connection) -> None:
     for number in _INTERRUPTS:
         signal.signal(number, _interrupt)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPTS)
     try:
         sender.send(function())
     except expected as error:
@@ -95,6 +109,7 @@ def _run_program(command: tuple[str, ...], output: Path) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPTS)
     with Path(os.devnull).open("rb") as nothing, output.open("ab") as stream:
         os.dup2(nothing.fileno(), 0)
         os.dup2(stream.fileno(), 1)

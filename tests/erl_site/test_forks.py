@@ -29,6 +29,15 @@ def test_call_in_fork_of_a_killed_process_says_so() -> None:
         call_in_fork(lambda: os.kill(os.getpid(), signal.SIGKILL), expected=(), poll=lambda: None)
 
 
+def test_interrupt_during_a_fork_is_not_lost() -> None:
+    here, forked = os.getpid(), []
+    # As any function that is registered for forks, where Python ignores what a handler raises
+    os.register_at_fork(after_in_parent=lambda: forked or forked.append(os.kill(here, signal.SIGINT)))  # once
+
+    with pytest.raises(KeyboardInterrupt):
+        call_in_fork(signal.pause, expected=(), poll=lambda: None)
+
+
 def test_call_in_fork_ends_the_fork_when_interrupted() -> None:
     def interrupt() -> NoReturn:
         raise KeyboardInterrupt
