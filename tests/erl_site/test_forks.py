@@ -30,9 +30,14 @@ def test_call_in_fork_of_a_killed_process_says_so() -> None:
 
 
 def test_interrupt_during_a_fork_is_not_lost() -> None:
-    here, forked = os.getpid(), []
+    here, interrupts = os.getpid(), [signal.SIGINT]
+
+    def interrupt() -> None:
+        while interrupts:  # at the first fork alone: what is registered stays
+            os.kill(here, interrupts.pop())
+
     # As any function that is registered for forks, where Python ignores what a handler raises
-    os.register_at_fork(after_in_parent=lambda: forked or forked.append(os.kill(here, signal.SIGINT)))  # once
+    os.register_at_fork(after_in_parent=interrupt)
 
     with pytest.raises(KeyboardInterrupt):
         call_in_fork(signal.pause, expected=(), poll=lambda: None)
