@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import structlog
 from django.db.models import TextChoices
 from django.http import HttpRequest, HttpResponse
 from django.utils.encoding import iri_to_uri
-from rest_framework import exceptions, serializers
+from rest_framework import exceptions
 from rest_framework.request import Request
 
 from memory.limits import MAX_ERROR_DETAIL_CHARS, MAX_ERROR_FIELDS, MAX_ERROR_TEXT_CHARS
@@ -58,7 +57,6 @@ class ErrorCode(TextChoices):
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused", "The idempotency key was used for another request"
     IDEMPOTENCY_IN_PROGRESS = "idempotency_in_progress", "The same request is in progress"
     ERASED = "erased", "The result of this request was erased"
-    EVENTS_DELETED = "events_deleted", "The events of the run were deleted"
     REQUEST_TOO_LARGE = "request_too_large", "The body is too large"
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type", "The body is in an unsupported format"
     RATE_LIMITED = "rate_limited", "Too many requests"
@@ -106,7 +104,6 @@ STATUS: dict[str, int] = {
     ErrorCode.IDEMPOTENCY_KEY_REUSED: 409,
     ErrorCode.IDEMPOTENCY_IN_PROGRESS: 409,
     ErrorCode.ERASED: 410,
-    ErrorCode.EVENTS_DELETED: 410,
     ErrorCode.REQUEST_TOO_LARGE: 413,
     ErrorCode.UNSUPPORTED_MEDIA_TYPE: 415,
     ErrorCode.RATE_LIMITED: 429,
@@ -215,24 +212,3 @@ def problem(
 def _clip(text: str, limit: int) -> str:
     clean = str(text).encode("utf-8", "replace").decode()
     return clean if len(clean) <= limit else f"{clean[: limit - 1]}…"
-
-
-# The shape of an error, for the OpenAPI document.
-class ErrorSerializer(serializers.Serializer[Any]):
-    code = serializers.ChoiceField(choices=ErrorCode.choices)
-    message = serializers.CharField(help_text="A sentence that says what to do next.")
-    request_id = serializers.CharField(help_text="The X-Request-ID of this response.")
-    retryable = serializers.BooleanField(help_text="Whether the same request may succeed if it is sent again.")
-    fields = serializers.DictField(  # type: ignore[assignment]
-        child=serializers.ListField(child=serializers.CharField()),
-        help_text="What is wrong and where: JSON pointers for the body, bare names for query parameters.",
-    )
-
-
-class ProblemSerializer(serializers.Serializer[Any]):
-    type = serializers.CharField()
-    title = serializers.CharField()
-    status = serializers.IntegerField()
-    detail = serializers.CharField()
-    instance = serializers.CharField()
-    error = ErrorSerializer()
