@@ -1,4 +1,7 @@
-"""Read OpenTelemetry spans: OTLP requests and the console exporter, with GenAI or OpenInference attributes."""
+"""Read OpenTelemetry spans: OTLP requests and the console exporter, with GenAI or OpenInference attributes.
+
+The messages of a model call stand in attributes, in events of its span, or in log records that name the span.
+"""
 
 import json
 import re
@@ -218,7 +221,7 @@ def _read_words(said: Mapping[str, Json], names: Iterable[str], kind: str, left_
         if value in (None, "", []):
             continue
         if kind == "tool":
-            return _call_arguments(value) if names is _ARGUMENTS else parse_text(value)
+            return _call_arguments(value) if names is _ARGUMENTS else _text(value)
         words, is_cut = read_json(value)
         if is_cut:
             left_out.append(f"the end of {name}, which a limit of the tracer cut off")
@@ -234,7 +237,7 @@ def _call_arguments(value: Json) -> Json:
     return value
 
 
-def parse_text(value: Json) -> Json:
+def _text(value: Json) -> Json:
     """Return the text that a tracer wrote as JSON, anything else as it is."""
     if isinstance(value, str) and value[:1] == value[-1:] == '"':
         try:
@@ -309,7 +312,8 @@ def _part(part: Json) -> Json:
         failed = result.get("status") == "error"
         return {"type": "tool_call_response", "id": result.get("toolUseId"), "content": content, "is_error": failed}
     if isinstance(part.get("reasoningContent"), Mapping):
-        return {"type": "thinking", "thinking": as_text(read_object(part["reasoningContent"]).get("reasoningText"))}
+        reasoning = read_object(part["reasoningContent"].get("reasoningText"))
+        return {"type": "thinking", "thinking": as_text(reasoning.get("text"))}
     return part
 
 

@@ -86,7 +86,6 @@ def _runs_of(trace: Mapping[str, Span], *, format: str) -> list[Transcript]:
 
 def _join_wrappers(groups: dict[str, list[Span]], callers: dict[str, str]) -> None:
     """Join the agents of a trace that are one agent: frameworks open several spans around it, one inside the other."""
-
     working = {own for own, spans in groups.items() if any(span.kind in ("llm", "tool") for span in spans)}
     idle = [own for own in callers if own not in working]
     for own in idle:
@@ -100,6 +99,7 @@ def _join_wrappers(groups: dict[str, list[Span]], callers: dict[str, str]) -> No
         callers[own] = callers.get(callers[own], "")
     for own in idle:
         groups[callers.pop(own)] += groups.pop(own)
+    # The outermost agent without work of its own is the one agent inside it; of several, each has a run.
     inner = [own for own, caller in callers.items() if not caller]
     if len(inner) == 1 and "" not in working:
         groups[""] += groups.pop(inner[0])
@@ -252,13 +252,14 @@ class _Conversation(Log):
     def join(self, spans: list[Span]) -> None:
         """Complete the steps from the spans of their tools; calls and plans that no step tells become steps."""
         self.end_turn()
-        starts = self._complete([span for span in spans if span.kind == "tool"])
-        began = {id(step): span.started_at for span, step in starts}
+        pairs = self._complete([span for span in spans if span.kind == "tool"])
+        began = {id(step): span.started_at for span, step in pairs}
+        # Messages have no times: a step is as late as the span of its call, and never before the one above it.
         steps, time = [], ""
         for number, step in enumerate(self.steps):
             time = max(time, began.get(id(step), ""), self._answered_at if number >= self._answer_at else "")
             steps.append((time, step))
-        told, joined = self.words(), {span.id for span, _ in starts}
+        told, joined = self.words(), {span.id for span, _ in pairs}
         for span in [span for span in spans if span.id not in joined]:
             number = len(self.steps)
             if span.kind == "tool":
