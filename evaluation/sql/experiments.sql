@@ -26,10 +26,4 @@ CREATE OR REPLACE TRIGGER evaluation_look_delete BEFORE DELETE ON evaluation_loo
 
 SELECT memory_belongs_to_project('evaluation_experiment');
 SELECT memory_belongs_to_project('evaluation_look');
-SELECT memory_check_references('evaluation_experiment', ARRAY[
-    ['deployment_id', 'memory_deployment', ''],
-    ['treated_release_id', 'memory_release', ''],
-    ['control_release_id', 'memory_release', '']
-]);
-SELECT memory_check_references('evaluation_look', ARRAY[['experiment_id', 'evaluation_experiment', '']]);
 SELECT memory_grant_tenant();

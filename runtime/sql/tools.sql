@@ -40,8 +40,7 @@ CREATE OR REPLACE TRIGGER agents_agent_serves_approved BEFORE INSERT OR UPDATE O
 CREATE OR REPLACE TRIGGER agents_agentrevision_delete BEFORE DELETE ON agents_agentrevision
     FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure('with its reviews');
 
+SELECT memory_refers_within('agents_tool', '{current_id}', '{id}', '{tool_id}');
 SELECT memory_belongs_to_project('agents_tool');
 SELECT memory_belongs_to_project('agents_toolrevision');
-SELECT memory_check_references('agents_tool', ARRAY[['current_id', 'agents_toolrevision', '']]);
-SELECT memory_check_references('agents_toolrevision', ARRAY[['tool_id', 'agents_tool', '']]);
 SELECT memory_grant_tenant();
