@@ -62,13 +62,13 @@ class LessonKind(ItemKind):
     def list_rows(self, user: Any, query: str, *, limit: int) -> list[ItemRow]:
         order = Queue(user=user, query=query).order
         found = self.queue(user, query).annotate(other_wordings=Count("members")).order_by(*order)
-        shown = found.select_related("current_revision", "claim__user")[:limit]
+        shown = found.select_related("current_revision", "claimed_by")[:limit]
         return [self._write_row(heuristic, user) for heuristic in shown]
 
     def _write_row(self, heuristic: Any, user: Any) -> ItemRow:
         revision: HeuristicRevision = heuristic.current_revision
-        claim = getattr(heuristic, "claim", None)
-        held_by = claim.user.get_username() if claim and claim.is_live and claim.user_id != user.pk else ""
+        is_held = heuristic.is_claimed and heuristic.claimed_by_id != user.pk
+        held_by = heuristic.claimed_by.get_username() if is_held else ""
         others = heuristic.other_wordings
         flags = [*heuristic.risk_flags, *(["whole project"] if revision.scope == revision.Scope.PROJECT else [])]
         return ItemRow(
@@ -131,8 +131,8 @@ class LessonKind(ItemKind):
             reasons=REASONS,
             form=form,
             note="" if standing.may_review else _READ_ONLY,
-            held_by=standing.claim.user.get_username() if standing.claim else "",
-            held_until=standing.claim.expires_at if standing.claim else None,
+            held_by=standing.held_by,
+            held_until=standing.held_until,
             can_take_over=standing.claimed_by_other and standing.may_review,
         )
 
@@ -196,8 +196,8 @@ class LessonKind(ItemKind):
             return None
         if not find_standing(heuristic, user=user).waiting:
             return None
-        claim = claim_heuristic(heuristic, user_id=user.pk)
-        return claim.user.get_username(), claim.expires_at
+        claimed = claim_heuristic(heuristic, user_id=user.pk)
+        return str(claimed.claimed_by), claimed.claimed_until
 
     def release(self, user: Any, id: UUID) -> None:
         if (heuristic := find_lesson(user, id)) is not None:
@@ -259,8 +259,7 @@ def tab_context(name: str, standing: LessonStanding, outcome: OutcomeCount | Non
 def _list_actions(standing: LessonStanding, form: DecisionForm, *, is_approved_by_me: bool) -> list[Button]:
     no = "" if standing.may_review else "You may only read this lesson."
     if standing.claimed_by_other:
-        assert standing.claim is not None
-        no = f"{standing.claim.user.get_username()} has claimed it. Take it over with c, or go on with j."
+        no = f"{standing.held_by} has claimed it. Take it over with c, or go on with j."
     undecided = no or ("" if standing.waiting else "This lesson is not waiting for a decision.")
     again = "You have already approved it. It is waiting for a second reviewer." if is_approved_by_me else ""
     if form.is_editing:

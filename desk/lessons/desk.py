@@ -19,7 +19,7 @@ from memory.curation.priority import find_fitting_tasks
 from memory.curation.proposal_groups import count_wordings, find_group_evidence, find_others
 from memory.effects.outcomes import OutcomeCount, count_by_heuristic, describe_effect
 from memory.heuristics.extensions import find_tallies
-from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, ReviewClaim
+from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
 from memory.heuristics.sameness import compare_heuristics
 from memory.meaning.comparison import MeaningVerdict, compare_texts
 from memory.projects.access import may_review
@@ -126,7 +126,8 @@ class LessonStanding:
     may_review: bool
     archived: bool
     waiting: bool
-    claim: ReviewClaim | None
+    held_by: str  # who has claimed it, and until when
+    held_until: datetime | None
     claimed_by_other: bool
 
     def as_context(self) -> dict[str, Any]:
@@ -142,7 +143,8 @@ def find_standing(heuristic: Heuristic, *, user: Any) -> LessonStanding:
     archived_at = heuristic.project.archived_at
     archived = archived_at is not None and archived_at <= now
     waiting = heuristic.status == Heuristic.Status.PROPOSED and not archived
-    claim = find_row(ReviewClaim.objects.filter(heuristic=heuristic.pk, expires_at__gt=now).select_related("user"))
+    claimed = find_row(Heuristic.objects.claimed().filter(pk=heuristic.pk).select_related("claimed_by"))
+    is_held = waiting and claimed is not None
     return LessonStanding(
         heuristic=heuristic,
         revision=revision,
@@ -151,8 +153,9 @@ def find_standing(heuristic: Heuristic, *, user: Any) -> LessonStanding:
         may_review=may_review(user, heuristic.project_id),
         archived=archived,
         waiting=waiting,
-        claim=claim if waiting else None,
-        claimed_by_other=waiting and claim is not None and claim.user_id != user.pk,
+        held_by=str(claimed.claimed_by) if is_held else "",
+        held_until=claimed.claimed_until if is_held else None,
+        claimed_by_other=is_held and claimed.claimed_by_id != user.pk,
     )
 
 

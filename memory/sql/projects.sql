@@ -159,8 +159,6 @@ SELECT memory_limit_rows('memory_wordorigin', 'project_id = (SELECT memory_curre
 SELECT memory_limit_rows('memory_project', 'id = (SELECT memory_current_project())');
 SELECT memory_limit_rows(
     'memory_projectmembership', 'project_id = (SELECT memory_current_project()) OR project_id IS NULL');
-SELECT memory_limit_rows('memory_reviewclaim', 'EXISTS (SELECT FROM memory_heuristic h WHERE h.id = heuristic_id)');
-
 SELECT memory_limit_rows(
     'memory_rulechange', 'project_id = (SELECT memory_current_project()) OR project_id IS NULL');
 

@@ -47,7 +47,7 @@ _NO_TEXT_HERE = """
 agents_agentrevision.limits agents_change.source agents_evaluationrow.name agents_run.task_id agents_tool.name
 evaluation_experiment.steps evaluation_look.reason memory_auditentry.content memory_polarityquota.task_id
 memory_project.name memory_quarantineorder.source reflection_job.payload reflection_job.result
-reflection_periodicrun.name reflection_workerheartbeat.name
+reflection_workerheartbeat.name
 """
 # What links the rows that `fill` left apart, all of them to the one run.
 _LINKS = """
