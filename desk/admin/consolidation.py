@@ -17,7 +17,7 @@ from django.utils.text import Truncator
 from desk.inbox.suggestions import SUGGESTIONS
 from desk.inbox.views import draw_own_page
 from desk.reflections.suggestions import find_holders, show_suggestion
-from desk.shell.read_only import ReadOnlyAdmin
+from desk.shell.read_only import BY_MODEL_OR_RULES, JobFilter, ReadOnlyAdmin
 from memory.errors import MemoryAppError
 from memory.projects.access import has_role, may_review
 from memory.projects.actors import Actor
@@ -47,11 +47,25 @@ def queue_consolidations(request: HttpRequest, projects: Iterable[Project], *, a
         messages.success(request, f"A consolidation of {project} is queued. A worker will start it in a moment.")
 
 
+class CauseFilter(JobFilter):
+    title = "cause"
+    parameter_name = "cause"
+    member = "payload__cause"
+    choices_offered = ConsolidationRun.Cause.choices
+
+
+class MethodFilter(JobFilter):
+    title = "method"
+    parameter_name = "method"
+    member = "result__method"
+    choices_offered = BY_MODEL_OR_RULES
+
+
 @admin.register(ConsolidationRun)
 class ConsolidationRunAdmin(ReadOnlyAdmin[ConsolidationRun]):
     change_form_template = "admin/reflection/consolidation.html"
     list_display = ["day", "project", "status", "lessons", "prompt_tokens", "found", "model_tokens"]
-    list_filter = ["status", "project", "created_at"]
+    list_filter = ["status", CauseFilter, MethodFilter, "project", "created_at"]
     list_select_related = ["project"]
     search_fields = ["project__slug", "last_error"]
     date_hierarchy = "created_at"

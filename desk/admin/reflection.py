@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.utils.text import Truncator
 
 from desk.shell.columns import column, count, link, money, structure, who, words
-from desk.shell.read_only import ReadOnlyAdmin
+from desk.shell.read_only import BY_MODEL_OR_RULES, JobFilter, ReadOnlyAdmin
 from memory.projects.access import has_role
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
@@ -59,6 +59,13 @@ class ModelCallInline(admin.TabularInline[ModelCall, Reflection]):
         return False
 
 
+class ReflectorFilter(JobFilter):
+    title = "reflector"
+    parameter_name = "reflector"
+    member = "result__reflector"
+    choices_offered = BY_MODEL_OR_RULES
+
+
 @admin.register(Reflection)
 class ReflectionAdmin(ReadOnlyAdmin[Reflection]):
     list_display = [
@@ -91,7 +98,7 @@ class ReflectionAdmin(ReadOnlyAdmin[Reflection]):
         "started_at",
         "finished_at",
     ]
-    list_filter = ["status", "project", "created_at"]
+    list_filter = ["status", ReflectorFilter, "project", "created_at"]
     list_select_related = ["trajectory", "project"]
     search_fields = ["trajectory__task", "result__skip_reason", "last_error", "request_id"]
     date_hierarchy = "created_at"
