@@ -16,13 +16,10 @@ END $$;
 CREATE OR REPLACE TRIGGER evaluation_experiment_keep BEFORE UPDATE ON evaluation_experiment
     FOR EACH ROW EXECUTE FUNCTION evaluation_keep_plan();
 
-CREATE OR REPLACE TRIGGER evaluation_look_keep BEFORE UPDATE ON evaluation_look
-    FOR EACH ROW EXECUTE FUNCTION memory_append_only();
-
 CREATE OR REPLACE TRIGGER evaluation_experiment_delete BEFORE DELETE ON evaluation_experiment
-    FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure();
-CREATE OR REPLACE TRIGGER evaluation_look_delete BEFORE DELETE ON evaluation_look
-    FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure();
+    FOR EACH ROW EXECUTE FUNCTION memory_append_only('but by erasure');
+CREATE OR REPLACE TRIGGER evaluation_look_keep BEFORE UPDATE OR DELETE ON evaluation_look
+    FOR EACH ROW EXECUTE FUNCTION memory_append_only('but by erasure');
 
 SELECT memory_belongs_to_project('evaluation_experiment');
 SELECT memory_belongs_to_project('evaluation_look');

@@ -67,7 +67,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE TRIGGER memory_revision_keep BEFORE DELETE ON memory_heuristicrevision
-    FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure('with its reviews');
+    FOR EACH ROW EXECUTE FUNCTION memory_append_only('but by erasure', 'with its reviews');
 
 -- Whether a label stands for a person in this project: an active account, or a client with a key owned by one.
 CREATE OR REPLACE FUNCTION memory_is_person(project uuid, label text) RETURNS boolean LANGUAGE sql STABLE

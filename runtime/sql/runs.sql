@@ -2,21 +2,15 @@
 -- memory/sql/projects.sql, memory/sql/heuristics.sql and memory/sql/audit.sql.
 
 -- A revision of an agent, a compaction, what was found out and the words of a message stay as they are.
-CREATE OR REPLACE FUNCTION agents_keep() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION 'a row of % stays as it is: write a new one', TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
-END $$;
-CREATE OR REPLACE TRIGGER agents_agentrevision_keep BEFORE UPDATE ON agents_agentrevision
-    FOR EACH ROW EXECUTE FUNCTION agents_keep();
 CREATE OR REPLACE TRIGGER agents_compaction_keep BEFORE UPDATE ON agents_compaction
-    FOR EACH ROW EXECUTE FUNCTION agents_keep();
+    FOR EACH ROW EXECUTE FUNCTION memory_append_only();
 CREATE OR REPLACE TRIGGER agents_evaluationrow_keep BEFORE UPDATE ON agents_evaluationrow
     FOR EACH ROW EXECUTE FUNCTION memory_append_only();
 -- What an evolution found leaves with its project alone.
 CREATE OR REPLACE TRIGGER agents_evaluationrow_delete BEFORE DELETE ON agents_evaluationrow
-    FOR EACH ROW WHEN (OLD.kind IN ('evolution', 'candidate')) EXECUTE FUNCTION memory_only_by_erasure();
+    FOR EACH ROW WHEN (OLD.kind IN ('evolution', 'candidate')) EXECUTE FUNCTION memory_append_only('but by erasure');
 CREATE OR REPLACE TRIGGER agents_message_keep BEFORE UPDATE OF seq, role, tool_calls, tool_call_id, conversation_id
-    ON agents_message FOR EACH ROW EXECUTE FUNCTION agents_keep();
+    ON agents_message FOR EACH ROW EXECUTE FUNCTION memory_append_only();
 
 -- A step begins when every call of the steps before it has ended.
 CREATE OR REPLACE FUNCTION agents_step_after_effects() RETURNS trigger LANGUAGE plpgsql AS $$
