@@ -130,7 +130,7 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
     ) -> HttpResponse:
         """Show an answer again, from the question to the runs that followed. A fixed number of queries."""
         runs = Prefetch("trajectories", Trajectory.objects.defer("steps").order_by("created_at"), to_attr="runs")
-        said = Prefetch("feedback", HeuristicFeedback.objects.order_by("created_at"), to_attr="said")
+        said = Prefetch("verdicts", HeuristicFeedback.objects.order_by("created_at"), to_attr="said")
         found = self.get_queryset(request).select_related("project").prefetch_related(runs, said)
         retrieval = _find(found, object_id)  # where there is none, the parent view says so
         context = _replay(retrieval) if retrieval is not None else {}

@@ -143,8 +143,9 @@ def find_standing(heuristic: Heuristic, *, user: Any) -> LessonStanding:
     archived_at = heuristic.project.archived_at
     archived = archived_at is not None and archived_at <= now
     waiting = heuristic.status == Heuristic.Status.PROPOSED and not archived
-    claimed = find_row(Heuristic.objects.claimed().filter(pk=heuristic.pk).select_related("claimed_by"))
-    is_held = waiting and claimed is not None
+    # Asked for anew: the lesson may have been read before someone took it over.
+    claims = Heuristic.objects.claimed().filter(pk=heuristic.pk).select_related("claimed_by")
+    claimed = find_row(claims) if waiting else None
     return LessonStanding(
         heuristic=heuristic,
         revision=revision,
@@ -153,9 +154,9 @@ def find_standing(heuristic: Heuristic, *, user: Any) -> LessonStanding:
         may_review=may_review(user, heuristic.project_id),
         archived=archived,
         waiting=waiting,
-        held_by=str(claimed.claimed_by) if is_held else "",
-        held_until=claimed.claimed_until if is_held else None,
-        claimed_by_other=is_held and claimed.claimed_by_id != user.pk,
+        held_by=str(claimed.claimed_by) if claimed else "",
+        held_until=claimed.claimed_until if claimed else None,
+        claimed_by_other=claimed is not None and claimed.claimed_by_id != user.pk,
     )
 
 

@@ -25,6 +25,7 @@ class FeedbackSerializer(serializers.ModelSerializer[HeuristicFeedback]):
     heuristic_id = serializers.UUIDField(read_only=True)
     trajectory_id = serializers.UUIDField(read_only=True, allow_null=True)
     retrieval_id = serializers.UUIDField(read_only=True, allow_null=True)
+    verdict = serializers.ChoiceField(HeuristicFeedback.Verdict.choices, read_only=True)
 
     class Meta:
         model = HeuristicFeedback

@@ -128,7 +128,6 @@ SELECT memory_belongs_to_project('memory_deploymentevent');
 SELECT memory_belongs_to_project('memory_evidence');
 SELECT memory_belongs_to_project('memory_heuristic');
 SELECT memory_belongs_to_project('memory_heuristicembedding');
-SELECT memory_belongs_to_project('memory_heuristicfeedback');
 SELECT memory_belongs_to_project('memory_heuristicrevision');
 SELECT memory_belongs_to_project('memory_idempotencyrecord');
 SELECT memory_belongs_to_project('memory_itemstate');
@@ -265,5 +264,4 @@ CREATE OR REPLACE TRIGGER memory_rulechange_guard BEFORE UPDATE ON memory_rulech
     FOR EACH ROW EXECUTE FUNCTION memory_rulechange_guard();
 
 SELECT memory_refers_to_answers('memory_trajectory');
-SELECT memory_refers_to_answers('memory_heuristicfeedback');
 SELECT memory_refers_to_answers('memory_usageverdict');

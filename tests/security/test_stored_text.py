@@ -57,7 +57,7 @@ UPDATE memory_retrieval SET created_at = now(), heuristic_ids = ARRAY[(SELECT id
 UPDATE memory_idempotencyrecord SET resource_id = (SELECT id FROM memory_retrieval);
 UPDATE memory_blockrevision SET run_id = (SELECT id FROM memory_trajectory);
 UPDATE memory_passage SET run_id = (SELECT id FROM memory_trajectory);
-UPDATE memory_heuristicfeedback SET trajectory_id = (SELECT id FROM memory_trajectory);
+UPDATE memory_usageverdict SET trajectory_id = (SELECT id FROM memory_trajectory);
 UPDATE memory_heuristic SET current_revision_id = (SELECT id FROM memory_heuristicrevision);
 UPDATE memory_heuristicrevision SET lineage = ARRAY[id];
 UPDATE memory_comment SET object_id = (SELECT id FROM memory_heuristic);
