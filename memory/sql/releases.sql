@@ -35,10 +35,8 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
-CREATE OR REPLACE TRIGGER memory_revision_live BEFORE INSERT ON memory_heuristicrevision
-    FOR EACH ROW EXECUTE FUNCTION memory_revision_live();
-CREATE OR REPLACE TRIGGER memory_revision_live_later
-    BEFORE UPDATE OF served, live, approved_sha256, withdrawn_at ON memory_heuristicrevision
+CREATE OR REPLACE TRIGGER memory_revision_live
+    BEFORE INSERT OR UPDATE OF served, live, approved_sha256, withdrawn_at ON memory_heuristicrevision
     FOR EACH ROW EXECUTE FUNCTION memory_revision_live();
 
 -- A quarantined lesson is given to no agent in any of its approved wordings, in every release at once. Undoing the
