@@ -296,7 +296,7 @@ ERL_RATE_LIMITS = env.list(
     "ERL_RATE_LIMITS",
     default=["retrieve=6000/60", "trajectories:write=3000/60", "reflect=600/60", "evaluate=60/60", "failed=1000/60"],
 )
-# Of answers without a run and of the events of agents' runs, by whole months; 0: for ever
+# Of answers without a run, by whole months; 0: for ever
 ERL_RETENTION_DAYS = env.int("ERL_RETENTION_DAYS", 180)
 
 # ── Retrieval ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -23,8 +23,8 @@ from runtime.models.effects import Approval, ApprovalStatus
 from runtime.models.runs import Run
 from runtime.progress import waits_for, with_progress
 from runtime.runs import RunRequest, cancel_run, resume_run, start_run
-from runtime.streaming.feed import read_events
 from runtime.streaming.readers import PersonReader
+from runtime.streaming.reading import read_events
 from runtime.streaming.sse import EventStream
 
 SHOWN_STEPS = 50

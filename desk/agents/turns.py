@@ -62,7 +62,7 @@ def read_effects(run: Run, steps: Iterable[Step]) -> dict[int, list[ShownEffect]
     """Return the calls of steps by the step's id, each with the calls that it made."""
     effects = run.effects.filter(step__in=list(steps)).order_by("index", "id")
     approvals: dict[object, list[Approval]] = {}
-    for approval in run.approvals.order_by("-requested_at", "-id"):
+    for approval in run.approvals.filter(effect__in=effects).order_by("-requested_at", "-id"):
         approvals.setdefault(approval.effect_id, []).append(approval)
     shown = {each.pk: ShownEffect(effect=each, approvals=approvals.get(each.pk, []), children=[]) for each in effects}
     by_step: dict[int, list[ShownEffect]] = {}
