@@ -11,6 +11,7 @@ import argparse
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -52,7 +53,7 @@ def main() -> None:
     home = Path(tempfile.mkdtemp(prefix="erl-quickstart-"))
     environment = os.environ | {"ERL_HOME": str(home)}
     command = ["uv", "run", "manage.py", "quickstart", "--port", str(options.port)]
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL) as quickstart:
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=sys.stderr) as quickstart:
         try:
             seconds = wait_until_ready(f"http://127.0.0.1:{options.port}", since=time.monotonic())
             time.sleep(options.seconds)

@@ -12,12 +12,11 @@ def limit_statements() -> None:
     """Let no page take longer, unless the environment says how long."""
     if "ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS" in os.environ:
         return
-    settings.ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS = float(MOST_SECONDS)
+    settings.ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS = MOST_SECONDS
     options = settings.DATABASES["default"]["OPTIONS"]
     if "options" in options:  # else there is a pooler, and limits stand on the role
-        options["options"] = options["options"].replace(
-            "statement_timeout=0ms", f"statement_timeout={MOST_SECONDS}000ms"
-        )
+        limit = f"statement_timeout={MOST_SECONDS * 1000:.0f}ms"
+        options["options"] = options["options"].replace("statement_timeout=0ms", limit)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
-"""Answers of an installation that exists are partitioned with its roles, and months go while rows arrive."""
+"""Answers are partitioned by months, which go while rows arrive."""
 
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -19,12 +18,10 @@ from erl_site.embedded.roles import APPLICATION
 from tests.stack import migrated_home
 
 ROOT = Path(__file__).resolve().parents[1]
-ANSWERS = b"SELECT id, project_id, task, items, api_key_id, release_id, created_at FROM memory_retrieval ORDER BY id"
 ROWS = """
 from tests.factories import make_trajectory
 make_trajectory()
 """
-# As the last release writes them, without `is_kept`.
 ANSWER = b"""
 INSERT INTO memory_retrieval (id, project_id, task, task_id, agent, mode, requested_mode, top_k, budget_tokens,
     candidate_count, heuristic_ids, items, considered_ids, considered_scores, subtasks, context_sha256, tokens,
@@ -79,32 +76,22 @@ def connect(home: Path, user: str) -> psycopg.Connection[Any]:
     return psycopg.connect(host=socket, port=postgres.PORT, user=user, dbname="erl", autocommit=True)
 
 
-@dataclass(frozen=True)
-class Migrated:
-    """A home that was taken back to the last release, got rows there, and was migrated again; and these rows."""
-
-    home: Path
-    answers: list[Any]
-
-
 @pytest.fixture(scope="module")
-def migrated(tmp_path_factory: pytest.TempPathFactory, django_db_setup: None) -> Iterator[Migrated]:
+def home(tmp_path_factory: pytest.TempPathFactory, django_db_setup: None) -> Iterator[Path]:
+    """A migrated home with an answer and a run that was given it."""
     home = migrated_home(tmp_path_factory.mktemp("months"))
     try:
         manage(home, "shell", "-c", ROWS)
-        manage(home, "migrate", "memory", "0003_groups")
         with connect(home, APPLICATION) as application:
             record(application)
-            answers = application.execute(ANSWERS).fetchall()
-        manage(home, "migrate")
-        yield Migrated(home, answers)
+        yield home
     finally:
         postgres.discard(home / "postgres")
 
 
 @pytest.fixture
-def application(migrated: Migrated) -> Iterator[psycopg.Connection[Any]]:
-    with connect(migrated.home, APPLICATION) as connected:
+def application(home: Path) -> Iterator[psycopg.Connection[Any]]:
+    with connect(home, APPLICATION) as connected:
         yield connected
 
 
@@ -113,12 +100,6 @@ def record(application: psycopg.Connection[Any]) -> UUID:
     ((answer_id,),) = application.execute(ANSWER).fetchall()
     application.execute(RUN, [answer_id])
     return UUID(str(answer_id))
-
-
-def test_rows_of_the_last_release_are_kept(migrated: Migrated, application: psycopg.Connection[Any]) -> None:
-    assert len(migrated.answers) == 1
-    assert [row for row in application.execute(ANSWERS).fetchall() if row in migrated.answers] == migrated.answers
-    assert application.execute(LOST).fetchall() == [(0,)]
 
 
 def test_application_writes_the_table_and_not_its_partitions(application: psycopg.Connection[Any]) -> None:
@@ -132,7 +113,7 @@ def test_application_writes_the_table_and_not_its_partitions(application: psycop
         application.execute(f"DROP TABLE {part}".encode())
 
 
-def test_no_evidence_is_lost_while_months_are_dropped(migrated: Migrated, application: psycopg.Connection[Any]) -> None:
+def test_no_evidence_is_lost_while_months_are_dropped(home: Path, application: psycopg.Connection[Any]) -> None:
     stop, recorded, refused = Event(), [], []
 
     def write() -> None:
@@ -144,7 +125,7 @@ def test_no_evidence_is_lost_while_months_are_dropped(migrated: Migrated, applic
 
     writer = Thread(target=write)
     writer.start()
-    manage(migrated.home, "shell", "-c", DROP_ALL)
+    manage(home, "shell", "-c", DROP_ALL)
     stop.set()
     writer.join()
 
