@@ -160,5 +160,6 @@ export function isObject(value: unknown): value is Json {
 
 export function describeError(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  return error.message ? `${error.name}: ${error.message}` : error.name;
+  const name = error.name === "Error" ? error.constructor.name : error.name; // the SDKs name their classes only
+  return error.message ? `${name}: ${error.message}` : name;
 }

@@ -77,7 +77,7 @@ export class Client {
     this.#platform = platform;
     this.#strict = options.strict ?? false;
     this.#waitUntil = options.waitUntil;
-    this.#warn = options.warn ?? ((message) => console.warn(`erl: ${message}`));
+    this.#warn = makeWarn(options.warn);
     this.agent = options.agent ?? "";
     this.budgetSeconds = options.budgetSeconds ?? this.#readBudget();
     const destination = this.#findDestination(options);
@@ -296,4 +296,16 @@ export class Client {
     this.#warn("ERL_BUDGET_SECONDS must be a number of seconds.");
     return BUDGET_SECONDS;
   }
+}
+
+/** Return a function that takes a line for the log, and never throws. */
+function makeWarn(warn: Options["warn"]): (message: string) => void {
+  return (message) => {
+    try {
+      if (warn) warn(message);
+      else console.warn(`erl: ${message}`);
+    } catch {
+      // The agent goes on without the line.
+    }
+  };
 }

@@ -12,25 +12,33 @@ const MAX_BODY_BYTES = 900_000; // ERL takes 1 MiB
 export const COUNT = new Intl.NumberFormat("en-US");
 const NAMES = ["task_id", "agent", "model", "external_id"];
 
-/** Return a value as plain JSON; messages and answers of SDKs as they would be on the wire. */
-export function asPlain(value: unknown, ancestors: readonly object[] = []): unknown {
+/** Return a value as plain JSON; messages and answers of SDKs as they would be on the wire. Never throws. */
+export function asPlain(value: unknown): unknown {
+  try {
+    return readPlain(value, []);
+  } catch (error) {
+    return `[unreadable: ${describeError(error)}]`; // a getter or a proxy of the agent's
+  }
+}
+
+function readPlain(value: unknown, ancestors: readonly object[]): unknown {
   if (value === null || typeof value === "boolean") return value;
   if (typeof value === "string") return asText(value);
   if (typeof value === "number") return Number.isFinite(value) ? value : String(value);
   if (typeof value === "bigint") return String(value);
   if (typeof value !== "object") return undefined; // as JSON.stringify leaves functions out
-  if (value instanceof Error) return describeError(value);
+  if (value instanceof Error) return asText(describeError(value));
   if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer) return `[${value.byteLength} bytes]`;
   if (ancestors.includes(value) || ancestors.length >= MAX_DEPTH_LEVELS) return "[…]";
   const inner = [...ancestors, value];
-  if ("toJSON" in value && typeof value.toJSON === "function") return asPlain(value.toJSON(), inner);
+  if ("toJSON" in value && typeof value.toJSON === "function") return readPlain(value.toJSON(), inner);
   if (Array.isArray(value) || value instanceof Set) {
-    return Array.from(value, (item) => asPlain(item, inner) ?? null);
+    return Array.from(value, (item) => readPlain(item, inner) ?? null);
   }
   const entries = value instanceof Map ? [...value] : Object.entries(value);
   const plain: Json = {};
   for (const [name, item] of entries) {
-    const member = asPlain(item, inner);
+    const member = readPlain(item, inner);
     if (member !== undefined) plain[asText(String(name))] = member;
   }
   return plain;

@@ -132,7 +132,7 @@ export class Run implements Lessons {
   endWith(error: unknown): void {
     this.#error = describeError(error);
     if (this.#outcome.outcome) return;
-    const isAborted = error instanceof Error && error.name === "AbortError";
+    const isAborted = error instanceof Error && /Abort/.test(`${error.name} ${error.constructor.name}`);
     this.#outcome = { outcome: isAborted ? "unknown" : "failure" };
   }
 

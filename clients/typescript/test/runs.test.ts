@@ -226,6 +226,26 @@ test("values of any kind become plain JSON", async () => {
   });
 });
 
+test("an agent goes on whatever its values and its log do", async () => {
+  const broken = (): never => {
+    throw new Error("broken");
+  };
+  const erl = makeClient({ warn: broken });
+  const { externalId } = await erl.run(TASK, (run) => {
+    run.messages([
+      { role: "user", content: TASK },
+      { role: "assistant", content: { toJSON: broken } },
+    ]);
+    run.step({ tool: "work", arguments: new Proxy({}, { ownKeys: broken }) });
+    run.success({ score: 2 });
+    return run;
+  });
+
+  const stored = await recorded(erl, externalId);
+  assert.deepEqual([stored.outcome, stored.metadata], ["success", { score: "2" }]);
+  assert.match(JSON.stringify(stored.steps), /unreadable: Error: broken/);
+});
+
 test("a run that is too long is recorded with marks", async () => {
   const erl = makeClient();
   const { externalId } = await erl.run("t".repeat(70_000), { family: "f".repeat(300) }, (run) => {

@@ -116,7 +116,18 @@ for (const [version, Sdk] of [
 
     const stored = await recorded(erl, externalId);
     assert.equal(stored.outcome, "failure");
-    assert.match(errors(stored).at(-1) ?? "", /429/);
+    assert.match(errors(stored).at(-1) ?? "", /^RateLimitError: 429/);
+  });
+
+  test(`${version}: a call that the agent stops leaves an unknown outcome`, async () => {
+    const externalId = randomUUID();
+    const signal = AbortSignal.abort();
+    const stopping = erl.run(TASK, { externalId }, () =>
+      openai.chat.completions.create({ model, messages: [question] }, { signal }),
+    );
+    await assert.rejects(stopping, Sdk.APIUserAbortError);
+
+    assert.equal((await recorded(erl, externalId)).outcome, "unknown");
   });
 
   test(`${version}: a failed call that is asked again leaves no error`, async () => {
