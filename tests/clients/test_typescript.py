@@ -16,7 +16,7 @@ from memory.runs.models import Trajectory
 from tests.clients.agent_answers import ANSWER, LESSON, SAY
 from tests.clients.conftest import actions, make_lesson
 from tests.programs import require_program
-from tests.scripted_answers import Exchange, answer, fails, raw
+from tests.scripted_answers import Exchange, answer, begins, fails, raw, resets
 from tests.scripted_provider import ScriptedProvider
 from tests.scripted_streams import write_named_event
 
@@ -74,6 +74,8 @@ def agent_answer(exchange: Exchange) -> None:
     failure = re.fullmatch(r"fails-(\d+)", body["model"])
     if failure:
         fails(int(failure[1]))(exchange)
+    elif body["model"] == "breaks-off":
+        begins(resets())(exchange)
     elif exchange.request.path.endswith("/responses"):
         _respond(exchange)
     elif body.get("tools") and not re.search(r'"tool_call_id"|"tool_result"', json.dumps(body["messages"])):

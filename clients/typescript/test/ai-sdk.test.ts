@@ -134,6 +134,16 @@ for (const [version, ai, wrap] of [
     assert.match(errors(await recorded(erl, run.externalId)).join(), /It failed/);
   });
 
+  test(`${version}: a stream that breaks off is captured as far as it came`, async () => {
+    const run = await erl.run(TASK, async (run) => {
+      const onError = (): void => undefined;
+      await ai.streamText({ ...agent, model: wrap("breaks-off"), prompt: TASK, onError }).consumeStream();
+      return run;
+    });
+
+    assert.match(JSON.stringify(actions(await recorded(erl, run.externalId))), /Hello, how/);
+  });
+
   test(`${version}: calls outside of a run are left alone`, async () => {
     bodies.length = 0;
 

@@ -151,6 +151,19 @@ for (const [version, Sdk] of [
     });
   });
 
+  test(`${version}: a stream that breaks off is told as far as it came, and thrown`, async () => {
+    const externalId = randomUUID();
+    const breaking = erl.run(TASK, { externalId }, async () => {
+      const request = { model: "breaks-off", messages: [question], stream: true as const };
+      for await (const _ of await openai.chat.completions.create(request));
+    });
+    await assert.rejects(breaking);
+
+    const stored = await recorded(erl, externalId);
+    assert.match(JSON.stringify(actions(stored)), /Hello, how/);
+    assert.equal(errors(stored).length, 2); // of the call and of the run
+  });
+
   test(`${version}: a stream that is left early is captured as far as it came`, async () => {
     const run = await erl.run(TASK, async (run) => {
       for await (const chunk of await openai.chat.completions.create({ model, messages: [question], stream: true })) {
