@@ -20,7 +20,7 @@ from tests.scripted_answers import Exchange, answer, begins, fails, raw, resets
 from tests.scripted_provider import ScriptedProvider
 from tests.scripted_streams import write_named_event
 
-pytestmark = pytest.mark.nightly
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]  # the first installs the SDKs and compiles
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCE = REPOSITORY / "clients" / "typescript"
