@@ -138,7 +138,7 @@ def describe_evolution(evolution: EvaluationRow, chosen: EvaluationRow | None) -
 def describe_evolution_fully(evolution: EvaluationRow) -> dict[str, Any]:
     """Return an evolution that has ended, with its candidates."""
     candidates = list(evolution.candidates.order_by("index"))
-    chosen = next((each for each in candidates if each.figures["is_chosen"]), None)
+    chosen = next((candidate for candidate in candidates if candidate.figures["is_chosen"]), None)
     return (
         describe_evolution(evolution, chosen)
         | {name: evolution.figures[name] for name in ("sets", "measured", "proposer")}

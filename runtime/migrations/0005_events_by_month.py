@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import migrations, models
 
-from memory.sql import install, reinstall
+from memory.sql import reinstall
 from memory.sql.partition import take_over
 
 # The rows that exist, and those that arrive until the end of the next month, are in the first partition.
@@ -87,7 +87,6 @@ class Migration(migrations.Migration):
     dependencies = [("agents", "0004_lessons_of_changes"), ("memory", "0003_groups")]
     operations = [
         reinstall("memory/sql/months.sql"),
-        install("runtime/sql/event_months.sql"),
         reinstall("memory/sql/application.sql"),
         migrations.SeparateDatabaseAndState(
             database_operations=[

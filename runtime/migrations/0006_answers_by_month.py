@@ -11,6 +11,5 @@ class Migration(migrations.Migration):
     dependencies = [("agents", "0005_events_by_month"), ("memory", "0004_answers_by_month")]
     operations = [
         reinstall("runtime/sql/runs.sql"),
-        reinstall("runtime/sql/event_months.sql"),
         migrations.SeparateDatabaseAndState([migrations.RunSQL(_REPLACED, migrations.RunSQL.noop)]),
     ]
