@@ -10,7 +10,7 @@ from django.template.defaultfilters import pluralize
 from django.utils.text import Truncator
 
 from desk.reflections.suggestions import show_suggestion
-from desk.shell.read_only import InboxRows, ReadOnlyAdmin
+from desk.shell.read_only import BY_MODEL_OR_RULES, InboxRows, JobFilter, ReadOnlyAdmin
 from desk.shell.requests import get_actor
 from memory.projects.access import has_role
 from memory.projects.models import Project, ProjectMembership
@@ -32,11 +32,25 @@ def queue_consolidations(request: HttpRequest, projects: Iterable[Project], *, a
         messages.success(request, f"A consolidation of {project} is queued. A worker will start it in a moment.")
 
 
+class CauseFilter(JobFilter):
+    title = "cause"
+    parameter_name = "cause"
+    member = "payload__cause"
+    choices_offered = ConsolidationRun.Cause.choices
+
+
+class MethodFilter(JobFilter):
+    title = "method"
+    parameter_name = "method"
+    member = "result__method"
+    choices_offered = BY_MODEL_OR_RULES
+
+
 @admin.register(ConsolidationRun)
 class ConsolidationRunAdmin(ReadOnlyAdmin[ConsolidationRun]):
     change_form_template = "admin/reflection/consolidation.html"
     list_display = ["day", "project", "status", "lessons", "prompt_tokens", "found", "model_tokens"]
-    list_filter = ["status", "project", "created_at"]
+    list_filter = ["status", CauseFilter, MethodFilter, "project", "created_at"]
     list_select_related = ["project"]
     search_fields = ["project__slug", "last_error"]
     date_hierarchy = "created_at"

@@ -6,7 +6,6 @@ from django.contrib import admin
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import pluralize
-from django.utils import timezone
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.timesince import timesince
@@ -40,7 +39,7 @@ class HeuristicAdmin(SavedFilterViews, InboxRows[Heuristic]):
     search_fields = ["current_revision__trigger", "current_revision__guideline", "current_revision__task_id"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Heuristic]:
-        related = ("current_revision", "superseded_by__current_revision", "project", "claim__user")
+        related = ("current_revision", "superseded_by__current_revision", "project", "claimed_by")
         rows = super().get_queryset(request).select_related(*related)
         if request.GET.get("status__exact") == Heuristic.Status.PROPOSED:
             return rows.filter(leader__isnull=True).annotate(other_wordings=Count("members"))
@@ -77,10 +76,10 @@ class HeuristicAdmin(SavedFilterViews, InboxRows[Heuristic]):
 
     @admin.display(description="details")
     def about(self, heuristic: Heuristic) -> str:
-        revision, claim = heuristic.current_revision, getattr(heuristic, "claim", None)
+        revision = heuristic.current_revision
         parts = [revision.get_polarity_display(), revision.task_id or "no task family"] if revision else []
-        if claim is not None and claim.expires_at > timezone.now():
-            parts.append(f"{claim.user.get_username()} has claimed it until {claim.expires_at:%H:%M}")
+        if heuristic.is_claimed:
+            parts.append(f"{heuristic.claimed_by} has claimed it until {heuristic.claimed_until:%H:%M}")
         return show_text(", ".join([*parts, f"waiting {timesince(heuristic.created_at, depth=1)}"]))
 
     @admin.display(description="given")

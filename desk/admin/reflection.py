@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.utils.text import Truncator
 
 from desk.shell.columns import column, count, link, money, structure, who, words
-from desk.shell.read_only import ReadOnlyAdmin
+from desk.shell.read_only import BY_MODEL_OR_RULES, JobFilter, ReadOnlyAdmin
 from desk.shell.requests import get_actor
 from memory.projects.models import ProjectMembership
 from memory.redaction.visible_text import show_text
@@ -52,6 +52,13 @@ class ModelCallInline(ReadOnlyInline):
     readonly_fields = fields
 
 
+class ReflectorFilter(JobFilter):
+    title = "reflector"
+    parameter_name = "reflector"
+    member = "result__reflector"
+    choices_offered = BY_MODEL_OR_RULES
+
+
 @admin.register(Reflection)
 class ReflectionAdmin(ReadOnlyAdmin[Reflection]):
     list_display = [
@@ -84,7 +91,7 @@ class ReflectionAdmin(ReadOnlyAdmin[Reflection]):
         "started_at",
         "finished_at",
     ]
-    list_filter = ["status", "project", "created_at"]
+    list_filter = ["status", ReflectorFilter, "project", "created_at"]
     list_select_related = ["trajectory", "project"]
     search_fields = ["trajectory__task", "result__skip_reason", "last_error", "request_id"]
     date_hierarchy = "created_at"

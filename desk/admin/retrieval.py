@@ -100,7 +100,7 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
         if match is None or match.url_name != "memory_retrieval_change":
             return rows
         runs = Prefetch("trajectories", Trajectory.objects.defer("steps").order_by("created_at"), to_attr="runs")
-        feedback = Prefetch("feedback", HeuristicFeedback.objects.order_by("created_at"), to_attr="given_feedback")
+        feedback = Prefetch("verdicts", HeuristicFeedback.objects.order_by("created_at"), to_attr="given_feedback")
         return rows.select_related("project").prefetch_related(runs, feedback)
 
     def row_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from django.utils.cache import add_never_cache_headers
 
 from desk.shell.chosen_project import chosen_project
 from desk.shell.columns import column, link, structure
-from desk.shell.read_only import MemberRows, ReadOnlyAdmin
+from desk.shell.read_only import JobFilter, MemberRows, ReadOnlyAdmin
 from desk.shell.requests import get_actor
 from memory.egress import find_project_url_fault
 from memory.events import EventKind
@@ -23,7 +23,7 @@ from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
 from reflection.errors import ReflectionError
 from reflection.webhooks import endpoints
-from reflection.webhooks.models import WebhookDelivery, WebhookEndpoint
+from reflection.webhooks.models import EVENTS, WebhookDelivery, WebhookEndpoint
 from reflection.webhooks.signatures import find_secret
 
 SHOWN_DELIVERIES = 20
@@ -210,6 +210,13 @@ def _act(endpoint: WebhookEndpoint, posted: Any, *, by: Actor) -> "endpoints.New
             return "Nothing was changed."
 
 
+class EventFilter(JobFilter):
+    title = "event"
+    parameter_name = "event"
+    member = "payload__event"
+    choices_offered = tuple(EVENTS.items())
+
+
 @admin.register(WebhookDelivery)
 class WebhookDeliveryAdmin(ReadOnlyAdmin[WebhookDelivery]):
     nothing_yet = "No message has been sent. Each event that a webhook asks for is one."
@@ -222,7 +229,7 @@ class WebhookDeliveryAdmin(ReadOnlyAdmin[WebhookDelivery]):
         "attempts",
         "last_error",
     ]
-    list_filter = ["status", "project", "created_at"]
+    list_filter = ["status", EventFilter, "project", "created_at"]
     list_select_related = ["endpoint", "project"]
     facts = [
         column("event_label", "event"),

@@ -50,10 +50,10 @@ def read_turns(run: Run, *, limit: int, through: int | None = None) -> dict[str,
 
 def _read_effects(run: Run, steps: Iterable[Step]) -> dict[int, list[dict[str, Any]]]:
     """Return the calls of steps by the step's id, each with what people decided about it and the calls that it made."""
+    effects = run.effects.filter(step__in=list(steps)).order_by("index", "id")
     approvals: dict[object, list[Approval]] = {}
     for approval in run.approvals.filter(effect__in=effects).order_by("-requested_at", "-id"):
         approvals.setdefault(approval.effect_id, []).append(approval)
-    effects = run.effects.filter(step__in=list(steps)).order_by("index", "id")
     shown: dict[Any, dict[str, Any]] = {
         effect.pk: {"effect": effect, "approvals": approvals.get(effect.pk, []), "children": []} for effect in effects
     }

@@ -56,12 +56,9 @@ class LessonKind(ItemKind):
         order = Queue(user=user, query=query).order
         waiting = self.queue(user, query).annotate(other_wordings=Count("members")).order_by(*order)
         rows = []
-        for lesson in waiting.select_related("current_revision", "claim__user")[:limit]:
-            claim = getattr(lesson, "claim", None)
-            holder = ""
-            if claim is not None and claim.is_live and claim.user_id != user.pk:
-                holder = claim.user.get_username()
-            rows.append(replace(self.write_row(lesson), held_by=holder))
+        for lesson in waiting.select_related("current_revision", "claimed_by")[:limit]:
+            is_held = lesson.is_claimed and lesson.claimed_by_id != user.pk
+            rows.append(replace(self.write_row(lesson), held_by=str(lesson.claimed_by) if is_held else ""))
         return rows
 
     def write_row(self, item: Any) -> ItemRow:
@@ -85,7 +82,7 @@ class LessonKind(ItemKind):
     ) -> Pane:
         """Return a lesson, with the person's own words where a form came back; `stale` is what they read before."""
         standing = find_standing(item, user=user)
-        revision, claim = standing["revision"], standing["claim"]
+        revision = standing["revision"]
         form = form or DecisionForm.for_revision(item, revision)
         words = words_context(standing, user=user)
         evidence_label = f"Evidence {item.support}" if item.support else TABS["evidence"]
@@ -106,8 +103,8 @@ class LessonKind(ItemKind):
             reasons=REASONS,
             form=form,
             note="" if standing["may_review"] else f"You can only read this page. {self.not_allowed}",
-            held_by=claim.user.get_username() if claim else "",
-            held_until=claim.expires_at if claim else None,
+            held_by=standing["held_by"],
+            held_until=standing["held_until"],
             can_take_over=standing["claimed_by_other"] and standing["may_review"],
         )
 
@@ -177,8 +174,9 @@ class LessonKind(ItemKind):
         lesson = self.find(user, id)
         if lesson is None or not may_review(user, lesson.project_id) or not find_standing(lesson, user=user)["waiting"]:
             return None
-        claim = claim_heuristic(lesson, user_id=user.pk)
-        return claim.user.get_username(), claim.expires_at
+        claimed = claim_heuristic(lesson, user_id=user.pk)
+        assert claimed.claimed_until is not None, "this person's claim is in force, or another's"
+        return str(claimed.claimed_by), claimed.claimed_until
 
     def release(self, user: Any, id: UUID) -> None:
         if (lesson := self.find(user, id)) is not None:
@@ -204,8 +202,7 @@ def list_actions(standing: dict[str, Any], form: DecisionForm, *, is_approved_by
     """Return the buttons of a lesson; of those that cannot be pressed now, why not."""
     no = "" if standing["may_review"] else "You may only read this lesson."
     if standing["claimed_by_other"]:
-        holder = standing["claim"].user.get_username()
-        no = f"{holder} has claimed it. Take it over with c, or go on with j."
+        no = f"{standing['held_by']} has claimed it. Take it over with c, or go on with j."
     waiting, is_served = standing["waiting"], standing["is_served"]
     undecided = no or ("" if waiting else "This lesson is not waiting for a decision.")
     again = "You have already approved it. It is waiting for a second reviewer." if is_approved_by_me else ""

@@ -180,8 +180,8 @@ class DecisionForm(forms.Form):
             case "again":
                 return ask_again(self.heuristic, **about)
             case "claim":
-                claim = take_over_heuristic(self.heuristic, by=by)
-                return f"Reserved for you until {claim.expires_at:%H:%M} UTC."
+                claimed = take_over_heuristic(self.heuristic, by=by)
+                return f"Reserved for you until {claimed.claimed_until:%H:%M} UTC."
             case "release":
                 release_heuristic(self.heuristic, by=by)
                 return "Released. Other reviewers can take it now."

@@ -17,7 +17,7 @@ from memory.curation.priority import find_fitting_tasks
 from memory.curation.proposal_groups import count_wordings, find_group_evidence, find_others
 from memory.effects.outcomes import count_by_heuristic, describe_effect
 from memory.heuristics.extensions import find_tallies
-from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, ReviewClaim
+from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
 from memory.heuristics.sameness import compare_heuristics
 from memory.meaning.comparison import MeaningVerdict, compare_texts
 from memory.projects.access import may_review
@@ -62,7 +62,9 @@ def find_standing(heuristic: Heuristic, *, user: Any) -> dict[str, Any]:
     archived_at = heuristic.project.archived_at
     archived = archived_at is not None and archived_at <= now
     waiting = heuristic.status == Heuristic.Status.PROPOSED and not archived
-    claim = find_row(ReviewClaim.objects.filter(heuristic=heuristic.pk, expires_at__gt=now).select_related("user"))
+    # Asked again: the lesson may have been read before someone took it over.
+    claims = Heuristic.objects.claimed().filter(pk=heuristic.pk).select_related("claimed_by")
+    claimed = find_row(claims) if waiting else None
     return {
         "heuristic": heuristic,
         "revision": revision,
@@ -71,8 +73,9 @@ def find_standing(heuristic: Heuristic, *, user: Any) -> dict[str, Any]:
         "may_review": may_review(user, heuristic.project_id),
         "archived": archived,
         "waiting": waiting,
-        "claim": claim if waiting else None,
-        "claimed_by_other": waiting and claim is not None and claim.user_id != user.pk,
+        "held_by": str(claimed.claimed_by) if claimed else "",
+        "held_until": claimed.claimed_until if claimed else None,
+        "claimed_by_other": claimed is not None and claimed.claimed_by_id != user.pk,
     }
 
 

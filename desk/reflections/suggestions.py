@@ -5,10 +5,9 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Q
-from django.utils import timezone
 
 from desk.shell.word_diff import DiffPart, diff_heuristics
-from memory.heuristics.models import Heuristic, ReviewClaim
+from memory.heuristics.models import Heuristic
 from memory.heuristics.text import HeuristicText
 from reflection.consolidation.models import Suggestion
 
@@ -35,8 +34,8 @@ def find_holders(suggestions: Iterable[Suggestion], *, user: Any) -> dict[UUID, 
     """Return, of suggestions about a lesson that another reviewer has claimed, the name of that reviewer. One query."""
     about = {row.pk: {row.heuristic_id, row.other_id} - {None} for row in suggestions}
     ids = set().union(*about.values())
-    claims = ReviewClaim.objects.filter(heuristic__in=ids, expires_at__gt=timezone.now()).exclude(user=user.pk)
-    holders = {claim.heuristic_id: claim.user.get_username() for claim in claims.select_related("user")} if ids else {}
+    claimed = Heuristic.objects.claimed().filter(pk__in=ids).exclude(claimed_by=user.pk)
+    holders = dict(claimed.values_list("pk", "claimed_by__username")) if ids else {}
     names = {pk: next((holders[id] for id in ids if id in holders), "") for pk, ids in about.items()}
     return {pk: name for pk, name in names.items() if name}
 

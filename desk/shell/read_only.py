@@ -36,6 +36,22 @@ class MemberProjectsFilter(admin.RelatedFieldListFilter):
         return [(str(project.pk), str(project)) for project in visible_projects(request.user)]
 
 
+class JobFilter(admin.SimpleListFilter):
+    """Filters jobs by a member of their payload or result, such as result__method."""
+
+    member = ""
+    choices_offered: Sequence[tuple[str, str]] = ()
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
+        return self.choices_offered
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(**{self.member: self.value()}) if self.value() else queryset
+
+
+BY_MODEL_OR_RULES = (("llm", "A language model"), ("rules", "Rules"))
+
+
 class MemberRows(admin.ModelAdmin[Row]):
     """Shows the rows of the projects a person is a member of. `project_path` leads from a row to its project."""
 

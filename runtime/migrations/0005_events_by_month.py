@@ -22,9 +22,7 @@ _LOCK = """
     LOCK TABLE memory_project, agents_run IN SHARE ROW EXCLUSIVE MODE; -- in the order in which writers take them
     LOCK TABLE agents_event IN ACCESS EXCLUSIVE MODE;
 """
-_TAKE_OVER = f"""{take_over('agents_event')}
-    PERFORM memory_check_references('agents_event', ARRAY[['run_id', 'agents_run', '']]);
-"""
+_TAKE_OVER = take_over("agents_event")
 _PARTITION = f"""
 DO $$
 DECLARE
@@ -33,9 +31,6 @@ DECLARE
     each record;
 BEGIN
 {_LOCK}
-    DROP TRIGGER agents_event_keep_project ON agents_event;
-    DROP TRIGGER agents_event_references_insert ON agents_event;
-    DROP TRIGGER agents_event_references_update ON agents_event;
     DROP POLICY erl_project ON agents_event;
     ALTER TABLE agents_event DISABLE ROW LEVEL SECURITY;
     ALTER TABLE agents_event ALTER id DROP IDENTITY;
@@ -62,7 +57,6 @@ DECLARE
 BEGIN
 {_LOCK}
     ALTER TABLE agents_event RENAME TO agents_event_partitioned;
-    DROP FUNCTION agents_event_references CASCADE;
     CREATE TABLE agents_event (LIKE agents_event_partitioned INCLUDING DEFAULTS INCLUDING CONSTRAINTS);
     INSERT INTO agents_event SELECT (jsonb_populate_record(e, jsonb_build_object('id', row_number() OVER ()))).*
         FROM agents_event_partitioned e;

@@ -14,7 +14,6 @@ BEGIN
     LOCK TABLE memory_project, agents_run IN SHARE ROW EXCLUSIVE MODE; -- in the order in which writers take them
     LOCK TABLE agents_event IN ACCESS EXCLUSIVE MODE;
     ALTER TABLE agents_event RENAME TO agents_event_partitioned;
-    DROP FUNCTION agents_event_references CASCADE;
     CREATE TABLE agents_event (LIKE agents_event_partitioned INCLUDING DEFAULTS INCLUDING CONSTRAINTS);
     INSERT INTO agents_event SELECT * FROM agents_event_partitioned WHERE kind <> 'text';
 {take_over("agents_event")}

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from desk.shell.word_diff import DiffPart, diff_words
 from memory.curation.proposal_groups import join_group
-from memory.heuristics.models import Heuristic, ReviewClaim
+from memory.heuristics.models import Heuristic
 from memory.intake.recording import record_trajectory
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
@@ -109,12 +109,12 @@ def test_looking_claims_nothing(reviewer: Client) -> None:
     heuristic = make_heuristic()
 
     read(reviewer, address(heuristic))
-    assert not ReviewClaim.objects.exists()
+    assert not Heuristic.objects.claimed().exists()
     hold(reviewer, heuristic)
-    assert ReviewClaim.objects.get().heuristic == heuristic
+    assert Heuristic.objects.claimed().get() == heuristic
     reviewer.post(reverse("admin:inbox_release", args=["lesson", heuristic.pk]))
 
-    assert not ReviewClaim.objects.exists()
+    assert not Heuristic.objects.claimed().exists()
 
 
 def test_rejection_without_a_reason_is_asked_for_one(reviewer: Client) -> None:
