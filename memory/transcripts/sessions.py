@@ -1,13 +1,11 @@
-"""Read the session files of coding agents and the logs of benchmarks and agent frameworks."""
+"""Read the logs of benchmarks and agent frameworks."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from .log import (
     Json,
     Log,
     Transcript,
-    UnreadableTranscript,
     as_text,
     read_arguments,
     read_list,
@@ -15,165 +13,7 @@ from .log import (
     to_count,
     to_number,
 )
-from .messages import is_message, read_message, read_messages, read_or_leave_out
-
-# What coding agents put into a session besides what a person wrote.
-ADDED_BY_HARNESS = (
-    "<environment_context>",
-    "<user_instructions>",
-    "<command-name>",
-    "<command-message>",
-    "<command-args>",
-    "<local-command",
-    "<system-reminder>",
-    "<task-notification>",
-    "<bash-input>",
-    "<bash-stdout>",
-    "<bash-stderr>",
-    "<user-prompt-submit-hook>",
-    "<ide_opened_file>",
-    "<ide_selection>",
-    "<turn_aborted>",
-    "<user_shell_command>",
-    "<skill>",
-    "<subagent_notification>",
-    "<permissions instructions>",
-    "<INSTRUCTIONS>",
-    "# AGENTS.md instructions",
-)
-
-
-def read_claude_code(lines: Sequence[Mapping[str, Json]]) -> list[Transcript]:
-    """Return the sessions of Claude Code's session files; a sub-agent's side chain is a run of its own."""
-    sessions: dict[tuple[str, str], list[Mapping[str, Json]]] = defaultdict(list)
-    for line in lines:
-        if _is_said(line):
-            side = as_text(line.get("agentId") or "side") if line.get("isSidechain") else ""
-            side = side or as_text(line.get("parent_tool_use_id"))  # of `claude -p --output-format stream-json`
-            sessions[as_text(line.get("sessionId") or line.get("session_id")), side].append(line)
-    runs = []
-    for (session, side), entries in sessions.items():
-        log = Log()
-        tokens: dict[str, int] = {}
-        model = ""
-        for number, line in enumerate(_whole_messages(entries)):
-            message = read_object(line["message"], f"line {number + 1}.message")
-            usage = message.get("usage")
-            if isinstance(usage, Mapping):
-                counts = (to_count(usage.get(m)) for m in ("input_tokens", "output_tokens"))
-                tokens[as_text(message.get("id")) or str(number)] = sum(counts)
-            model = as_text(message.get("model")) or model
-            if _is_added_by_harness(message):
-                continue
-            kept = {"role": message.get("role"), "content": message.get("content")}
-            if line.get("timestamp"):
-                kept["timestamp"] = line["timestamp"]
-            read_or_leave_out(log, kept, f"message {number + 1}")
-        first, last = entries[0], entries[-1]
-        metadata = {name: first[name] for name in ("cwd", "gitBranch", "version") if first.get(name)}
-        runs.append(
-            log.transcript(
-                format="claude-code",
-                external_id=f"{session}/{side}" if side else session,
-                parent_id=session if side else "",
-                agent="claude-code",
-                model=model,
-                started_at=as_text(first.get("timestamp")),
-                ended_at=as_text(last.get("timestamp")),
-                tokens=sum(tokens.values()) or None,
-                metadata=metadata,
-            )
-        )
-    return runs
-
-
-def _is_said(line: Mapping[str, Json]) -> bool:
-    """Tell whether a line of Claude Code is a message, and not a note or a summary of what was said before."""
-    is_message = line.get("type") in ("user", "assistant") and isinstance(line.get("message"), Mapping)
-    return is_message and not line.get("isMeta") and not line.get("isCompactSummary")
-
-
-def is_of_main_chain(line: Mapping[str, Json]) -> bool:
-    """Tell whether a line of Claude Code is a message of the session itself, not of a sub-agent."""
-    return _is_said(line) and not line.get("isSidechain")
-
-
-def _whole_messages(entries: Iterable[Mapping[str, Json]]) -> list[dict[str, Json]]:
-    """Join the lines of one message: each of its blocks has a line of its own."""
-    whole: list[dict[str, Json]] = []
-    for entry in entries:
-        message = dict(read_object(entry["message"], "message"))
-        previous = whole[-1]["message"] if whole else None
-        if (
-            previous
-            and message.get("role") == "assistant"
-            and message.get("id")
-            and previous.get("id") == message["id"]
-        ):
-            previous["content"] += _blocks(message.get("content"))
-            previous["usage"] = message.get("usage") or previous.get("usage")
-        else:
-            whole.append({**entry, "message": message})
-            if message.get("role") == "assistant":
-                message["content"] = _blocks(message.get("content"))  # a list of its own, to which others add
-    return whole
-
-
-def _blocks(content: Json) -> list[Json]:
-    return list(content) if isinstance(content, list) else [{"type": "text", "text": as_text(content)}]
-
-
-def read_codex(lines: Sequence[Mapping[str, Json]]) -> list[Transcript]:
-    """Return the session of a Codex rollout file."""
-    log = Log()
-    meta: Mapping[str, Json] = {}
-    model = ""
-    tokens: int | None = None
-    times = [as_text(line.get("timestamp")) for line in lines if line.get("timestamp")]
-    for number, line in enumerate(lines, start=1):
-        kind = line.get("type")
-        payload = line.get("payload") if isinstance(line.get("payload"), Mapping) else line
-        if kind == "session_meta" or (number == 1 and "id" in line and "role" not in line and kind is None):
-            meta = payload if isinstance(payload, Mapping) else {}
-        elif kind == "turn_context" and isinstance(payload, Mapping):
-            model = as_text(payload.get("model")) or model
-        elif kind == "event_msg":
-            tokens = count_codex_tokens(line) or tokens
-        elif kind == "response_item" or (kind != "event_msg" and "payload" not in line and (is_message(line))):
-            item = read_object(payload, f"line {number}")
-            if not _is_added_by_harness(item):
-                read_or_leave_out(log, item, f"line {number}")
-    identity = as_text(meta.get("id"))
-    metadata = {name: meta[name] for name in ("cwd", "git", "cli_version", "originator") if meta.get(name)}
-    run = log.transcript(
-        format="codex",
-        external_id=identity,
-        agent="codex",
-        model=model,
-        started_at=times[0] if times else as_text(meta.get("timestamp")),
-        ended_at=times[-1] if times else "",
-        tokens=tokens,
-        metadata=metadata,
-    )
-    return [run]
-
-
-def count_codex_tokens(line: Mapping[str, Json]) -> int:
-    """Return how many tokens a session of Codex had used when it wrote a line, 0 where the line does not say."""
-    payload = line.get("payload")
-    if line.get("type") != "event_msg" or not isinstance(payload, Mapping) or payload.get("type") != "token_count":
-        return 0
-    usage = payload.get("info")
-    total = usage.get("total_token_usage") if isinstance(usage, Mapping) else None
-    return to_count(total.get("total_tokens")) if isinstance(total, Mapping) else 0
-
-
-def _is_added_by_harness(item: Mapping[str, Json]) -> bool:
-    if item.get("role") != "user":
-        return False
-    blocks = _blocks(item.get("content"))
-    texts = [as_text(block.get("text")) for block in blocks if isinstance(block, Mapping) and "text" in block]
-    return len(texts) == len(blocks) > 0 and all(text.lstrip().startswith(ADDED_BY_HARNESS) for text in texts)
+from .messages import read_message, read_messages
 
 
 def read_swe_agent(document: Mapping[str, Json]) -> Transcript:
@@ -349,6 +189,7 @@ def _judge(run: Transcript, score: float | None) -> None:
     if score is None:
         return
     if not 0 <= score <= 1:
-        raise UnreadableTranscript(f"reward is {score}, and a score lies between 0 and 1.")
+        run.left_out.append(f"reward: {score}, and a score lies between 0 and 1")
+        return
     run.score = score
     run.outcome_source = "environment"

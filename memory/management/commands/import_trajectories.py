@@ -13,7 +13,8 @@ from django.db import transaction
 from tqdm import tqdm
 
 from memory.errors import MemoryAppError, UnknownParent
-from memory.intake.files import FORMATS, PROTOBUF_SUFFIXES, FileEntry, count_entries, read_entries
+from memory.intake.files import ARCHIVE_SUFFIX, FORMATS, PROTOBUF_SUFFIXES, FileEntry, count_entries, read_entries
+from memory.intake.harbor import without_reports
 from memory.intake.recording import find_parent, record_trajectory
 from memory.management.options import add_project_argument, get_project
 from memory.projects.actors import Actor
@@ -21,7 +22,7 @@ from memory.projects.models import Project
 from memory.runs.models import Trajectory
 
 MAX_SHOWN_ERRORS = 50
-SUFFIXES = frozenset({".json", ".jsonl", ".ndjson", ".traj", ".log", *PROTOBUF_SUFFIXES})
+SUFFIXES = frozenset({".json", ".jsonl", ".ndjson", ".traj", ".log", ARCHIVE_SUFFIX, *PROTOBUF_SUFFIXES})
 
 
 @dataclass(kw_only=True, slots=True)
@@ -35,7 +36,8 @@ class ImportResult:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix.lower() in SUFFIXES)
+    files = (path for path in folder.rglob("*") if path.is_file() and path.suffix.lower() in SUFFIXES)
+    return without_reports(files)
 
 
 def _moment(text: str) -> datetime:

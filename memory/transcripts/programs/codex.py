@@ -1,0 +1,98 @@
+"""Codex: `~/.codex/sessions/**/rollout-*.jsonl`."""
+
+import re
+from collections.abc import Mapping
+from itertools import chain
+
+from ..harness import is_added_by_harness
+from ..items import Items, content, get, mapping, members, read_each, text, times
+from ..log import Json, Log, Transcript, as_text, read_arguments
+from ..messages import is_message, read_or_leave_out
+from .codex_sessions import count_codex_tokens, find_meta, find_parent, find_prompt, has_only_events, live_lines
+from .reader import Reader
+
+_KINDS = ("session_meta", "response_item", "turn_context", "event_msg", "compacted", "world_state")
+_ITEM_ENDS = (
+    *("id", "type", "status", "result", "error", "stdout", "stderr", "aggregated_output", "formatted_output"),
+    *("content_items", "exit_code", "duration", "tool", "server", "arguments", "success", "namespace"),
+)
+
+
+def read(items: Items) -> list[Transcript]:
+    live, abandoned = live_lines(items)
+    log = Log(keeps_going=True)
+    if abandoned:
+        log.leave_out("session", f"{abandoned} lines of turns that were taken back or are its parent's")
+    reads_events = has_only_events(live)
+    # The same reasoning is written as an event and as an item, whose summary may be empty.
+    told = chain.from_iterable(mapping(line, "payload").get("summary") or () for _, line in live)
+    thoughts = {text(part, "text") for part in told}
+
+    def read_line(log: Log, line: Mapping[str, Json], where: str) -> bool | None:
+        payload, kind = mapping(line, "payload"), line.get("type")
+        event = text(payload, "type") if kind == "event_msg" else ""
+        if kind == "response_item" or ("payload" not in line and is_message(line)):
+            item = payload or line
+            if not is_added_by_harness(item):
+                read_or_leave_out(log, item, where)
+        elif event == "agent_reasoning" and payload.get("text") not in thoughts:
+            log.think(text(payload, "text"))
+        elif reads_events and (prompt := find_prompt(line, reads_events=True)):
+            log.hear(prompt)
+        elif reads_events and event == "agent_message":
+            log.say(text(payload, "message"))
+        elif reads_events and event == "item_completed":
+            return _read_item(log, mapping(payload, "item"), where)
+        return None if kind in _KINDS or "type" not in line else False
+
+    read_each(log, live, read_line)
+    meta, usage = find_meta(items), [count_codex_tokens(line) for _, line in items]
+    models = [text(line, "payload", "model") for _, line in live if line.get("type") == "turn_context"]
+    return [
+        log.transcript(
+            format="codex",
+            external_id=text(meta, "id"),
+            parent_id=find_parent(items),
+            agent="codex",
+            model=next((model for model in reversed(models) if model), ""),
+            tokens=next((tokens for tokens in reversed(usage) if tokens), None),
+            metadata=members(meta, "cwd", "git", "cli_version", "originator"),
+            **(times(items, "timestamp") or {"started_at": text(meta, "timestamp")}),
+        )
+    ]
+
+
+def _read_item(log: Log, item: Mapping[str, Json], where: str) -> bool | None:
+    """Read an item of `item_completed`: a message, a thought, or a call with its result."""
+    kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text(item, "type")[:60]).lower()
+    if kind in ("user_message", "hook_prompt", "context_compaction"):
+        return None  # a prompt is read where prompts are found; the others were written by the program
+    if kind in ("agent_message", "plan", "reasoning"):
+        parts = item.get("content") or item.get("summary_text") or item.get("text") or item.get("raw_content")
+        (log.say if kind == "agent_message" else log.think)(content(log, parts, where))
+        return None
+    if not kind:
+        return False
+    names = {"command_execution": "shell", "file_change": "apply_patch"}
+    server = f"mcp__{item['server']}__" if item.get("server") else ""
+    rest = {name: value for name, value in item.items() if name not in _ITEM_ENDS and value is not None}
+    given = item.get("arguments", rest)
+    log.call(
+        names.get(kind) or server + (text(item, "tool") or kind), read_arguments(given, where), id=text(item, "id")
+    )
+    ends = ("error", "aggregated_output", "result", "content_items", "stdout", "stderr")
+    result = next((item[name] for name in ends if item.get(name) not in (None, "")), None)
+    result = get(result, "content") or get(result, "message") or result
+    failed = item.get("status") in ("failed", "declined") or item.get("exit_code") not in (None, 0)
+    if result is not None or failed:
+        said = content(log, result, where) if isinstance(result, list) else as_text(result)
+        log.result(said, id=text(item, "id"), failed=failed)
+    return None
+
+
+READER = Reader(
+    name="Codex",
+    owns=lambda line: (line.get("type") in _KINDS and "payload" in line) or line.get("record_type") == "state",
+    read=read,
+    expects="lines of the types session_meta and response_item, or events of the type item_completed",
+)
