@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .chat import INSTRUCTION_ROLES
-from .items import Item, mapping, text
+from .items import Item, get, mapping, text
 from .log import Json, Log, Transcript, UnreadableTranscript, as_text, count_tokens, parse, to_number
 from .messages import is_message, read_messages
 from .opentelemetry import spans_of_console, spans_of_otlp
@@ -224,6 +224,11 @@ def _read_langsmith(runs: Sequence[Mapping[str, Json]]) -> LogReading:
 
 
 def _read_langfuse_traces(traces: Sequence[Mapping[str, Json]]) -> LogReading:
+    parts = [part for trace in traces for part in (trace, *(trace.get("observations") or ()))]
+    if not any(get(part, name) not in (None, "") for part in parts for name in ("input", "output")):
+        raise UnreadableTranscript(
+            "Langfuse: nothing to read, for no observation has an input or an output. Export it through Langfuse's API."
+        )
     count = sum(len(trace.get("observations") or ()) for trace in traces)
     runs = transcripts_of_langfuse(traces)
     return LogReading(format="Langfuse", counted=f"{count} observation{'' if count == 1 else 's'}", transcripts=runs)

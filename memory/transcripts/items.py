@@ -12,10 +12,14 @@ Items = Sequence[Item]
 
 def number(values: Json, where: str) -> list[Item]:
     """Return the objects of a list with their places; what is no object is not there."""
+    return [item for item in number_all(values, where) if item[1]]
+
+
+def number_all(values: Json, where: str) -> list[Item]:
+    """Return the entries of a list with their places; what is no object is an empty one, so that it can be named."""
     values = parse(values)
-    if not isinstance(values, list):
-        return []
-    return [(f"{where}[{at}]", value) for at, value in enumerate(values) if isinstance(value, Mapping)]
+    entries = values if isinstance(values, list) else []
+    return [(f"{where}[{at}]", value if isinstance(value, Mapping) else {}) for at, value in enumerate(entries)]
 
 
 def get(value: Json, *path: str) -> Json:

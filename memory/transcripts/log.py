@@ -38,10 +38,12 @@ class Transcript:
 
     Each step has `thought`, `action` (`{"name", "arguments"}` or None), `observation`, `error`, and `metadata` where
     the log says more about it. `outcome` is "success", "failure" or "" where the log does not say. Times are ISO 8601.
-    `left_out` names what was not kept, such as the bytes of an image, with its place.
+    `left_out` names what was not kept, such as the bytes of an image, with its place. `name` is what a trace is called,
+    which is no task.
     """
 
     format: str = ""
+    name: str = ""
     task: str = ""
     steps: list[dict[str, Any]] = field(default_factory=list)
     tools: list[Json] = field(default_factory=list)
@@ -62,7 +64,7 @@ class Transcript:
 
     def fields(self) -> dict[str, Any]:
         """Return what the log says, as the members of `POST /api/v1/trajectories`."""
-        names = [name for name in self.__dataclass_fields__ if name not in ("format", "left_out")]
+        names = [name for name in self.__dataclass_fields__ if name not in ("format", "left_out", "name")]
         said = {name: value for name in names if (value := getattr(self, name)) not in ("", None, [], {})}
         metadata: dict[str, Json] = {"format": self.format} if self.format else {}
         if self.left_out:

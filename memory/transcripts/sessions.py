@@ -2,42 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 
-from .log import (
-    Json,
-    Log,
-    Transcript,
-    as_text,
-    read_arguments,
-    read_list,
-    read_object,
-    to_count,
-    to_number,
-)
-from .messages import read_message, read_messages
+from .items import number, number_all, read_each, text
+from .log import Json, Log, Transcript, as_text, read_arguments, read_list, to_count, to_number
+from .messages import read_messages, read_or_leave_out
 
 
 def read_swe_agent(document: Mapping[str, Json]) -> Transcript:
     """Return the run of a SWE-agent trajectory. Submitting says nothing about whether the patch is right."""
-    log = Log()
+    log = Log(keeps_going=True)
     history = document.get("history")
     for message in history if isinstance(history, list) else []:
         if isinstance(message, Mapping) and message.get("role") == "user" and not message.get("is_demo"):
             log.task = _text_of(message.get("content"))
             break
-    for number, step in enumerate(read_list(document.get("trajectory"), "trajectory")):
-        step = read_object(step, f"trajectory[{number}]")
-        action = as_text(step.get("action")).strip()
-        name, _, rest = action.partition(" ")
-        log.think(as_text(step.get("thought")).strip())
-        if action:
-            log.call(
-                name.splitlines()[0] if name else "run",
-                {"input": action if "\n" in name else rest.strip()} if rest.strip() or "\n" in name else {},
-            )
-            log.result(as_text(step.get("observation")))
-        else:
-            log.say(as_text(step.get("response")))
-            log.hear(as_text(step.get("observation")))
+    read_each(log, number_all(document.get("trajectory"), "trajectory"), _read_swe_agent_step)
     info = document.get("info") if isinstance(document.get("info"), Mapping) else {}
     assert isinstance(info, Mapping)
     stats = info.get("model_stats") if isinstance(info.get("model_stats"), Mapping) else {}
@@ -54,6 +32,21 @@ def read_swe_agent(document: Mapping[str, Json]) -> Transcript:
     )
 
 
+def _read_swe_agent_step(log: Log, step: Mapping[str, Json], where: str) -> None:
+    action = as_text(step.get("action")).strip()
+    name, _, rest = action.partition(" ")
+    log.think(as_text(step.get("thought")).strip())
+    if action:
+        log.call(
+            name.splitlines()[0] if name else "run",
+            {"input": action if "\n" in name else rest.strip()} if rest.strip() or "\n" in name else {},
+        )
+        log.result(as_text(step.get("observation")))
+    else:
+        log.say(as_text(step.get("response")))
+        log.hear(as_text(step.get("observation")))
+
+
 def _text_of(content: Json) -> str:
     if isinstance(content, list):
         return "\n".join(as_text(part.get("text")) for part in content if isinstance(part, Mapping) and "text" in part)
@@ -62,7 +55,7 @@ def _text_of(content: Json) -> str:
 
 def read_tau_bench(document: Mapping[str, Json]) -> Transcript:
     """Return a run of tau-bench, without the right actions in it: no reflector may see them."""
-    log = Log()
+    log = Log(keeps_going=True)
     info = document.get("info")
     task = info.get("task") if isinstance(info, Mapping) else None
     read_messages(log, read_list(document.get("traj"), "traj"), "traj")
@@ -82,23 +75,18 @@ def read_tau2_bench(document: Mapping[str, Json]) -> list[Transcript]:
     model = as_text(agent_info.get("llm")) if isinstance(agent_info, Mapping) else ""
     domain = as_text(environment.get("domain_name")) if isinstance(environment, Mapping) else ""
     runs = []
-    for number, simulation in enumerate(read_list(document.get("simulations"), "simulations")):
-        where = f"simulations[{number}]"
-        simulation = read_object(simulation, where)
-        log = Log()
-        messages = read_list(simulation.get("messages"), f"{where}.messages")
+    for where, simulation in number(document.get("simulations"), "simulations"):
+        log = Log(keeps_going=True)
+        messages = [message for _, message in number(simulation.get("messages"), f"{where}.messages")]
         # The simulated user's own calls are no part of what the agent did.
         own = [
             m
             for m in messages
-            if not (
-                isinstance(m, Mapping)
-                and (m.get("requestor") == "user" or (m.get("role") == "user" and m.get("tool_calls")))
-            )
+            if not (m.get("requestor") == "user" or (m.get("role") == "user" and m.get("tool_calls")))
         ]
         read_messages(log, own, f"{where}.messages")
         reward = simulation.get("reward_info")
-        task = next((str(m.get("content")) for m in own if isinstance(m, Mapping) and m.get("role") == "user"), "")
+        task = next((str(m.get("content")) for m in own if m.get("role") == "user"), "")
         run = log.transcript(
             format="tau2-bench",
             task=task,
@@ -117,7 +105,7 @@ def read_tau2_bench(document: Mapping[str, Json]) -> list[Transcript]:
 
 def read_agentdojo(document: Mapping[str, Json]) -> Transcript:
     """Return a run of AgentDojo; `utility` says whether the user's task was solved."""
-    log = Log()
+    log = Log(keeps_going=True)
     read_messages(log, read_list(document.get("messages"), "messages"), "messages")
     names = ("suite_name", "user_task_id", "injection_task_id", "attack_type", "security", "pipeline_name", "error")
     run = log.transcript(
@@ -133,13 +121,12 @@ def read_agentdojo(document: Mapping[str, Json]) -> Transcript:
 
 def read_adk(document: Mapping[str, Json]) -> Transcript:
     """Return the session of Google's Agent Development Kit: its events hold Gemini contents."""
-    log = Log()
-    events = read_list(document.get("events"), "events")
-    authors = [as_text(event.get("author")) for event in events if isinstance(event, Mapping)]
-    stamps = [to_number(event.get("timestamp")) for event in events if isinstance(event, Mapping)]
+    log = Log(keeps_going=True)
+    events = number(document.get("events"), "events")
+    authors = [text(event, "author") for _, event in events]
+    stamps = [to_number(event.get("timestamp")) for _, event in events]
     times = [stamp for stamp in stamps if stamp is not None]
-    for number, event in enumerate(events):
-        event = read_object(event, f"events[{number}]")
+    for where, event in events:
         content = event.get("content")
         if not isinstance(content, Mapping) or event.get("partial"):
             continue
@@ -150,7 +137,7 @@ def read_adk(document: Mapping[str, Json]) -> Transcript:
         )
         role = "user" if author == "user" or has_results else "model"
         log.use(model=event.get("modelVersion"), usage=event.get("usageMetadata", event.get("usage_metadata")))
-        read_message(log, {"role": role, "parts": parts or []}, f"events[{number}].content")
+        read_or_leave_out(log, {"role": role, "parts": parts or []}, f"{where}.content")
     metadata = {n: v for n in ("userId", "user_id", "state") if (v := document.get(n))}
     return log.transcript(
         format="adk",
@@ -165,7 +152,7 @@ def read_adk(document: Mapping[str, Json]) -> Transcript:
 
 def read_crewai(entries: Sequence[Mapping[str, Json]]) -> Transcript:
     """Return the run of a CrewAI output log: each completed task is a step of the agent that did it."""
-    log = Log()
+    log = Log(keeps_going=True)
     done = [entry for entry in entries if entry.get("status") in (None, "completed", "failed")]
     tasks = [as_text(entry.get("task")) for entry in done]
     log.task = tasks[0] if tasks else ""

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from .log import Json, Log, Transcript, as_text, parse, read_arguments
 from .messages import is_message, read_messages, read_or_leave_out
 
+_NOTHING = ("", "[]", "{}", "null")
+
 
 @dataclass(kw_only=True, slots=True)
 class Span:
@@ -132,7 +134,8 @@ def _transcript(spans: list[Span], *, format: str) -> Transcript:
         metadata["error"] = root.error
     return log.transcript(
         format=format,
-        task=log.task or plain(root.input) or root.name,
+        task=next((task for task in (log.task, plain(root.input)) if task.strip() not in _NOTHING), ""),
+        name=root.name,
         external_id=root.trace,
         agent=known.get("agent") or (root.name if root.kind == "agent" else ""),
         model=next((span.model for span in models if span.model), ""),

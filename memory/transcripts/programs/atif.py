@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ..items import Items, content, get, mapping, members, number, read_each, text, times
+from ..items import Items, content, get, mapping, members, number, number_all, read_each, text, times
 from ..log import Json, Log, Transcript, read_arguments, to_count, to_number
 from .reader import Reader
 
@@ -16,7 +16,7 @@ def read(items: Items) -> list[Transcript]:
 def _read_trajectory(document: Mapping[str, Json], parent: str = "") -> list[Transcript]:
     """Return the run of a trajectory, and those of the sub-agents that are written into it."""
     log = Log(keeps_going=True)
-    steps = number(document.get("steps"), "steps")
+    steps = number_all(document.get("steps"), "steps")
     own = [item for item in steps if not item[1].get("is_copied_context")]
     if len(own) < len(steps):
         log.leave_out("steps", f"{len(steps) - len(own)} that were copied from an earlier trajectory")

@@ -69,7 +69,8 @@ def _read_item(log: Log, item: Mapping[str, Json], where: str) -> bool | None:
         return None  # a prompt is read where prompts are found; the others were written by the program
     if kind in ("agent_message", "plan", "reasoning"):
         parts = item.get("content") or item.get("summary_text") or item.get("text") or item.get("raw_content")
-        (log.say if kind == "agent_message" else log.think)(content(log, parts, where))
+        told = "\n".join(text(part, "text") or as_text(part) for part in parts) if isinstance(parts, list) else parts
+        (log.say if kind == "agent_message" else log.think)(as_text(told))
         return None
     if not kind:
         return False

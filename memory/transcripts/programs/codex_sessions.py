@@ -29,9 +29,14 @@ def find_parent(items: Items) -> str:
 def live_lines(items: Items) -> tuple[list[Item], int]:
     """Return the lines of a session's own turns, and the number of those that were taken back or are its parent's."""
     begin, reads_events = _end_of_replay(items), has_only_events(items)
-    kept: list[Item] = [item for item in items[:begin] if item[1].get("type") == "session_meta"][:1]
+    heads = [item for item in items[:begin] if item[1].get("type") in ("session_meta", "turn_context")]
+    kept: list[Item] = heads[:1] + heads[1:][-1:]  # its own meta, and the newest model
     prompts: list[int] = []
+    previous: Mapping[str, Json] = {}
     for item in items[begin:]:
+        if item[1] == previous:
+            continue  # written twice
+        previous = item[1]
         if get(item[1], "payload", "type") == "thread_rolled_back":
             turns = to_count(get(item[1], "payload", "num_turns"))
             if 0 < turns <= len(prompts):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ..harness import is_added_by_harness
-from ..items import Items, content, get, mapping, members, number, read_each, text, times
+from ..items import Items, content, get, mapping, members, number, number_all, read_each, text, times
 from ..log import Json, Log, Transcript, as_text, read_arguments, to_count
 from .reader import Reader
 
@@ -27,10 +27,10 @@ def read(items: Items) -> list[Transcript]:
             about |= members(line, *_ABOUT)
         if isinstance(get(line, "$set", "messages"), list):
             messages = {}
-        inner = number(line.get("messages"), "messages") or number(get(line, "$set", "messages"), f"{where}.messages")
-        for place, message in inner or ([(where, line)] if "$set" not in line and "$rewindTo" not in line else []):
-            if "sessionId" not in message or "type" in message:
-                messages[text(message, "id") or place] = (place, message)
+        inside = number_all(line.get("messages", get(line, "$set", "messages")), "messages")
+        is_note = "$set" in line or "$rewindTo" in line or ("sessionId" in line and "type" not in line)
+        for place, message in inside or ([] if is_note else [(where, line)]):
+            messages[text(message, "id") or place] = (place, message)
     live = list(messages.values())
     read_each(log, live, _read_message)
     return [

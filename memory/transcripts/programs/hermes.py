@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from ..items import Items, mapping, members, number, read_each, text, times
+from ..items import Items, mapping, members, number, number_all, read_each, text, times
 from ..log import Json, Log, Transcript, parse, to_count, to_number
 from ..messages import read_or_leave_out
 from .reader import Reader
@@ -27,7 +27,7 @@ def read(items: Items) -> list[Transcript]:
 
 def _read_session(document: Mapping[str, Json]) -> Transcript:
     about, log = mapping(document, "session") or document, Log(keeps_going=True)
-    messages = number(document.get("messages"), "messages")
+    messages = number_all(document.get("messages"), "messages")
     # A message that was summarised away is inactive, too, and was part of the work all the same.
     live = [m for m in messages if m[1].get("active") not in (0, False) or m[1].get("compacted")]
     if len(live) < len(messages):
@@ -75,9 +75,7 @@ def _read_sample(document: Mapping[str, Json]) -> Transcript:
                 calls.append(parse(inside))
             else:
                 answer = mapping(parse(inside))
-                log.result(
-                    text(answer, "content") or inside, id=text(answer, "tool_call_id"), name=text(answer, "name")
-                )
+                log.result(text(answer, "content") or inside, name=text(answer, "name"))  # the calls have no ids
         if role != "tool" and (value.strip() or calls):
             read_or_leave_out(log, {"role": role, "content": value.strip(), "tool_calls": calls}, where)
     return log.transcript(format="hermes", agent="hermes", model=text(document, "model"))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ..items import Items, get, mapping, members, number, read_each, text
+from ..items import Items, get, mapping, members, number, number_all, read_each, text
 from ..log import Json, Log, Transcript, as_text, to_count, to_number
 from ..messages import read_or_leave_out
 from .reader import Reader
@@ -30,7 +30,7 @@ def _read_sample(sample: Mapping[str, Json], about: Mapping[str, Json], where: s
     asked = (
         [("input", {"role": "user", "content": given})] if isinstance(given, str) else number(given, f"{where}.input")
     )
-    messages = number(sample.get("messages"), f"{where}.messages") or asked
+    messages = number_all(sample.get("messages"), f"{where}.messages") or asked
 
     def read_one(log: Log, message: Mapping[str, Json], where: str) -> bool | None:
         if message.get("role") not in ("system", "user", "assistant", "tool"):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ..items import Items, content, get, mapping, members, number, read_each, text
+from ..items import Items, content, get, mapping, members, number, number_all, read_each, text
 from ..log import Json, Log, Transcript, as_text, read_arguments, to_number
 from .reader import Reader
 
@@ -21,7 +21,7 @@ def read(items: Items) -> list[Transcript]:
 def _read_session(document: Mapping[str, Json]) -> Transcript:
     info, log = mapping(document, "info"), Log(keeps_going=True)
     messages: dict[str, tuple[str, Mapping[str, Json]]] = {}
-    for where, message in number(document.get("messages"), "messages"):
+    for where, message in number_all(document.get("messages"), "messages"):
         messages[text(message, "info", "id") or where] = (where, message)
     # Who took messages back left them in the file: the session goes on before the one that is named.
     ids, back = list(messages), text(info, "revert", "messageID")

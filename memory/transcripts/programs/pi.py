@@ -14,7 +14,7 @@ _SILENT = (
     *("session_info", "session", "leaf", "reset_boundary", "session_init", "title", "title_change", "mode_change"),
     *("service_tier_change", "ttsr_injection", "credential_pin", "model_usage"),
 )
-_OF_OMP = {"session_init", "title", "title_change", "mode_change", "service_tier_change", "ttsr_injection"}
+_OF_OMP = ("session_init", "title", "title_change", "mode_change", "service_tier_change", "ttsr_injection")
 
 
 def owns(line: Mapping[str, Json]) -> bool:
@@ -75,7 +75,8 @@ def _read_entry(log: Log, line: Mapping[str, Json], where: str) -> bool | None:
         output, code = text(message, "output"), message.get("exitCode")
         log.hear(f"$ {text(message, 'command')}\n{output}" + (f"\nexit code {code}" if code else ""))
     elif role in ("user", "assistant"):
-        read_or_leave_out(log, {"role": role, "content": said} | members(message, "model"), where)
+        if said or not message.get("errorMessage"):
+            read_or_leave_out(log, {"role": role, "content": said} | members(message, "model"), where)
         if error := text(message, "errorMessage"):
             log.fail(error)
     return None if role in _ROLES else False

@@ -1,0 +1,224 @@
+"""The logs of programs: their calls and results as others read them, and what of a session is its own."""
+
+import json
+import re
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+
+from memory.errors import UnreadableFile
+from memory.intake.files import FileEntry, read_entries
+from memory.intake.harbor import without_reports
+from memory.transcripts.loading import read_log
+from memory.transcripts.log import Transcript, UnreadableTranscript
+from memory.transcripts.programs import READERS
+from tests.real_runs import EXCERPTS
+
+PROGRAMS = EXCERPTS / "programs"
+DOCS = Path(__file__).parents[2] / "docs" / "integrations.md"
+JUDGED = sorted(path.parent for path in PROGRAMS.rglob("expected.json"))
+
+
+def read(name: str) -> list[Transcript]:
+    return read_log((PROGRAMS / name).read_bytes()).transcripts
+
+
+def calls(run: Transcript) -> list[tuple[str, Any]]:
+    done = [step["action"] for step in run.steps if step["action"]]
+    return [(action["name"], action["arguments"]) for action in done if action["name"] != "respond"]
+
+
+@pytest.mark.parametrize("folder", JUDGED, ids=lambda folder: f"{folder.parent.name}/{folder.name}")
+def test_calls_and_results_are_those_that_another_project_reads(folder: Path) -> None:
+    records = json.loads((folder / "expected.json").read_text(encoding="utf-8"))["records"]
+    expected = [call for record in records for call in record.get("tool_calls", ())]
+    results = {record["tool_call_id"]: record["content"] for record in records if record["role"] == "tool"}
+
+    (run,) = read_log(next(folder.glob("input.*")).read_bytes()).transcripts
+
+    assert calls(run) == [(call["name"], json.loads(call["args"])) for call in expected]
+    answers = [step["error"] or step["observation"] for step in run.steps if step["action"]]
+    assert [text for text in answers if text] == [text for call in expected if (text := results.get(call["id"], ""))]
+    assert run.task.splitlines()[0] == next(r["content"] for r in records if r["role"] == "user").splitlines()[0]
+    assert run.model == records[0].get("model", "")
+
+
+def test_live_branch_of_claude_code_is_the_run() -> None:
+    (run,) = read("claude-code/branches.jsonl")
+
+    assert run.task == "List the old migrations"
+    assert calls(run) == [("Bash", {"command": "ls billing/migrations"})]
+    assert run.left_out == ["session: 4 messages of branches that were not gone on with"]
+
+
+def test_history_that_claude_code_writes_again_counts_once() -> None:
+    (run,) = read("claude-code/compacted_twice.jsonl")
+
+    assert [name for name, _ in calls(run)] == ["Bash", "Read", "Edit"]
+    assert [step["thought"] for step in run.steps if step["thought"]] == ["I'll run it"]
+    assert run.tokens == 45  # of the message with two calls once
+
+
+def test_error_of_the_provider_is_neither_a_model_nor_an_answer() -> None:
+    session, aside = read("claude-code/api_error_and_aside.jsonl")
+
+    assert (session.model, session.steps[-1]["error"]) == ("claude-opus-4-6", "API Error: 400 invalid request")
+    assert session.steps[-1]["action"] is None
+    assert (aside.task, calls(aside), aside.parent_id) == ("What is TOML?", [], session.external_id)
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "session", "parent"),
+    [
+        ("codex/fork.jsonl", "Now fix it", "0f", "0a"),
+        ("codex/sub_agent.jsonl", "Look for other places that round", "0b", "0a"),
+        ("opencode/reverted.json", "Fix the failing test in test_round.py", "oc-2", "oc-1"),
+        ("pi/branches.jsonl", "Fix the failing test in test_round.py", "pi-2", "pi-1"),
+        ("hermes/flat.json", "Fix the failing test in test_round.py", "he-2", "he-1"),
+    ],
+)
+def test_session_of_another_session_names_it_and_has_its_own_task(
+    name: str, task: str, session: str, parent: str
+) -> None:
+    (run,) = read(name)
+
+    assert (run.task, run.external_id, run.parent_id) == (task, session, parent)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "codex/rolled_back.jsonl",
+        "copilot-cli/session.jsonl",
+        "gemini-cli/session.jsonl",
+        "hermes/flat.json",
+        "opencode/reverted.json",
+        "pi/branches.jsonl",
+        "qwen-code/session.jsonl",
+    ],
+)
+def test_what_was_taken_back_is_counted_and_not_told(name: str) -> None:
+    (run,) = read(name)
+
+    assert "Delete" not in json.dumps(run.steps)
+    assert [left for left in run.left_out if re.search(r"\d+ (lines|events|messages|that)", left)]
+
+
+def test_session_with_events_alone_is_read() -> None:
+    (run,) = read("codex/events_only.jsonl")
+
+    assert [name for name, _ in calls(run)] == ["shell", "apply_patch", "mcp__erl__get_lessons"]
+    assert (run.steps[1]["thought"], run.steps[1]["error"]) == ("Run it first.", "1 failed")
+    assert run.steps[-1]["action"] == {"name": "respond", "arguments": {"content": "Fixed."}}
+
+
+def test_program_and_version_are_named_if_nothing_is_read() -> None:
+    lines = [
+        {"type": "session_meta", "payload": {"id": "1", "cli_version": "0.200.0"}},
+        {"type": "event_msg", "payload": {"type": "turn_done"}},
+    ]
+
+    with pytest.raises(
+        UnreadableTranscript, match=r"^Codex wrote this; it says cli_version 0\.200\.0, .* response_item"
+    ):
+        read_log("\n".join(map(json.dumps, lines)).encode())
+
+
+def test_run_without_a_task_is_refused_with_the_reason(tmp_path: Path) -> None:
+    said = [{"key": "gen_ai.operation.name", "value": {"stringValue": "invoke_agent"}}]
+    span = {"traceId": "t", "spanId": "a", "name": "invoke_agent shop", "attributes": said}
+    file = tmp_path / "trace.json"
+    file.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}))
+
+    (entry,) = read_entries(file)
+
+    assert entry.data is None
+    assert entry.error.startswith("OpenTelemetry: nothing in this run of 0 steps says what it was asked to do.")
+
+
+def test_download_that_says_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableFile, match="no observation has an input or an output"):
+        list(read_entries(PROGRAMS / "langfuse" / "download_without_inputs.json"))
+
+
+def test_unknown_lines_are_one_error(tmp_path: Path) -> None:
+    file = tmp_path / "events.jsonl"
+    file.write_text("\n".join(json.dumps({"event": "login", "n": n, "version": "7"}) for n in range(40)))
+
+    with pytest.raises(UnreadableFile, match=r"None of the 40 entries is a run\. The first: .*it says version 7"):
+        list(read_entries(file))
+
+
+@pytest.mark.parametrize("text", ["a\u0000b", "a\ud800b"])
+def test_character_that_cannot_be_stored_is_replaced_and_named(text: str, tmp_path: Path) -> None:
+    document = json.loads((PROGRAMS / "hermes/tool-calls/input.json").read_text())
+    document["messages"][2]["content"] = text
+    file = tmp_path / "session.json"
+    file.write_text(json.dumps(document))
+
+    (entry,) = read_entries(file)
+
+    assert entry.data is not None
+    assert entry.data["steps"][1]["observation"] in ("a\ufffdb", "a?b")
+    assert entry.data["metadata"]["left_out"] == ["the file: characters that cannot be stored were replaced"]
+
+
+def test_archive_of_inspect_is_read_as_its_json(tmp_path: Path) -> None:
+    document = json.loads((PROGRAMS / "inspect/log.json").read_text())
+    samples = document.pop("samples")
+    archive = BytesIO()
+    with ZipFile(archive, "w") as file:
+        file.writestr("header.json", json.dumps(document))
+        for sample in samples:
+            file.writestr(f"samples/{sample['id']}_epoch_1.json", json.dumps(sample))
+    path = tmp_path / "log.eval"
+    path.write_bytes(archive.getvalue())
+
+    entries = list(read_entries(path))
+
+    assert entries == [
+        FileEntry(place=entry.place, data=entry.data, format=entry.format)
+        for entry in read_entries(PROGRAMS / "inspect" / "log.json")
+    ]
+    assert [(entry.data["score"], entry.data["outcome_source"]) for entry in entries if entry.data] == [
+        (1.0, "environment"),
+        (0.25, "environment"),
+    ]
+
+
+def test_archive_that_is_damaged_says_what_to_do(tmp_path: Path) -> None:
+    file = tmp_path / "log.eval"
+    file.write_bytes(b"PK\x03\x04 and no more")
+
+    with pytest.raises(UnreadableFile, match="inspect log convert"):
+        list(read_entries(file))
+
+
+def test_trial_of_harbor_is_one_run_with_its_reward() -> None:
+    files = without_reports(path for path in (PROGRAMS / "atif/job").rglob("*") if path.is_file())
+
+    runs = [entry.data for file in files for entry in read_entries(file) if entry.data]
+
+    assert [(run["external_id"], run["score"], run["outcome_source"], run["task_id"]) for run in runs] == [
+        ("harbor-1", 1.0, "environment", "terminal-bench"),
+        ("harbor-2", 0.0, "environment", "terminal-bench"),
+    ]
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+def test_sample_of_a_program_is_owned_by_its_reader_alone(reader: Any) -> None:
+    """So that no log is taken for another program's."""
+    folders = {"Inspect": "inspect", "Pi": "pi"}
+    folder = PROGRAMS / folders.get(reader.name, reader.name.lower().replace(" ", "-"))
+    files = [
+        file
+        for file in folder.rglob("*.json*")
+        if file.name in ("input.json", "input.jsonl") or "job" not in file.parts
+    ]
+
+    formats = {read_log(file.read_bytes()).format for file in files if file.name != "expected.json"}
+
+    assert formats == {reader.name}
