@@ -10,7 +10,7 @@ from .items import Item, Items, get, text
 from .log import Json, Transcript, UnreadableTranscript, as_text, read_time
 from .programs import claude_code, codex, cursor
 from .programs.claude_code_sessions import is_of_side, live_lines
-from .programs.codex_sessions import count_codex_tokens, find_meta, find_prompt, has_only_events
+from .programs.codex_sessions import count_codex_tokens, find_meta, find_parent, find_prompt, has_only_events
 from .programs.codex_sessions import live_lines as live_codex_lines
 
 MIN_PROMPT_BYTES = 9  # "continue", "yes", "go on" say nothing by themselves
@@ -123,6 +123,7 @@ def _cut_codex(lines: Items, last: int) -> Session:
         prompt_id = text(part.lines[0][1], "timestamp") or str(part.number)
         task = _read(prompt_id, part, lambda lines: codex.read(lines)[0], [*metas, *named])
         said = [line for _, line in part.lines if line.get("type") == "response_item" or reads_events]
+        task.run.parent_id = find_parent(lines)
         task.run.started_at = read_time(part.lines[0][1].get("timestamp"))
         task.run.ended_at = read_time(said[-1].get("timestamp"))
         if task.run.tokens is not None:  # those of the session until then

@@ -23,6 +23,7 @@ DOCUMENTS = {
     "gemini-cli/tool-calls/input.json": ("messages",),
     "hermes/tool-calls/input.json": ("messages",),
     "hermes/flat.json": ("messages",),
+    "hermes/rows.json": (),
     "inspect/log.json": ("samples", 0, "messages"),
     "opencode/tool-calls/input.json": ("messages",),
     "opencode/reverted.json": ("messages",),

@@ -15,13 +15,14 @@ from tqdm import tqdm
 from memory.errors import MemoryAppError, UnknownParent
 from memory.intake.files import ARCHIVE_SUFFIX, FORMATS, PROTOBUF_SUFFIXES, FileEntry, count_entries, read_entries
 from memory.intake.harbor import without_reports
-from memory.intake.recording import find_parent, record_trajectory
+from memory.intake.recording import find_parent, find_tasks, record_trajectory
 from memory.management.options import add_project_argument, get_project
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 
 MAX_SHOWN_ERRORS = 50
+CODING_AGENTS = ("claude-code", "codex", "cursor")  # those that have hooks
 SUFFIXES = frozenset({".json", ".jsonl", ".ndjson", ".traj", ".log", ARCHIVE_SUFFIX, *PROTOBUF_SUFFIXES})
 
 
@@ -192,8 +193,11 @@ class Command(BaseCommand):
         if entry.data is None:
             return "failed", entry.error
         data = entry.data
+        is_session = data.get("metadata", {}).get("format") in CODING_AGENTS
+        if is_session and find_tasks(project, data["external_id"]).exists():
+            return "unchanged", ""  # hooks recorded its tasks: the same work is not read twice
         try:
-            find_parent(project, data.get("parent_id", ""))
+            find_parent(project, data.get("parent_id", ""), started_at=data.get("started_at"))
         except UnknownParent:  # it was not logged; which one it was is kept
             metadata = {**data.get("metadata", {}), "parent_id": data["parent_id"]}
             data = {name: value for name, value in data.items() if name != "parent_id"} | {"metadata": metadata}

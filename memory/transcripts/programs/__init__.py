@@ -28,7 +28,7 @@ _MODULES = (
     *(atif, claude_code, codex, copilot_cli, cursor, droid, gemini_cli, hermes, inspect_ai, letta_code, opencode),
     *(openhands, pi, qwen_code),
 )
-READERS: tuple[Reader, ...] = tuple(module.READER for module in _MODULES)
+READERS: tuple[Reader, ...] = (*(module.READER for module in _MODULES), hermes.ROWS)
 
 
 def find_reader(items: Items) -> Reader | None:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping
 
-from ..harness import is_added_by_harness
+from ..harness import is_added_by_harness, typed_text
 from ..items import Item, Items, get, mapping, members, text, times
 from ..log import Json, Log, Transcript, to_count
 from ..messages import read_or_leave_out
@@ -60,6 +60,8 @@ def read_chain(items: Items, session: str, side: str) -> Transcript:
         model = text(message, "model") or model
         if is_added_by_harness(message):
             continue
+        if line["type"] == "user" and not log.steps:
+            log.task = log.task or typed_text(message.get("content"))
         kept = {"role": message.get("role") or line["type"], "content": message.get("content")}
         read_or_leave_out(log, kept | members(line, "timestamp"), where)
     first = live[0][1]

@@ -50,7 +50,10 @@ def live_lines(items: Items) -> tuple[list[Item], int]:
 def _parent(line: Mapping[str, Json]) -> str | None:
     if "parentUuid" not in line:
         return MISSING
-    if line["parentUuid"] is None and line.get("type") == "system":  # where a conversation was compacted
+    is_asked = line.get("type") == "user" and not any(
+        "tool_use_id" in b for b in _blocks_of(line) if isinstance(b, Mapping)
+    )
+    if line["parentUuid"] is None and not is_asked:  # where a conversation was compacted; nothing else begins one
         return text(line, "logicalParentUuid") or MISSING
     return text(line, "parentUuid") or ROOT
 

@@ -33,6 +33,8 @@ def read(items: Items) -> list[Transcript]:
         event = text(payload, "type") if kind == "event_msg" else ""
         if kind == "response_item" or ("payload" not in line and is_message(line)):
             item = payload or line
+            if not log.steps:
+                log.task = log.task or find_prompt(line, reads_events=False)
             if not is_added_by_harness(item):
                 read_or_leave_out(log, item, where)
         elif event == "agent_reasoning" and payload.get("text") not in thoughts:

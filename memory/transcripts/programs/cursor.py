@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ..harness import find_inside, typed_text
-from ..items import Items, get, mapping, members, read_each, text, times
+from ..items import Items, get, mapping, members, number, read_each, text, times
 from ..log import Json, Log, Transcript, as_text, read_arguments
 from ..messages import read_or_leave_out
 from .reader import Reader
@@ -49,10 +49,11 @@ def _read_line(log: Log, line: Mapping[str, Json], where: str) -> bool | None:
     if role == "tool_call":
         _read_call(log, line, where)
     elif role == "user" and isinstance(message.get("content"), str | list):
+        for place, block in number(message["content"], f"{where}.content"):
+            if block.get("type") == "tool_result":
+                read_or_leave_out(log, {"role": "user", "content": [block]}, place)
         if prompt := find_prompt(line):
             log.hear(prompt)
-        elif not isinstance(message["content"], str):
-            read_or_leave_out(log, {"role": "user", "content": message["content"]}, where)
     elif role == "assistant":
         read_or_leave_out(log, {"role": "assistant"} | members(message, "content", "model"), where)
     elif role not in _SILENT:

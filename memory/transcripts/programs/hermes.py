@@ -21,6 +21,18 @@ def owns(document: Mapping[str, Json]) -> bool:
     return isinstance(document.get("messages"), list) and "source" in about and any(name in about for name in _MARKS)
 
 
+def owns_row(row: Mapping[str, Json]) -> bool:
+    return "session_id" in row and "role" in row and bool({"observed", "active", "finish_reason"} & row.keys())
+
+
+def read_rows(items: Items) -> list[Transcript]:
+    """Return the sessions in a list of rows of the table of messages."""
+    sessions: dict[str, list[Mapping[str, Json]]] = {}
+    for _, row in items:
+        sessions.setdefault(text(row, "session_id") or next(iter(sessions), ""), []).append(row)
+    return [_read_session({"session": {"id": id}, "messages": rows}) for id, rows in sessions.items()]
+
+
 def read(items: Items) -> list[Transcript]:
     return [_read_sample(item) if "conversations" in item else _read_session(item) for _, item in items]
 
@@ -82,3 +94,4 @@ def _read_sample(document: Mapping[str, Json]) -> Transcript:
 
 
 READER = Reader(name="Hermes", owns=owns, read=read, expects="an object with session and messages", is_document=True)
+ROWS = Reader(name="Hermes", owns=owns_row, read=read_rows, expects="messages with session_id and role", unit="row")

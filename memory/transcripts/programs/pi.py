@@ -18,9 +18,10 @@ _OF_OMP = ("session_init", "title", "title_change", "mode_change", "service_tier
 
 
 def owns(line: Mapping[str, Json]) -> bool:
-    if line.get("type") == "message" and isinstance(line.get("message"), Mapping):
+    message = mapping(line, "message")
+    if line.get("type") == "message" and message:
         is_entry = "parentId" in line and "id" in line
-        return is_entry and line["message"].get("role") in _ROLES
+        return message.get("role") in _ROLES and (is_entry or bool({"api", "toolCallId"} & message.keys()))
     return line.get("type") in _SILENT and ("timestamp" in line or "parentId" in line) and "sessionId" not in line
 
 
@@ -76,7 +77,9 @@ def _read_entry(log: Log, line: Mapping[str, Json], where: str) -> bool | None:
         log.hear(f"$ {text(message, 'command')}\n{output}" + (f"\nexit code {code}" if code else ""))
     elif role in ("user", "assistant"):
         if said or not message.get("errorMessage"):
-            read_or_leave_out(log, {"role": role, "content": said} | members(message, "model"), where)
+            is_mirror = message.get("model") == "delivery-mirror"  # OpenClaw's, of what another program said
+            kept = members(message, "model") if not is_mirror else {}
+            read_or_leave_out(log, {"role": role, "content": said} | kept, where)
         if error := text(message, "errorMessage"):
             log.fail(error)
     return None if role in _ROLES else False
