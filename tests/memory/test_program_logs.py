@@ -222,3 +222,103 @@ def test_sample_of_a_program_is_owned_by_its_reader_alone(reader: Any) -> None:
     formats = {read_log(file.read_bytes()).format for file in files if file.name != "expected.json"}
 
     assert formats == {reader.name}
+
+
+# Program, version or shape, and sample: the rows of the table in docs/integrations.md.
+ROWS = [
+    ("Claude Code", "one chain", "claude-code/tool-call/input.jsonl"),
+    ("Claude Code", "2.1: a branch that was not gone on with", "claude-code/branches.jsonl"),
+    ("Claude Code", "2.1: compacted twice, a message on several lines", "claude-code/compacted_twice.jsonl"),
+    ("Claude Code", "2.1: error of the provider, question asked aside", "claude-code/api_error_and_aside.jsonl"),
+    ("Claude Code", "sub-agent in a file of its own", "claude-code/subagent/input.jsonl"),
+    ("Claude Code", "2.1: `--output-format stream-json`", "claude-code/stream.jsonl"),
+    ("Codex", "rollout with `tool_search`", "codex/tool-calls/input.jsonl"),
+    ("Codex", "0.44 rollout", "../transcripts/codex_rollout.jsonl"),
+    ("Codex", "0.120: fork that repeats its parent", "codex/fork.jsonl"),
+    ("Codex", "0.120: sub-agent with two `session_meta`", "codex/sub_agent.jsonl"),
+    ("Codex", "0.120: turn that was taken back", "codex/rolled_back.jsonl"),
+    ("Codex", "0.147: `item_completed` alone", "codex/events_only.jsonl"),
+    ("Cursor", "agent transcript", "cursor/tool-calls/input.jsonl"),
+    ("Cursor", "`cursor-agent` stream", "cursor/stream.jsonl"),
+    ("Gemini CLI", "JSON, until 2026", "gemini-cli/tool-calls/input.json"),
+    ("Gemini CLI", "0.61: JSON Lines with a rewind", "gemini-cli/session.jsonl"),
+    ("Qwen Code", "0.15: tree", "qwen-code/session.jsonl"),
+    ("OpenCode", "1.2 export", "opencode/tool-calls/input.json"),
+    ("OpenCode", "1.18 export with a revert", "opencode/reverted.json"),
+    ("Copilot CLI", "prompt in a hook", "copilot-cli/tool-calls/input.jsonl"),
+    ("Copilot CLI", "1.0: sub-agent, rewind", "copilot-cli/session.jsonl"),
+    ("Droid", "session", "droid/happy-path/input.jsonl"),
+    ("Droid", "`droid exec` stream", "droid/stream.jsonl"),
+    ("OpenHands", "1.x events", "openhands/tool-calls/input.json"),
+    ("OpenHands", "0.x events", "openhands/before_1_0.json"),
+    ("Letta Code", "transcript", "letta-code/tool-calls/input.jsonl"),
+    ("Hermes", "session and messages", "hermes/tool-calls/input.json"),
+    ("Hermes", "0.19 export, a message taken back", "hermes/flat.json"),
+    ("Hermes", "rows of messages", "hermes/rows.json"),
+    ("Hermes", "training samples", "hermes/samples.jsonl"),
+    ("Pi", "version 3", "pi/tool-calls/input.jsonl"),
+    ("Pi", "version 3: branches, parent", "pi/branches.jsonl"),
+    ("OpenClaw", "version 7", "openclaw/tool-calls/input.jsonl"),
+    ("OMP", "version 3", "omp/tool-calls/input.jsonl"),
+    ("ATIF", "1.7", "atif/tool-calls/input.json"),
+    ("ATIF", "1.7 with a sub-agent inside", "atif/sub_agent.json"),
+    ("Harbor, Terminal-Bench", "trial: ATIF 1.6 and `result.json`", "atif/job/fix-rounding__1/agent/trajectory.json"),
+    ("Inspect", "log as JSON (`.eval`: the same)", "inspect/log.json"),
+    ("tau²-bench", "results", "../transcripts/tau2_bench.json"),
+    ("tau²-bench", "one simulation", "tau2/simulation.json"),
+    ("tau-bench", "results", "../tau_airline/native_sample.json"),
+    ("SWE-agent", "trajectory", "../transcripts/swe_agent_test_repo.traj"),
+    ("AgentDojo", "run", "../transcripts/agentdojo.json"),
+    ("ADK", "session", "../transcripts/adk_session.json"),
+    ("CrewAI", "output log", "../transcripts/crewai_log.json"),
+    ("Langfuse", "download `{trace, observations}`", "langfuse/download.json"),
+    ("Langfuse", "trace", "../transcripts/langfuse_trace.json"),
+    ("LangSmith", "runs", "../transcripts/langsmith_runs.jsonl"),
+    ("OpenAI Agents SDK", "trace", "../transcripts/agents_sdk_trace.jsonl"),
+    ("OpenTelemetry", "GenAI, JSON", "../transcripts/otlp_genai.json"),
+    ("OpenTelemetry", "OpenInference", "../transcripts/otlp_openinference.json"),
+    ("OpenAI chat", "messages", "../transcripts/openai_chat.json"),
+    ("OpenAI Responses", "items", "../transcripts/openai_responses_items.json"),
+    ("Anthropic", "messages", "../transcripts/anthropic_messages.json"),
+    ("Gemini", "contents", "../transcripts/gemini_contents.json"),
+    ("LangChain", "`messages_to_dict`", "../transcripts/langchain_messages_to_dict.json"),
+    ("pydantic-ai", "messages", "../transcripts/pydantic_ai.json"),
+]
+
+
+def count(run: dict[str, Any]) -> list[int]:
+    """Return the steps of a run, its calls, those with a result, and the errors."""
+    steps = run["steps"]
+    done = [step for step in steps if step["action"] and step["action"]["name"] != "respond"]
+    answered = [step for step in done if step["observation"] or step["error"]]
+    return [len(steps), len(done), len(answered), sum(bool(step["error"]) for step in steps)]
+
+
+def row(program: str, shape: str, name: str) -> str:
+    entries = list(read_entries(PROGRAMS / name))
+    runs = [entry.data for entry in entries if entry.data]
+    assert len(runs) == len(entries)
+    figures = [str(sum(numbers)) for numbers in zip(*(count(run) for run in runs), strict=True)]
+    outcomes = {run.get("outcome") or "" for run in runs}
+    parents = sum("parent_id" in run for run in runs)
+    left_out = sum(len(run.get("metadata", {}).get("left_out", ())) for run in runs)
+    tasks = sum(bool(run["task"].strip()) for run in runs)
+    cells = [program, shape, str(len(runs)), str(tasks), *figures, ", ".join(sorted(outcomes - {""})) or "–"]
+    return f"| {' | '.join([*cells, str(parents), str(left_out)])} |"
+
+
+def test_table_of_what_is_read_is_that_in_the_docs() -> None:
+    """On a difference, the table that the docs should have is what is printed."""
+    table = "\n".join(row(*cells) for cells in ROWS)
+
+    assert table in DOCS.read_text(encoding="utf-8"), table
+
+
+def test_table_has_every_reader_and_every_sample() -> None:
+    named = {program for program, _, _ in ROWS}
+    files = {file.relative_to(PROGRAMS).as_posix() for file in PROGRAMS.rglob("*.json*")}
+    others = {file for file in files if file.endswith(("expected.json", "result.json", "config.json"))}
+    others |= {"langfuse/download_without_inputs.json", "atif/job/fix-rounding__2/agent/trajectory.json"}
+
+    assert {reader.name for reader in READERS} <= named
+    assert files - others <= {name for _, _, name in ROWS}
