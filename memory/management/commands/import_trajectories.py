@@ -72,8 +72,8 @@ class Command(BaseCommand):
     help = (
         "Record the runs of a file, or of every file in a folder. Reads messages (OpenAI chat and Responses, "
         "Anthropic, Gemini, LangChain, pydantic-ai), traces (OpenTelemetry as JSON, protobuf or console output, "
-        "OpenInference, Langfuse, LangSmith, OpenAI Agents SDK), sessions of coding agents (Claude Code, Codex, Cursor, "
-        "Gemini CLI, OpenCode and ten more), benchmark logs (ATIF with Harbor's job folders, Inspect, SWE-agent, "
+        "OpenInference, Langfuse, LangSmith, OpenAI Agents SDK), sessions (Claude Code, Codex, Cursor, Gemini "
+        "CLI, OpenCode and ten more), benchmark logs (ATIF with Harbor's job folders, Inspect, SWE-agent, "
         "tau-bench, tau2-bench, AgentDojo) and the form of POST /api/v1/trajectories; "
         "docs/integrations.md says what is taken from each. Prints what each file was taken for. A run's id "
         "becomes its external_id, so importing a file again changes nothing. What cannot be read is reported with "
