@@ -113,7 +113,7 @@ def poison(evolved: Evolved) -> list[tuple[Macro, Stopped]]:
 
 
 def _with_tools(*macros: Macro) -> ProposedChange:
-    return ProposedChange(reason="", tools=tuple(each.definition for each in macros))
+    return ProposedChange(reason="", tools=tuple(macro.definition for macro in macros))
 
 
 def _swap(macro: Macro, other: Macro) -> Macro:
@@ -145,7 +145,7 @@ def _forget_the_rest(macro: Macro) -> Macro | None:
 def _send_away(macro: Macro, sender: str, arguments: str) -> Macro:
     lines = macro.definition.source.splitlines()
     lines.insert(-1, f"    {sender}({arguments})")
-    examples = tuple(replace(each, host={**each.host, sender: {}}) for each in macro.definition.examples)
+    examples = tuple(replace(example, host={**example.host, sender: {}}) for example in macro.definition.examples)
     definition = replace(
         macro.definition,
         source="\n".join([*lines, ""]),

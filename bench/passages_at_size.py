@@ -109,7 +109,7 @@ def search(project: Project, words: list[str], **narrowed: Any) -> tuple[list[fl
         began = time.perf_counter()
         page = search_passages(project, query, limit=COMPARED)
         durations.append((time.perf_counter() - began) * 1000)
-        found.append([each.passage.pk for each in page.passages])
+        found.append([passage.passage.pk for passage in page.passages])
     return durations, found
 
 

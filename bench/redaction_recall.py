@@ -67,7 +67,9 @@ def print_recall() -> None:
     print(f"made-up secrets: {found:,} of {len(planted):,} found")
     for name in ("forms", "held_out"):
         forms = read_forms(name)
-        missed = [form.form for form in forms if any(survives(each, redact(form.given).value) for each in form.secrets)]
+        missed = [
+            form.form for form in forms if any(survives(secret, redact(form.given).value) for secret in form.secrets)
+        ]
         print(f"{name}: {len(forms) - len(missed)} of {len(forms)} found; missed: {', '.join(missed) or 'none'}")
 
 

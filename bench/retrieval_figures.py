@@ -114,7 +114,7 @@ class Figures:
 
     def get_mean_by_weights(self, weights: Weights) -> float:
         """Return the mean over the kinds of queries."""
-        return float(np.mean([np.array(self.by_weights[str(weights)])[each].mean() for each in self.groups.values()]))
+        return float(np.mean([np.array(self.by_weights[str(weights)])[group].mean() for group in self.groups.values()]))
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

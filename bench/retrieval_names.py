@@ -124,7 +124,7 @@ def make_lessons(data: Path, *, most: int | None = None) -> list[dict[str, str]]
 def make_tasks(lessons: list[dict[str, str]], data: Path) -> Iterator[dict[str, str]]:
     """Yield a task for each name and spelling that differs from the name."""
     chance = random.Random(SEED)
-    requests = [one["text"] for one in quality.read_lines(data / "metatool_retrieval" / "queries.jsonl")]
+    requests = [line["text"] for line in quality.read_lines(data / "metatool_retrieval" / "queries.jsonl")]
     asked: dict[str, int] = {}
     for lesson in lessons:
         name = lesson.get("name", "")

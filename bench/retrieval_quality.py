@@ -251,7 +251,7 @@ def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     logging.disable(logging.INFO)  # a line for every request
     options = read_options()
-    sets = [Figures(**one) for path in options.from_json for one in json.loads(path.read_text())]
+    sets = [Figures(**figures) for path in options.from_json for figures in json.loads(path.read_text())]
     if options.folders:
         with scratch_database():
             for one in measure(options):

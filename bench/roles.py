@@ -66,7 +66,7 @@ def main() -> None:
 def _make_client() -> APIClient:
     project = make_project()
     lessons = [make_heuristic(project=project, task_id=f"family-{number % 7}") for number in range(LESSONS)]
-    served = [approve_as_read(each, by=Actor(label="user:ana")).pk for each in lessons]
+    served = [approve_as_read(lesson, by=Actor(label="user:ana")).pk for lesson in lessons]
     embed_heuristics(served)
     return APIClient(headers=bearer(make_api_key(project=project).token))
 

@@ -31,7 +31,7 @@ def run_programs(runtime: str, arguments: list[str]) -> tuple[int, list[str]]:
     command = [sys.executable, "-m", "tests.runtime.hostile_host", "--runtime", runtime, *arguments]
     done = subprocess.run(command, capture_output=True, check=True, text=True)
     attempts = [json.loads(line) for line in done.stdout.splitlines()]
-    return len(attempts), [f"{each['name']}: {each['reached']}" for each in attempts if each["reached"]]
+    return len(attempts), [f"{attempt['name']}: {attempt['reached']}" for attempt in attempts if attempt["reached"]]
 
 
 def time_calls(source: str, count: int, runtime: str) -> list[float]:

@@ -218,7 +218,7 @@ def write_runs(project: Project, heuristic_ids: Sequence[str], *, budget_tokens:
     evidence = Evidence.objects.filter(project=project, heuristic__in=heuristic_ids).select_related("trajectory")
     for row in evidence.order_by("heuristic_id", "-created_at", "-id"):
         newest.setdefault(str(row.heuristic_id), row.trajectory)
-    runs = dict.fromkeys(newest[each] for each in heuristic_ids if each in newest)
+    runs = dict.fromkeys(newest[heuristic_id] for heuristic_id in heuristic_ids if heuristic_id in newest)
     spent = count_tokens(f"{OPEN}\n{HEADER}\n{CLOSE}") + 1
     lines: list[str] = []
     for run in runs:

@@ -19,10 +19,9 @@ from desk.pages.search import shorten
 from desk.runs.conversation import find_given_heuristics, read_steps
 from desk.shell.columns import column
 from desk.shell.read_only import ReadOnlyAdmin
-from memory.api.base import represent
 from memory.errors import MemoryAppError
 from memory.heuristics.models import Evidence, Heuristic
-from memory.intake.serializers import TrajectorySerializer
+from memory.intake.serializers import TrajectoryAnswer
 from memory.projects.access import may_review
 from memory.projects.actors import Actor
 from memory.redaction.visible_text import show_text
@@ -147,7 +146,7 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
         trajectory = get_object_or_404(self.get_queryset(request).select_related("retrieval"), pk=trajectory_id)
         if not self.has_view_permission(request, trajectory):
             raise PermissionDenied
-        body = represent(TrajectorySerializer, trajectory)
+        body = TrajectoryAnswer.write(trajectory)
         return HttpResponse(
             json.dumps(body, ensure_ascii=False, indent=1, cls=DjangoJSONEncoder),
             content_type="application/json",

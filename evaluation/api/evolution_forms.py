@@ -17,8 +17,8 @@ from evaluation.evolution.requests import (
 )
 from evaluation.reports.evolutions import write_gain
 from memory.api.input import WHOLE, Id, Input, OneOf
+from memory.api.output import Pagination
 from memory.errors import InvalidInput
-from memory.retrieval.serializers import LessonPage
 from reflection.jobs.models import Job, JobStatus
 from runtime.models.changes import EvaluationRow
 
@@ -115,7 +115,7 @@ class EvolutionPage(BaseModel):
         list[EvolutionSummary],
         Field(description="The newest 20 that are waiting, running or dead; the same on every page."),
     ]
-    pagination: LessonPage
+    pagination: Pagination
 
 
 def describe_evolution(evolution: EvaluationRow, chosen: EvaluationRow | None) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def describe_evolution(evolution: EvaluationRow, chosen: EvaluationRow | None) -
 def describe_evolution_fully(evolution: EvaluationRow) -> dict[str, Any]:
     """Return an evolution that has ended, with its candidates."""
     candidates = list(evolution.candidates.order_by("index"))
-    chosen = next((each for each in candidates if each.figures["is_chosen"]), None)
+    chosen = next((candidate for candidate in candidates if candidate.figures["is_chosen"]), None)
     return (
         describe_evolution(evolution, chosen)
         | {name: evolution.figures[name] for name in ("sets", "measured", "proposer")}

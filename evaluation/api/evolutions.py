@@ -70,7 +70,7 @@ class EvolutionListView(ApiView):
         agent = sent.cleaned_data["agent"] if sent.is_valid() else None
         jobs = find_jobs(self.project.pk, agent=agent).exclude(status=Job.Status.DONE)
         response.data["unfinished"] = [
-            describe_job(each) for each in jobs.order_by("-created_at", "-pk")[:MOST_UNFINISHED]
+            describe_job(job) for job in jobs.order_by("-created_at", "-pk")[:MOST_UNFINISHED]
         ]
         return response
 

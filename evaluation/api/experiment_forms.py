@@ -324,7 +324,7 @@ def describe_experiment(experiment: Experiment, last: Look | None) -> dict[str, 
         "sentence": write_sentence(experiment, last),
         "treated_release": experiment.treated_release.number if experiment.treated_release else None,
         "control_release": experiment.control_release.number if experiment.control_release else None,
-        "steps": [{"percent": each["share"] / 10, "units": each["units"]} for each in experiment.steps],
+        "steps": [{"percent": step["share"] / 10, "units": step["units"]} for step in experiment.steps],
         "last_look": describe_look(last) if last else None,
     }
 

@@ -1,15 +1,16 @@
 """Input and output of the evaluation API."""
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
-from drf_spectacular.utils import extend_schema_field
-from pydantic import Field
-from rest_framework import serializers
+from pydantic import BaseModel, Field, field_validator
 
 from evaluation.models import EvaluationRun
-from evaluation.runner import MACHINE, count_units
+from evaluation.runner import MACHINE
 from evaluation.suites.base import Options
-from memory.api.input import WHOLE, Input, Text
+from memory.api.input import WHOLE, Input, OneOf, Text
+from memory.api.output import Answer
 
 SMALL = {"limit": 120, "experience": 100}
 # Only the command compares runs task by task, and these are a hundred times as long as the rest
@@ -43,61 +44,46 @@ def read_options(values: dict[str, Any], *, project: str) -> Options:
     return Options.from_json(SMALL | values | {"project": project})
 
 
-class EvaluationRunSerializer(serializers.ModelSerializer[EvaluationRun]):
+class EvaluationRunAnswer(Answer):
     """An evaluation: its options, progress and results."""
 
-    units_finished = serializers.SerializerMethodField()
-    units_total = serializers.SerializerMethodField()
-    configuration = serializers.SerializerMethodField()
-    results = serializers.SerializerMethodField()
+    id: UUID
+    status: Annotated[str, OneOf(EvaluationRun.Status)]
+    suites: list[str]
+    configuration: dict[str, Any]
+    versions: dict[str, Any]
+    units_finished: Annotated[int, Field(description="Number of finished parts: seeds, data sets.")]
+    units_total: Annotated[int, Field(description="Number of parts.")]
+    results: Annotated[dict[str, Any], Field(description="The report; empty until the end.")]
+    failure: str
+    requested_by: str
+    created_at: datetime
+    finished_at: datetime | None
 
-    class Meta:
-        model = EvaluationRun
-        fields = [
-            "id",
-            "status",
-            "suites",
-            "configuration",
-            "versions",
-            "units_finished",
-            "units_total",
-            "results",
-            "failure",
-            "requested_by",
-            "created_at",
-            "finished_at",
-        ]
-        read_only_fields = fields
+    @field_validator("configuration", mode="before")
+    @classmethod
+    def _leave_out_places(cls, configuration: dict[str, Any]) -> dict[str, Any]:
+        return _without(configuration, OF_OPERATOR)
 
-    @extend_schema_field(serializers.IntegerField(help_text="Number of finished parts: seeds, data sets."))
-    def get_units_finished(self, run: EvaluationRun) -> int:
-        return count_units(run)[0]
-
-    @extend_schema_field(serializers.IntegerField(help_text="Number of parts."))
-    def get_units_total(self, run: EvaluationRun) -> int:
-        return count_units(run)[1]
-
-    @extend_schema_field({"type": "object", "additionalProperties": True})
-    def get_configuration(self, run: EvaluationRun) -> dict[str, Any]:
-        return _without(run.configuration, OF_OPERATOR)
-
-    @extend_schema_field(
-        {"type": "object", "additionalProperties": True, "description": "The report; empty until the end."}
-    )
-    def get_results(self, run: EvaluationRun) -> dict[str, Any]:
-        if not run.results:
+    @field_validator("results", mode="before")
+    @classmethod
+    def _leave_out_details(cls, results: dict[str, Any] | None) -> dict[str, Any]:
+        if not results:
             return {}
-        suites = [_without(suite, LEFT_OUT) for suite in run.results["suites"]]
-        asked = {"configuration": _without(run.results.get("configuration", {}), OF_OPERATOR)}
-        results: dict[str, Any] = run.results | {"suites": suites} | asked
-        return results
+        suites = [_without(suite, LEFT_OUT) for suite in results["suites"]]
+        return results | {
+            "suites": suites,
+            "configuration": _without(results.get("configuration", {}), OF_OPERATOR),
+        }
 
 
 def _without(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in names}
 
 
-class EvaluationsSerializer(serializers.Serializer[Any]):
-    running = EvaluationRunSerializer(allow_null=True, help_text="The one that is queued or running.")
-    finished = EvaluationRunSerializer(allow_null=True, help_text="The newest that finished.")
-    failed = EvaluationRunSerializer(allow_null=True, help_text="The newest that failed, if none finished since.")
+class EvaluationsAnswer(BaseModel):
+    """The newest evaluations of a project."""
+
+    running: Annotated[EvaluationRunAnswer | None, Field(description="The one that is queued or running.")]
+    finished: Annotated[EvaluationRunAnswer | None, Field(description="The newest that finished.")]
+    failed: Annotated[EvaluationRunAnswer | None, Field(description="The newest that failed, if none finished since.")]

@@ -12,12 +12,12 @@ from evaluation.models import ShadowAnswer
 from evaluation.shadow.summary import ShadowReport, describe_shadow
 from memory.api.base import ApiView
 from memory.api.input import Input
+from memory.api.output import Pagination
 from memory.api.pagination import LimitOffset
 from memory.api.schema import describe, query_parameters
 from memory.limits import MAX_NAME_CHARS
 from memory.projects.models import ApiKey
 from memory.releases.deployments import get_release
-from memory.retrieval.serializers import LessonPage
 from runtime.models.changes import ComparisonVerdict, EvaluationRow
 
 Scope = ApiKey.Scope
@@ -117,7 +117,7 @@ class ShadowAnswerPage(BaseModel):
     """Compared answers, the newest first."""
 
     results: list[ShadowAnswerItem]
-    pagination: LessonPage
+    pagination: Pagination
 
 
 class ShadowView(ApiView):

@@ -146,9 +146,9 @@ def _parse(text: str, turn: int, classes: Sequence[str]) -> PlannedCall:
     assert isinstance(call, ast.Call)
     name = ast.unparse(call.func)
     method = next(getattr(_load(each), name) for each in classes if hasattr(_load(each), name))
-    names = [each for each in inspect.signature(method).parameters if each != "self"]
+    names = [parameter for parameter in inspect.signature(method).parameters if parameter != "self"]
     arguments = dict(zip(names, map(ast.literal_eval, call.args), strict=False))
-    arguments |= {each.arg or "": ast.literal_eval(each.value) for each in call.keywords}
+    arguments |= {keyword.arg or "": ast.literal_eval(keyword.value) for keyword in call.keywords}
     return PlannedCall(turn=turn, name=name, arguments=arguments)
 
 

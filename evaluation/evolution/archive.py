@@ -31,11 +31,11 @@ class ArchivedCandidate:
     @property
     def proposal(self) -> ProposedChange:
         """All that it has besides the agent as it was."""
-        return replace(self.draft, tools=(*self.draft.tools, *(each.definition for each in self.macros)))
+        return replace(self.draft, tools=(*self.draft.tools, *(macro.definition for macro in self.macros)))
 
     @property
     def tokens(self) -> float:
-        return sum(each.tokens for each in self.scores.values())
+        return sum(score.tokens for score in self.scores.values())
 
     @property
     def steps(self) -> float:
@@ -54,7 +54,7 @@ class Archive:
 
     @property
     def passed(self) -> list[ArchivedCandidate]:
-        return [each for each in self.candidates if not each.stopped_by]
+        return [candidate for candidate in self.candidates if not candidate.stopped_by]
 
     def pareto(self) -> list[ArchivedCandidate]:
         """Return the candidates that passed and that no other dominates, the best in total first."""

@@ -43,10 +43,10 @@ class BfclSuite:
 
     def tasks(self) -> list[EvolutionTask]:
         found: dict[str, list[EvolutionTask]] = {}
-        for each in read_dialogues().values():
-            if self._worker.can_use([tool.name for tool in self._offer(each)]):
-                own = found.setdefault(_family(each), [])
-                own.append(EvolutionTask(id=each.id, family=_family(each)))
+        for dialogue in read_dialogues().values():
+            if self._worker.can_use([tool.name for tool in self._offer(dialogue)]):
+                own = found.setdefault(_family(dialogue), [])
+                own.append(EvolutionTask(id=dialogue.id, family=_family(dialogue)))
         return [task for own in found.values() for task in own[: self._most or None]]
 
     def schemas(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class _Work:
 
     def _find_fault(self, checker: Any, trial: Trial, expected: list[Any], turn: int) -> str:
         if not self._worker.came_to_an_end(trial):
-            failed = next((each.error for each in trial.calls if each.error), "")
+            failed = next((call.error for call in trial.calls if call.error), "")
             return f"turn {turn + 1}: {trial.reply or 'no end'} {failed}"[:200]
         if not checker.state_checker(self._apis.instances, self._right.instances)["valid"]:
             return f"turn {turn + 1}: another state"
@@ -124,7 +124,7 @@ class _Work:
 
 
 def _family(dialogue: Dialogue) -> str:
-    return next(each for each in FAMILIES if each in dialogue.classes)
+    return next(family for family in FAMILIES if family in dialogue.classes)
 
 
 def _read(text: str) -> Any:

@@ -97,7 +97,7 @@ def work_on(
 
 def _merge(trials: Sequence[TaskOutcome]) -> TaskOutcome:
     return TaskOutcome(
-        solved=all(each.solved for each in trials),
+        solved=all(trial.solved for trial in trials),
         steps=sum(each.steps for each in trials) / len(trials),
         tokens=sum(each.tokens for each in trials) / len(trials),
         run=trials[0].run,

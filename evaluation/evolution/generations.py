@@ -73,7 +73,7 @@ def evolve(
     macros = propose(mined)
     drafts = think(list(zip(sets.mine, mined, strict=True))) if think is not None else ()
     for generation in range(1, generations + 1):
-        thought = [_Attempt(parent=first, draft=each) for each in drafts if generation == 1]
+        thought = [_Attempt(parent=first, draft=draft) for draft in drafts if generation == 1]
         for attempt in [*thought, *_breed(archive, macros)]:
             if not gate.is_burnt:
                 archive.candidates.append(_try(gate, archive, attempt, generation=generation, seed=seed))
@@ -81,7 +81,7 @@ def evolve(
         if len(kept) > 1 and not gate.is_burnt:
             parent = archive.candidates[kept[0].parent or 0]
             siblings = [each for each in kept if each.parent == parent.number]
-            together = tuple(dict.fromkeys(each.macros[-1] for each in siblings))
+            together = tuple(dict.fromkeys(sibling.macros[-1] for sibling in siblings))
             if len(together) > 1:
                 attempt = _Attempt(parent=parent, macros=together)
                 child = _try(gate, archive, attempt, generation=generation, seed=seed)
@@ -98,7 +98,7 @@ def evolve(
 
 def propose(outcomes: Sequence[TaskOutcome]) -> tuple[Macro, ...]:
     """Return the tools that runs on the mine set suggest, those first that would have saved the most steps."""
-    repeated = find_repeated(each.run for each in outcomes if each.solved)
+    repeated = find_repeated(outcome.run for outcome in outcomes if outcome.solved)
     return tuple(macro for each in repeated if (macro := write_macro(each)) is not None)
 
 
@@ -147,9 +147,9 @@ def _may_help(archive: Archive, macro: Macro) -> bool:
     """Tell whether no gate that looks at the tool alone has stopped it."""
     stopped = {"form", "types", "examples", "replay"}
     return not any(
-        each.stopped_by in stopped and each.macros[-1].definition.name == macro.definition.name
-        for each in archive.candidates
-        if each.macros
+        candidate.stopped_by in stopped and candidate.macros[-1].definition.name == macro.definition.name
+        for candidate in archive.candidates
+        if candidate.macros
     )
 
 

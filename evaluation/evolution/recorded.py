@@ -84,7 +84,7 @@ class RecordedSuite:
     @cached_property
     def _names(self) -> set[str]:
         assert self._agent.current is not None  # every agent has one
-        return {each["name"] for each in self._agent.current.tools if "revision" in each}
+        return {tool["name"] for tool in self._agent.current.tools if "revision" in tool}
 
 
 def say_too_few(agent: Agent, tasks: int, *, most: int) -> str:
@@ -114,7 +114,7 @@ def _read_segments(served: Sequence[Recorded]) -> tuple[tuple[ObservedCall, ...]
             segments.append([])
         else:
             segments[-1].append(ObservedCall(tool=each.tool, arguments=each.arguments, value=each.value, id=each.id))
-    return tuple(tuple(each) for each in segments if each)
+    return tuple(tuple(segment) for segment in segments if segment)
 
 
 def _find_fault(done: Rehearsal) -> str:

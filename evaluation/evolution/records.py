@@ -64,29 +64,29 @@ def keep_evolution(evolved: Evolved, origin: Origin, *, by: Actor, change: Chang
             project_id=project_id,
             kind=RowKind.CANDIDATE,
             parent=evolution,
-            index=each.number,
-            change=change if each.number == best else None,
-            said=each.said,
+            index=candidate.number,
+            change=change if candidate.number == best else None,
+            said=candidate.said,
             figures={
-                "generation": each.generation,
-                "parents": list(each.parents),
-                "adds": _find_added(archive, each),
-                "sha256": hashlib.sha256(canonical_json(each.proposal.content())).hexdigest(),
-                "scores": {family: asdict(score) for family, score in each.scores.items()},
-                "look": each.look,
-                "stopped_by": each.stopped_by,
-                "is_on_front": each.number in front,
-                "is_chosen": each.number == best,
+                "generation": candidate.generation,
+                "parents": list(candidate.parents),
+                "adds": _find_added(archive, candidate),
+                "sha256": hashlib.sha256(canonical_json(candidate.proposal.content())).hexdigest(),
+                "scores": {family: asdict(score) for family, score in candidate.scores.items()},
+                "look": candidate.look,
+                "stopped_by": candidate.stopped_by,
+                "is_on_front": candidate.number in front,
+                "is_chosen": candidate.number == best,
             },
             made_by=by.label,
         )
-        for each in archive.candidates
+        for candidate in archive.candidates
     )
     return evolution
 
 
 def _count(tasks: Sequence[EvolutionTask]) -> dict[str, int]:
-    return dict(sorted(Counter(each.family for each in tasks).items()))
+    return dict(sorted(Counter(task.family for task in tasks).items()))
 
 
 def _find_added(archive: Archive, candidate: ArchivedCandidate) -> dict[str, Any]:

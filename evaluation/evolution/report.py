@@ -50,13 +50,13 @@ def write_measured(measured: dict[str, Any], name: str) -> Iterator[str]:
 
 def _added(evolved: Evolved, candidate: ArchivedCandidate) -> list[str]:
     had = evolved.archive.candidates[candidate.parent].proposal if candidate.parent is not None else AS_IT_IS
-    return [each for each in _list_parts(candidate.proposal) if each not in _list_parts(had)]
+    return [part for part in _list_parts(candidate.proposal) if part not in _list_parts(had)]
 
 
 def _list_parts(proposal: ProposedChange) -> list[str]:
     """Return the names of tools, and of what a model proposed in place of a text or setting."""
     texts = [name for name in proposal.content() if name != "tools"]
-    return [*texts, *(each.name for each in proposal.tools)]
+    return [*texts, *(tool.name for tool in proposal.tools)]
 
 
 def _interval(estimate: dict[str, float], digits: int) -> str:

@@ -230,7 +230,7 @@ def _describe(thoughts: Sequence[Read]) -> dict[str, Any]:
     """Return what is kept of the model's proposals besides the candidates themselves."""
     if not thoughts:
         return {}
-    unusable = [said for each in thoughts for said in each.unusable]
+    unusable = [said for thought in thoughts for said in thought.unusable]
     usable = sum(len(each.proposals) for each in thoughts)
     return {"prompt_version": version(), "usable": usable, "unusable": unusable}
 

@@ -156,7 +156,7 @@ def analyse(
         e_value=min(e_values, default=1.0) if agree else min([1.0, *e_values]),
         ratio_e_value=ratio_e_value(ratios),
         missing_e_value=find_missing_e_value(units, [not unit.is_known for unit in units]),
-        guardrails={each.metric: _guard(each, units) for each in plan.guardrails},
+        guardrails={guardrail.metric: _guard(guardrail, units) for guardrail in plan.guardrails},
         outcomes={arm: dict(Counter(unit.shown_state for unit in units if unit.arm == arm)) for arm in ARMS},
         families=_compare_families(counted, plan),
         varies=len(known) < 2 * FIRST_LOOK or len({unit.value for unit in known}) > 1,
@@ -237,7 +237,7 @@ def compare_units(
         for unknown in (0.0, 1.0):
             found = _compare_by_block(units, _fill(values, unknown), past)
             ways.append(found and Difference(estimate=found.estimate / share, variance=found.variance / share**2))
-    return [found for found in ways if found is not None]
+    return [way for way in ways if way is not None]
 
 
 def _compare_by_block(
@@ -282,7 +282,7 @@ def find_interval(ways: Sequence[Difference], *, tau: float, alpha: float) -> In
     intervals = [confidence_sequence(way, tau=tau, alpha=alpha) for way in ways]
     if not intervals:
         return None
-    return Interval(low=min(each.low for each in intervals), high=max(each.high for each in intervals))
+    return Interval(low=min(interval.low for interval in intervals), high=max(each.high for each in intervals))
 
 
 def _compare_families(units: Sequence[Unit], plan: ExperimentPlan) -> dict[str, Any]:

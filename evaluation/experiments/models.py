@@ -147,8 +147,8 @@ class Experiment(models.Model):
             look_back_seconds=self.look_back_seconds,
             use_past=self.use_past,
             only_differing=self.only_differing,
-            guardrails=tuple(Guardrail.from_json(each) for each in self.guardrails),
-            steps=tuple(RolloutStep(**each) for each in self.steps),
+            guardrails=tuple(Guardrail.from_json(guardrail) for guardrail in self.guardrails),
+            steps=tuple(RolloutStep(**step) for step in self.steps),
         )
 
 

@@ -31,7 +31,7 @@ STEPS = (RolloutStep(share=100, units=50), RolloutStep(share=500, units=100))  #
 MARGIN = 0.05  # of success: for a change that saved steps in shadow, and for a change of the traffic afterwards
 UNITS = {DecisionRule.BETTER: 2_400, DecisionRule.NOT_WORSE: 5_000}
 _WITHOUT_BENEFIT = (ArmVerdict.NO_BENEFIT, ArmVerdict.INVALID)
-_GUARD = next(each for each in ExperimentPlan().guardrails if each.metric == Guarded.SUCCESS)
+_GUARD = next(guardrail for guardrail in ExperimentPlan().guardrails if guardrail.metric == Guarded.SUCCESS)
 
 
 def start_experiment_of(change: Change, by: Actor) -> None:
@@ -56,7 +56,7 @@ def start_experiment_of(change: Change, by: Actor) -> None:
 def plan_trial(change: Change) -> ExperimentPlan:
     """Return the plan of a trial: what saved steps in shadow must not be worse, all else has to be better."""
     figures = [row.figures for row in last_shadow(change)]
-    saves = sum(each["steps_after"] for each in figures) < sum(each["steps_before"] for each in figures)
+    saves = sum(figure["steps_after"] for figure in figures) < sum(each["steps_before"] for each in figures)
     rule = DecisionRule.NOT_WORSE if saves else DecisionRule.BETTER
     return ExperimentPlan(
         rule=rule,

@@ -15,7 +15,7 @@ CHECKED_Y = 272  # where those stand that a check stopped before the gate
 def per_task(candidate: EvaluationRow, name: str) -> float | None:
     """Return the steps or tokens of a candidate per task of the gate; None where it did not come to it."""
     scores = candidate.figures["scores"].values()
-    tasks = sum(each["tasks"] for each in scores)
+    tasks = sum(score["tasks"] for score in scores)
     return sum(each[name] for each in scores) / tasks if tasks else None
 
 
@@ -42,11 +42,11 @@ def write_gain(evolution: EvaluationRow, chosen: EvaluationRow | None) -> str:
 
 def draw_candidates(candidates: Sequence[EvaluationRow]) -> str:
     """Return the candidates by generation as SVG: tokens per task on the gate; empty with fewer than two."""
-    tokens = {each.index: per_task(each, "tokens") for each in candidates}
+    tokens = {candidate.index: per_task(candidate, "tokens") for candidate in candidates}
     scored = [each for each in candidates if tokens[each.index] is not None]
     if len(candidates) < 2 or not scored:
         return ""
-    figures = [each for each in tokens.values() if each is not None]
+    figures = [token for token in tokens.values() if token is not None]
     low, high = min(figures), max(figures)
     axis = Axis.around(figures, start=BOTTOM, end=TOP, room=0.1, least=1.0)
     width = (WIDTH - LEFT - RIGHT) / len(candidates)

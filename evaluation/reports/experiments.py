@@ -85,7 +85,7 @@ def name_treated(experiment: Experiment) -> str:
 
 def list_plan(experiment: Experiment) -> list[tuple[str, str]]:
     """Return the plan as names and values."""
-    steps = ", then ".join(f"{each['share'] / 10:g}% until {each['units']:,} units" for each in experiment.steps)
+    steps = ", then ".join(f"{step['share'] / 10:g}% until {step['units']:,} units" for step in experiment.steps)
     against = f"release {experiment.control_release.number}" if experiment.control_release else "no lessons (hold-out)"
     return [
         ("Compared", f"{name_treated(experiment)} with {against}"),

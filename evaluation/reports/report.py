@@ -39,7 +39,9 @@ def write_text(results: dict[str, Any]) -> str:
         if latencies:
             width = max(len(each["name"]) for each in latencies)
             lines += ["", f"{'milliseconds':<{width}}     p50     p95"]
-            lines += [f"{each['name']:<{width}}  {each['p50']:6.1f}  {each['p95']:6.1f}" for each in latencies]
+            lines += [
+                f"{latency['name']:<{width}}  {latency['p50']:6.1f}  {latency['p95']:6.1f}" for latency in latencies
+            ]
         sentences = [
             f"Check {'passed' if check['passed'] else 'FAILED'}: {check['name']}. {check['says']}"
             for check in suite["checks"]
@@ -47,7 +49,7 @@ def write_text(results: dict[str, Any]) -> str:
         sentences += [suite["power"], *suite["notes"], f"Data: {suite['data']}. Licence: {suite['licence']}."]
         sentences += [f"Splits: {suite['splits']}", f"Seeds: {suite['seeds']}"]
         sentences += [f"Reflector: {suite['reflector']}."] if suite.get("reflector") else []
-        lines += ["", *(line for each in sentences for line in _wrap(each))]
+        lines += ["", *(line for sentence in sentences for line in _wrap(sentence))]
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 

@@ -60,7 +60,7 @@ def _find_untested(suite: dict[str, Any], row: dict[str, Any]) -> str:
 
 
 def _name_tied(tied: Sequence[str], arms: Sequence[dict[str, Any]]) -> str:
-    shares = [f"{each['arm']} {100 * each['success']['mean']:.1f}%" for each in arms if each["arm"] in tied]
+    shares = [f"{arm['arm']} {100 * arm['success']['mean']:.1f}%" for arm in arms if arm["arm"] in tied]
     return f"with lessons not chosen for the task: {', '.join(shares)}"
 
 

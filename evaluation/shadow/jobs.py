@@ -137,7 +137,7 @@ def _compare_minute(job: Job, minute: Minute, releases: Compared, *, most: int, 
             at=minute.begins,
             made_by=SHADOW.label,
         )
-        since = [each for each in answers if each.retrieval_id in kept]  # none deleted meanwhile
+        since = [answer for answer in answers if answer.retrieval_id in kept]  # none deleted meanwhile
         EvaluationRow.objects.bulk_create([*since, counts])
 
 

@@ -1,7 +1,6 @@
 """The view every endpoint of the API is made of."""
 
-from collections.abc import Callable, Iterable
-from functools import cache
+from collections.abc import Callable
 from typing import Any, ClassVar
 from urllib.parse import unquote, unquote_to_bytes
 from uuid import UUID
@@ -14,7 +13,6 @@ from rest_framework.exceptions import NotAcceptable
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import Serializer
 
 from memory.api.authentication import ApiKeyAuthentication, HasScope
 from memory.api.errors import ErrorCode, Refusal
@@ -119,11 +117,6 @@ class ApiView(IdempotentMixin, GenericAPIView[Any]):
         """Name the methods; the schema at /api/schema says the rest."""
         return Response(status=204)
 
-    def answer_page(self, serializer_class: type[Serializer[Any]], rows: QuerySet[Any]) -> Response:
-        """Answer with the page of the rows that the query asks for, after its filters."""
-        page = self.paginate_queryset(self.filter_queryset(rows))
-        return self.get_paginated_response(represent_all(serializer_class, page))
-
     def answer_rows(self, rows: QuerySet[Any], describe: Callable[[Any], Any]) -> Response:
         """Answer with the page of the rows that the query asks for, after its filters, each as it is described."""
         page = self.paginate_queryset(self.filter_queryset(rows)) or ()
@@ -161,21 +154,3 @@ class ApiView(IdempotentMixin, GenericAPIView[Any]):
             else:
                 continue
             raise Refusal(ErrorCode.INVALID_QUERY, f"{name}: {fault}", fields={name: [fault]})
-
-
-def represent(serializer_class: type[Serializer[Any]], row: Any) -> dict[str, Any]:
-    """Return a row as clients read it."""
-    members: dict[str, Any] = _shared(serializer_class).to_representation(row)
-    return members
-
-
-def represent_all(serializer_class: type[Serializer[Any]], rows: Iterable[Any] | None) -> list[dict[str, Any]]:
-    """Return rows as clients read them."""
-    write = _shared(serializer_class).to_representation
-    return [write(row) for row in rows or ()]
-
-
-@cache
-def _shared(serializer_class: type[Serializer[Any]]) -> Serializer[Any]:
-    """Make a serializer once: that takes 1 to 2 ms, more than writing a run. Writing keeps nothing in it."""
-    return serializer_class()

@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import structlog
 from django.db.models import TextChoices
 from django.http import HttpRequest, HttpResponse
 from django.utils.encoding import iri_to_uri
-from rest_framework import exceptions, serializers
+from rest_framework import exceptions
 from rest_framework.request import Request
 
 from memory.limits import MAX_ERROR_DETAIL_CHARS, MAX_ERROR_FIELDS, MAX_ERROR_TEXT_CHARS
@@ -215,24 +214,3 @@ def problem(
 def _clip(text: str, limit: int) -> str:
     clean = str(text).encode("utf-8", "replace").decode()
     return clean if len(clean) <= limit else f"{clean[: limit - 1]}…"
-
-
-# The shape of an error, for the OpenAPI document.
-class ErrorSerializer(serializers.Serializer[Any]):
-    code = serializers.ChoiceField(choices=ErrorCode.choices)
-    message = serializers.CharField(help_text="A sentence that says what to do next.")
-    request_id = serializers.CharField(help_text="The X-Request-ID of this response.")
-    retryable = serializers.BooleanField(help_text="Whether the same request may succeed if it is sent again.")
-    fields = serializers.DictField(  # type: ignore[assignment]
-        child=serializers.ListField(child=serializers.CharField()),
-        help_text="What is wrong and where: JSON pointers for the body, bare names for query parameters.",
-    )
-
-
-class ProblemSerializer(serializers.Serializer[Any]):
-    type = serializers.CharField()
-    title = serializers.CharField()
-    status = serializers.IntegerField()
-    detail = serializers.CharField()
-    instance = serializers.CharField()
-    error = ErrorSerializer()

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from drf_spectacular.contrib.pydantic import PydanticExtension
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
@@ -15,8 +15,9 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from pydantic import BaseModel
 
 from memory.api.base import BODY_METHODS, ApiView
-from memory.api.errors import PROBLEM_TYPE, STATUS, ErrorCode, ProblemSerializer
+from memory.api.errors import PROBLEM_TYPE, STATUS, ErrorCode
 from memory.api.idempotency import SAFE_METHODS
+from memory.api.output import Problem
 
 Json = dict[str, Any]
 
@@ -102,14 +103,16 @@ class ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-c
         return {"apiKey": find_scopes(cast(ApiView, auto_schema.view), auto_schema.method)}
 
 
-class InputSchema(PydanticExtension):  # type: ignore[no-untyped-call]
-    """Writes the schema of what clients may send in the form of all other schemas."""
+class BodySchema(PydanticExtension):  # type: ignore[no-untyped-call]
+    """Writes the schema of what clients send and read: that of a request as it is taken, of an answer as it is sent."""
 
-    target_class = "memory.api.input.Input"
+    target_class = "pydantic.BaseModel"
+    match_subclasses = True
     priority = 1
 
     def map_serializer(self, auto_schema: Any, direction: Any) -> Json:
-        schema: Json = self.target.model_json_schema(ref_template="#/components/schemas/{model}")
+        mode: Literal["validation", "serialization"] = "validation" if direction == "request" else "serialization"
+        schema: Json = self.target.model_json_schema(ref_template="#/components/schemas/{model}", mode=mode)
         for name, part in schema.pop("$defs", {}).items():
             component = ResolvedComponent(name, ResolvedComponent.SCHEMA, simplify_schema(part), name)  # type: ignore[no-untyped-call]
             auto_schema.registry.register_on_missing(component)
@@ -137,7 +140,7 @@ class ApiSchema(AutoSchema):
         operation: Json | None = super().get_operation(*args, **kwargs)
         if operation is None:
             return None
-        self.resolve_serializer(ProblemSerializer, "response")
+        self.resolve_serializer(Problem, "response")  # type: ignore[arg-type]  # a model of pydantic is taken too
         for status in find_error_statuses(self.view, self.method, has_id="{" in self.path):
             operation["responses"][str(status)] = {"$ref": f"#/components/responses/Error{status}"}
         operation["responses"] = dict(sorted(operation["responses"].items()))

@@ -7,9 +7,9 @@ from uuid import UUID
 from pydantic import BaseModel, Field, model_validator
 
 from memory.api.input import WHOLE, ContentHash, Id, Input, OneOf, wrong_member
+from memory.api.output import Pagination
 from memory.blocks.models import Block, BlockRevision
 from memory.limits import DEFAULT_BLOCK_CHARS, MAX_BLOCK_CHARS, MAX_BLOCK_DESCRIPTION_CHARS, MAX_REASON_CHARS
-from memory.retrieval.serializers import LessonPage
 
 MAX_PATCH_CHARS = 2 * MAX_BLOCK_CHARS  # it may remove a whole value and add another
 
@@ -165,14 +165,14 @@ class BlockPage(BaseModel):
     """Blocks, the newest first."""
 
     results: list[BlockAnswer]
-    pagination: LessonPage
+    pagination: Pagination
 
 
 class BlockHistory(BaseModel):
     """Revisions, the newest first."""
 
     results: list[BlockRevisionAnswer]
-    pagination: LessonPage
+    pagination: Pagination
 
 
 def describe_revision(revision: BlockRevision) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The steps that decisions on lessons and on mistake cards share: serve a wording, withdraw it, move the row."""
 
+from datetime import datetime
 from typing import Any, TypedDict, TypeVar
 
 from django.utils import timezone
@@ -16,11 +17,15 @@ Item = TypeVar("Item", bound=Heuristic)
 
 
 class ReviewNote(TypedDict, total=False):
-    """What is recorded with a decision: why, how long the text was on the screen, and the request it came with."""
+    """What is recorded with a decision: why, how long the text was on the screen, and the request it came with.
+
+    `created_at` is given for a decision that was taken earlier, in another installation.
+    """
 
     reason: str
     seconds_on_screen: float | None
     request_id: str
+    created_at: datetime
 
 
 def get_current_revision(item: Heuristic, *, content_sha256: str | None) -> Any:

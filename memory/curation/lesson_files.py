@@ -1,29 +1,40 @@
-"""Import lessons that `export_memory` wrote as proposals: what was approved elsewhere is not approved here."""
+"""Import lessons that `export_memory` wrote, as proposals, and the decisions on them if these are given too."""
 
 import json
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
 
+from memory.curation.decision_steps import ReviewNote
+from memory.curation.decisions import approve_heuristic, reject_heuristic, retire_heuristic
 from memory.curation.proposals import propose_heuristic, redact_text
 from memory.errors import InvalidInput, MemoryAppError
-from memory.heuristics.models import HeuristicRevision
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import Authorship, HeuristicText
 from memory.limits import MAX_LESSON_TEXT_CHARS
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from memory.review.models import Review
 
 TEXTS = ("trigger", "guideline", "avoid", "not_when", "rationale", "polarity", "scope", "task_id", "source_task")
 
 
 @dataclass(kw_only=True, slots=True)
 class ImportedLessons:
-    """How many lessons were proposed, how many were there already, and what could not be read, by line."""
+    """How many lessons were proposed, how many were there already, and what could not be read, by line.
+
+    `decided` were approved, rejected or retired here as they had been where they come from, `left_out` had been merged
+    into others or put into quarantine there.
+    """
 
     proposed: int = 0
     unchanged: int = 0
+    decided: int = 0
+    left_out: int = 0
     failures: list[tuple[int, str]] = field(default_factory=list)
 
 
@@ -32,25 +43,67 @@ def is_lesson(value: Any) -> bool:
     return isinstance(value, dict) and {"trigger", "guideline", "content_sha256"} <= value.keys()
 
 
-def import_lessons(project: Project, lines: Iterable[str], *, by: Actor) -> ImportedLessons:
-    """Propose the lessons of a file that are not there with the same words. Importing it again changes nothing."""
+def import_lessons(
+    project: Project,
+    lines: Iterable[str],
+    *,
+    by: Actor,
+    decisions: Mapping[str, Sequence[dict[str, Any]]] | None = None,
+) -> ImportedLessons:
+    """Propose the lessons of a file that are not there with the same words. Importing it again changes nothing.
+
+    Args:
+        decisions: those of another installation by the id of their lesson, see `read_decisions`. With them, lessons
+            get the state that they had there. None leaves all of them to the reviewers of this project.
+    """
     done = ImportedLessons()
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            is_new = _import(project, line, by=by)
+            row = json.loads(line)
+            if decisions is not None and isinstance(row, dict) and row.get("status") in ("superseded", "quarantined"):
+                done.left_out += 1
+                continue
+            lesson = _propose(project, row, by=by)
         except (MemoryAppError, ValueError) as error:
             done.failures.append((number, str(error)))
-        else:
-            done.proposed += is_new
-            done.unchanged += not is_new
+            continue
+        if lesson is None:
+            done.unchanged += 1
+            continue
+        done.proposed += 1
+        try:
+            done.decided += decisions is not None and _decide(lesson, row, decisions.get(str(row.get("id")), ()))
+        except (MemoryAppError, ValueError) as error:
+            done.failures.append((number, f"It was imported as a proposal, without its decisions. {error}"))
     return done
 
 
+def read_decisions(lines: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
+    """Return the decisions of a file, one a line as GET /reviews has them, by the id of their lesson, oldest first.
+
+    Raises:
+        InvalidInput: a line is no decision.
+    """
+    decisions: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            datetime.fromisoformat(row["created_at"])
+            decisions[str(row["heuristic_id"])].append(row)
+        except (ValueError, TypeError, KeyError):
+            raise InvalidInput({f"/{number}": ["This line is no decision, as GET /api/v1/reviews has them."]}) from None
+    for rows in decisions.values():
+        rows.sort(key=lambda row: datetime.fromisoformat(row["created_at"]))
+    return dict(decisions)
+
+
 @transaction.atomic
-def _import(project: Project, line: str, *, by: Actor) -> bool:
-    row = json.loads(line)
+def _propose(project: Project, row: Any, *, by: Actor) -> Heuristic | None:
+    """Propose a lesson and return it; None if the project has the same words."""
     if not is_lesson(row):
         raise InvalidInput({"": ["This is no lesson that export_memory wrote."]})
     texts = {name: row.get(name, "") for name in TEXTS}
@@ -73,7 +126,43 @@ def _import(project: Project, line: str, *, by: Actor) -> bool:
         scope=text.scope,
     )
     if same.exists():
-        return False
+        return None
     origin = Authorship(reflector="import", client=by.label, confidence=row.get("confidence"))
-    propose_heuristic(project, text=text, by=by, origin=origin)
+    return propose_heuristic(project, text=text, by=by, origin=origin)
+
+
+@transaction.atomic
+def _decide(lesson: Heuristic, row: dict[str, Any], decisions: Sequence[dict[str, Any]]) -> bool:
+    """Repeat what was decided on exactly these words elsewhere, until the lesson has the state that it had there."""
+    content_sha256 = lesson.revisions.get().content_sha256
+    on_these_words = {
+        decision["decision"]: decision
+        for decision in decisions
+        if decision.get("content_sha256") == row["content_sha256"]
+    }
+    approval = on_these_words.get(Review.Decision.APPROVE)
+    match row.get("status"):
+        case Heuristic.Status.APPROVED if approval:
+            steps = [approval]
+        case Heuristic.Status.REJECTED if Review.Decision.REJECT in on_these_words:
+            steps = [on_these_words[Review.Decision.REJECT]]
+        case Heuristic.Status.RETIRED if approval and Review.Decision.RETIRE in on_these_words:
+            steps = [approval, on_these_words[Review.Decision.RETIRE]]
+        case _:
+            return False
+    for step in steps:
+        # A name of another installation is no account of this one, so the label says where the decision was taken.
+        actor = Actor(label=f"import:{step.get('reviewer', '')}")
+        note = ReviewNote(
+            reason=str(step.get("reason") or ""),
+            seconds_on_screen=step.get("seconds_on_screen"),
+            created_at=datetime.fromisoformat(step["created_at"]),
+        )
+        match step["decision"]:
+            case Review.Decision.APPROVE:
+                approve_heuristic(lesson, by=actor, content_sha256=content_sha256, **note)
+            case Review.Decision.REJECT:
+                reject_heuristic(lesson, by=actor, content_sha256=content_sha256, **note)
+            case Review.Decision.RETIRE:
+                retire_heuristic(lesson, by=actor, **note)
     return True

@@ -24,7 +24,7 @@ from memory.curation.decisions import (
 from memory.curation.filters import ReviewFilter
 from memory.curation.input import Approval, Decision, DecisionItem, DecisionsInput, Merge, Withdrawal
 from memory.curation.merge import merge_heuristics
-from memory.curation.serializers import BulkSerializer, HeuristicDetailSerializer, ReviewSerializer
+from memory.curation.serializers import BulkAnswer, HeuristicDetail, ReviewAnswer, ReviewPage
 from memory.curation.views import answer_heuristic, describe_result, get_heuristic
 from memory.heuristics.models import Heuristic
 from memory.projects.models import ApiKey
@@ -64,7 +64,7 @@ def decision_view(
         summary=summary,
         description=description,
         request=request,
-        responses=HeuristicDetailSerializer,
+        responses=HeuristicDetail,
         parameters=[ETAG],
     )
     return extend_schema_view(post=described)(view)
@@ -155,11 +155,11 @@ class ReviewListView(ApiView):
         description="Every decision in the project, newest first, as it was recorded: by whom, on exactly which text, "
         "when and why. Nothing is ever changed or removed here.",
         filters=True,
-        responses=ReviewSerializer(many=True),
+        responses=ReviewPage,
     )
     def get(self, request: Request) -> Response:
         records = Review.objects.of_lessons().filter(project=self.project).select_related("revision")
-        return self.answer_page(ReviewSerializer, records)
+        return self.answer_rows(records, ReviewAnswer.write)
 
     @describe(
         "decideHeuristics",
@@ -170,7 +170,7 @@ class ReviewListView(ApiView):
         "looked at yet, cannot be approved here: approve it by itself. Under an `Idempotency-Key` the request as a "
         "whole happens once.",
         request=DecisionsInput,
-        responses=BulkSerializer,
+        responses=BulkAnswer,
     )
     def post(self, request: Request) -> Response:
         return answer_each(DecisionsInput.from_body(self.body).decisions, self.decide)

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from memory.api.base import ApiView, represent
+from memory.api.base import ApiView
 from memory.api.bulk import answer_each
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.pagination import LimitOffset
@@ -21,10 +21,10 @@ from memory.curation.input import HeuristicInput, HeuristicPatch, HeuristicsInpu
 from memory.curation.proposal_groups import find_others
 from memory.curation.proposals import revise_heuristic
 from memory.curation.serializers import (
-    BulkSerializer,
-    HeuristicDetailSerializer,
-    HeuristicPageSerializer,
-    HeuristicSerializer,
+    BulkAnswer,
+    HeuristicAnswer,
+    HeuristicDetail,
+    HeuristicPage,
 )
 from memory.errors import ChangedMeanwhile
 from memory.heuristics.models import Heuristic, HeuristicRevision
@@ -66,7 +66,7 @@ class HeuristicListView(ApiView):
         ),
         responses=PolymorphicProxySerializer(
             component_name="HeuristicsOrLessons",
-            serializers=[HeuristicPageSerializer, LessonsForTask],  # type: ignore[list-item]
+            serializers=[HeuristicPage, LessonsForTask],  # type: ignore[list-item]
             resource_type_field_name=None,
             many=False,
         ),
@@ -74,7 +74,7 @@ class HeuristicListView(ApiView):
     def get(self, request: Request) -> Response:
         if self.asks_for_lessons(request):
             return self.answer_with_lessons(RetrieveQuery.from_query(request.query_params.dict()))
-        return self.answer_page(HeuristicSerializer, shown_heuristics(self.project))
+        return self.answer_rows(shown_heuristics(self.project), HeuristicAnswer.write)
 
     def answer_with_lessons(self, query: RetrieveQuery) -> Response:
         body = dict(answer_body(answer_query(self, query)))
@@ -92,8 +92,8 @@ class HeuristicListView(ApiView):
         "`evidence` is added. The status is 200 then.",
         request=HeuristicInput,
         responses={
-            201: OpenApiResponse(HeuristicDetailSerializer, "It is proposed."),
-            200: OpenApiResponse(HeuristicDetailSerializer, "Your client has proposed it before, under this id."),
+            201: OpenApiResponse(HeuristicDetail, "It is proposed."),
+            200: OpenApiResponse(HeuristicDetail, "Your client has proposed it before, under this id."),
         },
         parameters=[LOCATION, ETAG],
     )
@@ -116,7 +116,7 @@ class HeuristicBatchView(ApiView):
         "answer has a result for each, with the `heuristic_id` and the `content_sha256` to decide by, or the error. "
         "Under an `Idempotency-Key` the request as a whole happens once.",
         request=HeuristicsInput,
-        responses=BulkSerializer,
+        responses=BulkAnswer,
     )
     def post(self, request: Request) -> Response:
         return answer_each(HeuristicsInput.from_body(self.body).heuristics, self.propose)
@@ -136,7 +136,7 @@ class HeuristicView(ApiView):
         summary="Read a heuristic",
         description="Its newest wording, the wording that is served, the runs it was learnt from, and the other "
         "wordings of its row in the queue. The ETag names the newest wording.",
-        responses=HeuristicDetailSerializer,
+        responses=HeuristicDetail,
         parameters=[ETAG],
     )
     def get(self, request: Request, id: UUID) -> Response:
@@ -149,7 +149,7 @@ class HeuristicView(ApiView):
         description="Makes a new revision, which waits for review. What is served now stays served until then. Send "
         "`If-Match` or `content_sha256` so that only the wording you read is replaced.",
         request=HeuristicPatch,
-        responses=HeuristicDetailSerializer,
+        responses=HeuristicDetail,
         parameters=[ETAG, IF_MATCH],
     )
     def patch(self, request: Request, id: UUID) -> Response:
@@ -186,7 +186,7 @@ class EvidenceView(ApiView):
         "once a reviewer approves it or confirms the evidence. Runs that are cited already change nothing. If one is "
         "refused, none is cited, and the error names it.",
         request=MoreEvidence,
-        responses=HeuristicDetailSerializer,
+        responses=HeuristicDetail,
         parameters=[ETAG],
     )
     def post(self, request: Request, id: UUID) -> Response:
@@ -212,7 +212,7 @@ def answer_heuristic(view: ApiView, id: UUID, *, status: int = 200, headers: dic
     """Answer with a heuristic as it is now, with its evidence, other wordings, and an ETag of its newest wording."""
     heuristic = get_object_or_404(shown_heuristics(view.project).prefetch_related("evidence", "supersedes"), pk=id)
     heuristic.other_wordings = find_others(heuristic)  # type: ignore[attr-defined]
-    body = represent(HeuristicDetailSerializer, heuristic)
+    body = HeuristicDetail.write(heuristic)
     etag = {"ETag": f'"{body["content_sha256"]}"'}
     response = Response(body, status=status, headers=etag | (headers or {}))
     response.resource_id = heuristic.pk  # type: ignore[attr-defined]

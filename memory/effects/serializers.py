@@ -1,12 +1,13 @@
 """What agents say about lessons, as they send and read it."""
 
+from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
 from pydantic import BaseModel, Field
-from rest_framework import serializers
 
 from memory.api.input import Id, Input, OneOf
+from memory.api.output import Answer
 from memory.effects.models import HeuristicFeedback
 from memory.limits import MAX_OUTCOME_DAYS, MAX_OUTCOME_ROWS, MAX_REASON_CHARS
 
@@ -21,25 +22,18 @@ class FeedbackInput(Input):
     comment: Annotated[str, Field(max_length=MAX_REASON_CHARS, description="Anything else, for reviewers.")] = ""
 
 
-class FeedbackSerializer(serializers.ModelSerializer[HeuristicFeedback]):
-    heuristic_id = serializers.UUIDField(read_only=True)
-    trajectory_id = serializers.UUIDField(read_only=True, allow_null=True)
-    retrieval_id = serializers.UUIDField(read_only=True, allow_null=True)
+class FeedbackAnswer(Answer):
+    """What an agent said of a lesson."""
 
-    class Meta:
-        model = HeuristicFeedback
-        fields = [
-            "id",
-            "heuristic_id",
-            "verdict",
-            "helpful",
-            "comment",
-            "trajectory_id",
-            "retrieval_id",
-            "client",
-            "created_at",
-        ]
-        read_only_fields = fields
+    id: UUID
+    heuristic_id: UUID
+    verdict: Annotated[str, OneOf(HeuristicFeedback.Verdict)]
+    helpful: bool | None
+    comment: str
+    trajectory_id: UUID | None
+    retrieval_id: UUID | None
+    client: str
+    created_at: datetime
 
 
 class OutcomesQuery(Input):

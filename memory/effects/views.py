@@ -9,11 +9,11 @@ from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory.api.base import ApiView, represent
+from memory.api.base import ApiView
 from memory.api.schema import describe, query_parameters
 from memory.effects.feedback import Feedback, record_feedback
 from memory.effects.outcomes import OutcomeCount, count_outcomes
-from memory.effects.serializers import FeedbackInput, FeedbackSerializer, OutcomesQuery, RetrievalOutcomes
+from memory.effects.serializers import FeedbackAnswer, FeedbackInput, OutcomesQuery, RetrievalOutcomes
 from memory.heuristics.models import Heuristic
 from memory.projects.models import ApiKey
 from memory.retrieval.models import Retrieval
@@ -29,7 +29,7 @@ class FeedbackView(ApiView):
         summary="Report what a run did with a lesson",
         description="Counted once per client and run; sending it again replaces the earlier feedback.",
         request=FeedbackInput,
-        responses={201: FeedbackSerializer},
+        responses={201: FeedbackAnswer},
     )
     def post(self, request: Request, id: UUID) -> Response:
         sent = FeedbackInput.from_body(self.body)
@@ -40,7 +40,7 @@ class FeedbackView(ApiView):
             trajectory=self.get_named(Trajectory, sent.trajectory_id, "trajectory_id"),
             retrieval=self.get_named(Retrieval, sent.retrieval_id, "retrieval_id"),
         )
-        response = Response(represent(FeedbackSerializer, feedback), status=201)
+        response = Response(FeedbackAnswer.write(feedback), status=201)
         response.resource_id = sent.trajectory_id or id  # type: ignore[attr-defined]
         return response
 

@@ -157,7 +157,9 @@ class _Importer:
 
         The newest scores of a task are those of its episodes; the others are older than every episode.
         """
-        scored = Counter(str(each.get("task_id", "")) for each in episodes if read_score(each.get("score")) is not None)
+        scored = Counter(
+            str(episode.get("task_id", "")) for episode in episodes if read_score(episode.get("score")) is not None
+        )
         times = [at for at in map(read_time, episodes) if at is not None]
         before = min(times, default=timezone.now()) - timedelta(seconds=1)
         outline: dict[str, Any] = {}

@@ -1,52 +1,53 @@
 """What a project remembers, as clients read it."""
 
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Literal
+from uuid import UUID
 
-from rest_framework import serializers
+from pydantic import Field
 
-from memory.heuristics.models import Heuristic
-
-# Of a mistake card; one that was merged into another is not listed.
-_STATUS = [each for each in Heuristic.Status.choices if each[0] in ("proposed", "approved", "rejected", "retired")]
+from memory.api.output import Answer, source
 
 
-class ScoreHistorySerializer(serializers.Serializer[Any]):
+class ScoreHistory(Answer):
     """How one agent did on one task family."""
 
-    task_id = serializers.CharField(help_text="The task family; empty for runs that named none.")
-    agent = serializers.CharField(help_text="The agent; empty for runs that named none.")
-    count = serializers.IntegerField(help_text="Runs with a score.")
-    mean = serializers.FloatField(help_text="Their mean score.")
-    best = serializers.FloatField(help_text="Their best score.")
-    last = serializers.ListField(child=serializers.FloatField(), help_text="The newest ten, newest first.")
-    trend = serializers.FloatField(
-        allow_null=True,
-        help_text="Of the newest twenty scores, the mean of the newer half minus that of the older; null below two.",
-    )
-    newest_at = serializers.DateTimeField(help_text="When the newest of these runs was recorded.")
+    task_id: Annotated[str, Field(description="The task family; empty for runs that named none.")]
+    agent: Annotated[str, Field(description="The agent; empty for runs that named none.")]
+    count: Annotated[int, Field(description="Runs with a score.")]
+    mean: Annotated[float, Field(description="Their mean score.")]
+    best: Annotated[float, Field(description="Their best score.")]
+    last: Annotated[list[float], Field(description="The newest ten, newest first.")]
+    trend: Annotated[
+        float | None,
+        Field(
+            description="Of the newest twenty scores, the mean of the newer half minus that of the older; null below "
+            "two."
+        ),
+    ]
+    newest_at: Annotated[datetime, Field(description="When the newest of these runs was recorded.")]
 
 
-class MistakeCardSummarySerializer(serializers.Serializer[Any]):
+class MistakeCardSummary(Answer):
     """A mistake and how often it was seen. Only what is `served` is given to agents."""
 
-    id = serializers.UUIDField()
-    mistake_type = serializers.CharField()
-    task_id = serializers.CharField()
-    worker_id = serializers.CharField()
-    status = serializers.ChoiceField(choices=_STATUS)
-    bad_decision = serializers.CharField(source="current_revision.avoid")
-    correct_decision = serializers.CharField(source="current_revision.guideline")
-    lesson = serializers.CharField(source="current_revision.rationale")
-    seen_count = serializers.IntegerField(source="support", help_text="Distinct runs, up to a limit per client.")
-    first_seen_id = serializers.UUIDField(allow_null=True, help_text="The first run it was seen in.")
-    last_seen_id = serializers.UUIDField(allow_null=True, help_text="The newest run it was seen in.")
+    id: UUID
+    mistake_type: str
+    task_id: str
+    worker_id: str
+    # One that was merged into another is not listed, and orders name lessons alone.
+    status: Literal["proposed", "approved", "rejected", "retired"]
+    bad_decision: str = source("current_revision", "avoid")
+    correct_decision: str = source("current_revision", "guideline")
+    lesson: str = source("current_revision", "rationale")
+    seen_count: int = source("support", description="Distinct runs, up to a limit per client.")
+    first_seen_id: Annotated[UUID | None, Field(description="The first run it was seen in.")]
+    last_seen_id: Annotated[UUID | None, Field(description="The newest run it was seen in.")]
 
 
-class MemorySummarySerializer(serializers.Serializer[Any]):
+class MemorySummaryAnswer(Answer):
     """Counts, scores by task and agent, the mistakes seen most often."""
 
-    counts = serializers.DictField(child=serializers.IntegerField(), help_text="How many, by kind and status.")
-    scores = ScoreHistorySerializer(many=True)
-    mistake_cards = MistakeCardSummarySerializer(
-        many=True, source="cards", help_text="The ten that were seen most often."
-    )
+    counts: Annotated[dict[str, int], Field(description="How many, by kind and status.")]
+    scores: list[ScoreHistory]
+    mistake_cards: list[MistakeCardSummary] = source("cards", description="The ten that were seen most often.")

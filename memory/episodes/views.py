@@ -5,9 +5,9 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory.api.base import ApiView, represent
+from memory.api.base import ApiView
 from memory.api.schema import describe
-from memory.episodes.serializers import MemorySummarySerializer
+from memory.episodes.serializers import MemorySummaryAnswer
 from memory.episodes.summary import summarize_memory
 from memory.projects.models import ApiKey
 from memory.redaction import redact
@@ -28,11 +28,11 @@ class MemorySummaryView(ApiView):
             OpenApiParameter("task_id", OpenApiTypes.STR, description="An older name of `family`."),
             OpenApiParameter("agent", OpenApiTypes.STR, description="Only this agent."),
         ],
-        responses=MemorySummarySerializer,
+        responses=MemorySummaryAnswer,
     )
     def get(self, request: Request) -> Response:
         asked = {name: redact(value).value for name, value in request.query_params.items()}
         summary = summarize_memory(
             self.project, task_id=asked.get("family", asked.get("task_id")), agent=asked.get("agent")
         )
-        return Response(represent(MemorySummarySerializer, summary))
+        return Response(MemorySummaryAnswer.write(summary))

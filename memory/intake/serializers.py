@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime
 from typing import Annotated, Any, Literal, Self, TypeAlias
+from uuid import UUID
 
-from drf_spectacular.utils import extend_schema_field
-from pydantic import BaseModel, Field, RootModel, SkipValidation, WithJsonSchema, model_validator
-from rest_framework import serializers
+from pydantic import BaseModel, Field, RootModel, SkipValidation, WithJsonSchema, field_validator, model_validator
 from rest_framework.reverse import reverse
 
 from memory.api.input import (
@@ -24,6 +24,7 @@ from memory.api.input import (
     Text,
     wrong_member,
 )
+from memory.api.output import Answer, Pagination, source
 from memory.errors import InvalidSteps
 from memory.limits import (
     MAX_REMARKS,
@@ -327,111 +328,87 @@ class TrajectoryInput(RunOutcome):
         return run
 
 
-class ActionSerializer(serializers.Serializer[Any]):
+class ActionAnswer(BaseModel):
     """A tool call."""
 
-    name = serializers.CharField(help_text="The tool.")
-    arguments = serializers.DictField(help_text="Its arguments by name.")
+    name: Annotated[str, Field(description="The tool.")]
+    arguments: Annotated[dict[str, Any], Field(description="Its arguments by name.")]
 
 
-class StepSerializer(serializers.Serializer[Any]):
+class RunStepAnswer(BaseModel):
     """One step of a run as it is stored."""
 
-    index = serializers.IntegerField(min_value=1, help_text="Counts from 1.")
-    thought = serializers.CharField(allow_blank=True)
-    action = ActionSerializer(allow_null=True)
-    observation = serializers.CharField(allow_blank=True, help_text="What the action returned.")
-    error = serializers.CharField(allow_blank=True, help_text="What went wrong, if anything did.")
-    metadata = serializers.DictField(required=False, help_text="Anything else the log says about the step.")
+    index: Annotated[int, Field(ge=1, description="Counts from 1.")]
+    thought: str
+    action: ActionAnswer | None
+    observation: Annotated[str, Field(description="What the action returned.")]
+    error: Annotated[str, Field(description="What went wrong, if anything did.")]
+    metadata: Annotated[dict[str, Any], Field(description="Anything else the log says about the step.")] = Field(
+        default_factory=dict
+    )
 
 
-@extend_schema_field(StepSerializer(many=True))
-class StepsField(serializers.JSONField):
-    """Steps in normal form, which they have since they were recorded."""
+class TrajectoryLinks(BaseModel):
+    reflections: Annotated[str, Field(description="The reflections on this run.")]
 
 
-class TrajectoryLinksSerializer(serializers.Serializer[Any]):
-    reflections = serializers.CharField(help_text="The reflections on this run.")
+# Read when they were recorded, and kept in normal form since.
+StoredSteps: TypeAlias = SkipValidation[list[RunStepAnswer]]
+StoredCards: TypeAlias = SkipValidation[list[MistakeCard]]
 
 
-@extend_schema_field({"type": "object", "additionalProperties": True})
-class MetadataField(serializers.JSONField):
-    """What the client wanted to keep with the run."""
-
-
-@extend_schema_field({"type": "array", "items": {"$ref": "#/components/schemas/MistakeCard"}})
-class MistakeCardsField(serializers.JSONField):
-    """The cards of a run as they were sent."""
-
-
-@extend_schema_field({"type": "array", "items": {"oneOf": [{"type": "string"}, {"type": "object"}]}})
-class ToolsField(serializers.JSONField):
-    """The tools on offer, as they were sent."""
-
-
-class TrajectoryItemSerializer(serializers.ModelSerializer[Trajectory]):
+class TrajectoryItem(Answer):
     """A run in a list: all but its steps."""
 
-    step_count = serializers.IntegerField(read_only=True)
-    cost_usd = serializers.FloatField(min_value=0, allow_null=True, read_only=True)
-    mistake_cards = MistakeCardsField(read_only=True)
-    tools = ToolsField(read_only=True)
-    metadata = MetadataField(read_only=True)
-    redactions = serializers.DictField(
-        child=serializers.IntegerField(), read_only=True, help_text="What was removed, by kind."
-    )
-    retrieval_id = serializers.UUIDField(read_only=True, allow_null=True)
-    parent_id = serializers.UUIDField(read_only=True, allow_null=True, help_text="The run that called this one.")
-    open = serializers.BooleanField(source="is_open", read_only=True, help_text="Whether more steps may come.")
-
-    class Meta:
-        model = Trajectory
-        fields = [
-            "id",
-            "external_id",
-            "task",
-            "task_id",
-            "outcome",
-            "score",
-            "outcome_source",
-            "agent",
-            "model",
-            "tags",
-            "summary",
-            "mistakes",
-            "successes",
-            "mistake_cards",
-            "tokens",
-            "cost_usd",
-            "tools",
-            "started_at",
-            "ended_at",
-            "metadata",
-            "redactions",
-            "retrieval_id",
-            "parent_id",
-            "open",
-            "client",
-            "created_at",
-            "outcome_at",
-            "step_count",
-        ]
-        read_only_fields = fields
+    id: UUID
+    external_id: str
+    task: str
+    task_id: str
+    outcome: Annotated[str, OneOf(Trajectory.Outcome)]
+    score: float | None
+    outcome_source: Annotated[str, OneOf(Trajectory.OutcomeSource)]
+    agent: str
+    model: str
+    tags: list[str]
+    summary: str
+    mistakes: list[str]
+    successes: list[str]
+    mistake_cards: StoredCards
+    tokens: int | None
+    cost_usd: Annotated[float | None, Field(ge=0)]
+    tools: Annotated[
+        SkipValidation[list[str | dict[str, Any]]], Field(description="The tools on offer, as they were sent.")
+    ]
+    started_at: datetime | None
+    ended_at: datetime | None
+    metadata: dict[str, Any]
+    redactions: Annotated[dict[str, int], Field(description="What was removed, by kind.")]
+    retrieval_id: UUID | None
+    parent_id: Annotated[UUID | None, Field(description="The run that called this one.")]
+    open: bool = source("is_open", description="Whether more steps may come.")
+    client: str
+    created_at: datetime
+    outcome_at: datetime | None
+    step_count: int
 
 
-class TrajectorySerializer(TrajectoryItemSerializer):
+class TrajectoryAnswer(TrajectoryItem):
     """A run with its steps in one format."""
 
-    step_count = serializers.IntegerField(source="number_of_steps", read_only=True)
-    steps = StepsField(read_only=True)
-    links = serializers.SerializerMethodField()
+    step_count: int = source("number_of_steps")
+    steps: StoredSteps
+    links: TrajectoryLinks = source("pk")
 
-    class Meta(TrajectoryItemSerializer.Meta):
-        fields = [*TrajectoryItemSerializer.Meta.fields, "steps", "links"]
-        read_only_fields = fields
-
-    @extend_schema_field(TrajectoryLinksSerializer)
-    def get_links(self, trajectory: Trajectory) -> dict[str, str]:
+    @field_validator("links", mode="before")
+    @classmethod
+    def _link(cls, pk: UUID) -> TrajectoryLinks:
         # The reflections belong to another app, which this one does not know: only the address is shared.
         root = reverse("api:trajectory-list").removesuffix("trajectories")
-        return {"reflections": f"{root}reflections?trajectory={trajectory.pk}"}
+        return TrajectoryLinks(reflections=f"{root}reflections?trajectory={pk}")
+
+
+class TrajectoryPage(BaseModel):
+    """Runs, the newest first."""
+
+    results: list[TrajectoryItem]
+    pagination: Pagination

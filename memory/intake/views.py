@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from memory.api.base import ApiView, represent
+from memory.api.base import ApiView
 from memory.api.filters import ExactText
 from memory.api.pagination import LimitOffset
 from memory.api.schema import LOCATION, describe
@@ -22,9 +22,10 @@ from memory.intake.serializers import (
     FinishInput,
     OutcomeInput,
     StepsInput,
+    TrajectoryAnswer,
     TrajectoryInput,
-    TrajectoryItemSerializer,
-    TrajectorySerializer,
+    TrajectoryItem,
+    TrajectoryPage,
 )
 from memory.projects.models import ApiKey
 from memory.runs.models import Trajectory
@@ -58,10 +59,10 @@ class TrajectoryListView(ApiView):
         summary="List runs",
         description="The project's runs, newest first, without their steps. Filters match whole values.",
         filters=True,
-        responses=TrajectoryItemSerializer(many=True),
+        responses=TrajectoryPage,
     )
     def get(self, request: Request) -> Response:
-        return self.answer_page(TrajectoryItemSerializer, _listed(self))
+        return self.answer_rows(_listed(self), TrajectoryItem.write)
 
     @describe(
         "recordTrajectory",
@@ -72,14 +73,14 @@ class TrajectoryListView(ApiView):
         "its `external_id` gets 200 and changes nothing; a different run with that `external_id` gets 409.",
         request=TrajectoryInput,
         responses={
-            201: OpenApiResponse(TrajectorySerializer, "The run is recorded."),
-            200: OpenApiResponse(TrajectorySerializer, "The run was recorded before, under this `external_id`."),
+            201: OpenApiResponse(TrajectoryAnswer, "The run is recorded."),
+            200: OpenApiResponse(TrajectoryAnswer, "The run was recorded before, under this `external_id`."),
         },
         parameters=[LOCATION],
     )
     def post(self, request: Request) -> Response:
         recorded = record_from(self, TrajectoryInput.from_body(self.body))
-        body = represent(TrajectorySerializer, recorded.trajectory)
+        body = TrajectoryAnswer.write(recorded.trajectory)
         location = reverse("api:trajectory", args=[recorded.trajectory.pk])
         response = Response(body, status=201 if recorded.created else 200, headers={"Location": location})
         response.resource_id = recorded.trajectory.pk  # type: ignore[attr-defined]
@@ -94,10 +95,10 @@ class TrajectoryView(ApiView):
         tag="trajectories",
         summary="Read a run with its steps",
         description="The steps are in one format, whatever format they were sent in.",
-        responses=TrajectorySerializer,
+        responses=TrajectoryAnswer,
     )
     def get(self, request: Request, id: UUID) -> Response:
-        return Response(represent(TrajectorySerializer, get_trajectory(self, id)))
+        return Response(TrajectoryAnswer.write(get_trajectory(self, id)))
 
     @describe(
         "eraseTrajectory",
@@ -122,7 +123,7 @@ class TrajectoryOutcomeView(ApiView):
         description="For outcomes that are known only later. A changed outcome queues a new reflection; the same "
         "outcome sent again changes nothing.",
         request=OutcomeInput,
-        responses=TrajectorySerializer,
+        responses=TrajectoryAnswer,
     )
     def post(self, request: Request, id: UUID) -> Response:
         sent = OutcomeInput.from_body(self.body)
@@ -134,7 +135,7 @@ class TrajectoryOutcomeView(ApiView):
             by=self.actor,
             reflect=sent.reflect,
         )
-        response = Response(represent(TrajectorySerializer, trajectory))
+        response = Response(TrajectoryAnswer.write(trajectory))
         response.resource_id = trajectory.pk  # type: ignore[attr-defined]
         return response
 
@@ -149,12 +150,12 @@ class TrajectoryStepsView(ApiView):
         description="Steps that are already stored change nothing, so a batch can be sent again; a step that differs "
         "from the stored one, or a gap before the first one, gets 409.",
         request=StepsInput,
-        responses=TrajectorySerializer,
+        responses=TrajectoryAnswer,
     )
     def post(self, request: Request, id: UUID) -> Response:
         sent = StepsInput.from_body(self.body)
         trajectory = append_steps(get_trajectory(self, id), steps=sent.steps, by=self.actor)
-        response = Response(represent(TrajectorySerializer, trajectory))
+        response = Response(TrajectoryAnswer.write(trajectory))
         response.resource_id = trajectory.pk  # type: ignore[attr-defined]
         return response
 
@@ -170,12 +171,12 @@ class TrajectoryFinishView(ApiView):
         description="From now on the run counts, and a reflection is queued unless `reflect` or the project says "
         "otherwise. The same ending sent again changes nothing; a different one gets 409.",
         request=FinishInput,
-        responses=TrajectorySerializer,
+        responses=TrajectoryAnswer,
     )
     def post(self, request: Request, id: UUID) -> Response:
         sent = FinishInput.from_body(self.body)
         trajectory = finish_run(get_trajectory(self, id), ending=sent.ending(), by=self.actor, reflect=sent.reflect)
-        response = Response(represent(TrajectorySerializer, trajectory))
+        response = Response(TrajectoryAnswer.write(trajectory))
         response.resource_id = trajectory.pk  # type: ignore[attr-defined]
         return response
 

@@ -103,7 +103,7 @@ def _was_undone(card_id: UUID, other_id: UUID) -> bool:
 def _merge_pair(card_id: UUID, other_id: UUID, *, similarity: float) -> None:
     with transaction.atomic():
         rows = MistakeCard.objects.select_for_update().filter(pk__in=[card_id, other_id]).order_by("pk")
-        pair = [each for each in rows if each.superseded_by_id is None]
+        pair = [row for row in rows if row.superseded_by_id is None]
         if len(pair) < 2:
             return
         served = [each.revisions.filter(served=True).exists() for each in pair]

@@ -7,11 +7,11 @@ from uuid import UUID
 from pydantic import BaseModel, Field
 
 from memory.api.input import WHOLE, Id, Input, Moment, Tags, Text
+from memory.api.output import Pagination
 from memory.limits import MAX_FOUND_PASSAGES, MAX_PASSAGE_CHARS, MAX_TASK_CHARS
 from memory.passages.models import Passage
 from memory.passages.search import FoundPassage
 from memory.retrieval.safe_text import clean, clean_text
-from memory.retrieval.serializers import LessonPage
 
 _USUAL_ROWS = 10
 
@@ -68,14 +68,14 @@ class PassagePage(BaseModel):
     """Passages, the newest first."""
 
     results: list[PassageAnswer]
-    pagination: LessonPage
+    pagination: Pagination
 
 
 class FoundPassagePage(BaseModel):
     """Passages, the best first. At most 200 are found, over all pages."""
 
     results: list[FoundPassageAnswer]
-    pagination: LessonPage
+    pagination: Pagination
     degraded: Annotated[bool, Field(description="The embedder did not answer, so meaning was not compared.")]
 
 

@@ -61,7 +61,7 @@ class PassageListView(ApiView):
     )
     def get(self, request: Request) -> Response:
         rows = self.paginate_queryset(self.filter_queryset(Passage.objects.readable(self.project)))
-        return self.get_paginated_response([describe_passage(one) for one in rows or ()])
+        return self.get_paginated_response([describe_passage(row) for row in rows or ()])
 
     @describe(
         "insertPassage",
@@ -107,7 +107,7 @@ class PassageSearchView(ApiView):
         )
         found = search_passages(self.project, query, limit=sent.limit, offset=sent.offset)
         page = {"limit": sent.limit, "offset": sent.offset, "total": found.total}
-        results = [describe_found(one) for one in found.passages]
+        results = [describe_found(passage) for passage in found.passages]
         return Response({"results": results, "pagination": page, "degraded": found.degraded})
 
 

@@ -59,7 +59,9 @@ def build_manifest(project: Project) -> dict[str, Any]:
 def add_lessons(listed: list[dict[str, str]], lessons: Iterable[HeuristicRevision]) -> list[dict[str, str]]:
     """Return the lessons of a manifest with others, each in one wording, in the order of their ids."""
     named = {each["heuristic"]: each for each in listed}
-    named |= {str(each.heuristic_id): _name(each.heuristic_id, each.pk, each.content_sha256) for each in lessons}
+    named |= {
+        str(lesson.heuristic_id): _name(lesson.heuristic_id, lesson.pk, lesson.content_sha256) for lesson in lessons
+    }
     return [named[heuristic] for heuristic in sorted(named)]
 
 

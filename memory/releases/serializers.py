@@ -7,9 +7,9 @@ from uuid import UUID
 from pydantic import BaseModel, Field
 
 from memory.api.input import WHOLE, Input, OneOf, Percent, ReleaseName
+from memory.api.output import Pagination
 from memory.limits import MAX_REASON_CHARS
 from memory.releases.models import MOST_SHADOWED, Deployment, DeploymentEvent, Release
-from memory.retrieval.serializers import LessonPage
 
 Named = Annotated[
     str, ReleaseName(min_length=1), Field(description="Its number, its hash, or the beginning of its hash.")
@@ -97,7 +97,7 @@ class ReleasePage(BaseModel):
     """Releases, the newest first."""
 
     results: list[ReleaseAnswer]
-    pagination: LessonPage
+    pagination: Pagination
 
 
 class WordingAnswer(BaseModel):

@@ -10,6 +10,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from memory.api.input import Input, Name, ReleaseName
+from memory.api.output import Pagination
 from memory.limits import (
     MAX_BUDGET_TOKENS,
     MAX_NAME_CHARS,
@@ -164,17 +165,11 @@ class RetrieveAnswer(BaseModel):
     ] = None
 
 
-class LessonPage(BaseModel):
-    limit: int
-    offset: int
-    total: int
-
-
 class LessonsForTask(BaseModel):
     """The lessons for a task as a list."""
 
     results: list[RetrievedItem]
-    pagination: LessonPage
+    pagination: Pagination
     retrieval_id: UUID | None
     mode: Mode
     degraded: bool

@@ -1,14 +1,15 @@
 """Reflections as clients ask for and read them."""
 
-from typing import Annotated, Any, Self
+from datetime import datetime
+from typing import Annotated, Self
+from uuid import UUID
 
-from drf_spectacular.utils import extend_schema_field
-from pydantic import Field, model_validator
-from rest_framework import serializers
+from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from rest_framework.reverse import reverse
 
-from memory.api.input import Id, Input, wrong_member
-from memory.curation.serializers import HeuristicSerializer
+from memory.api.input import Id, Input, OneOf, wrong_member
+from memory.api.output import ROWS, Answer, Pagination, source
+from memory.curation.serializers import HeuristicAnswer
 from memory.intake.serializers import TrajectoryInput
 from reflection.reflectors.models import Proposal, Reflection
 
@@ -26,116 +27,93 @@ class ReflectInput(Input):
         return self
 
 
-class ProposalFindingSerializer(serializers.Serializer[Any]):
-    code = serializers.CharField()
-    message = serializers.CharField(help_text="A sentence for the reviewer.")
+class ProposalFinding(BaseModel):
+    code: str
+    message: Annotated[str, Field(description="A sentence for the reviewer.")]
 
 
-class ProposalSerializer(serializers.ModelSerializer[Proposal]):
+class ProposalAnswer(Answer):
     """What a reflection did with one lesson."""
 
-    heuristic_id = serializers.UUIDField(read_only=True)
-    effect = serializers.ChoiceField(
-        choices=Proposal.Effect.choices,
-        help_text="`new`: a proposal with a row of its own. `support`: the lesson exists, and the run became evidence "
-        "of it. `group`: a proposal that joined the row of another with the same advice, `near_id`. `merge`: a "
-        "proposal with a row of its own that a reviewer may merge into `near_id`.",
-    )
-    near_id = serializers.UUIDField(read_only=True, allow_null=True, help_text="The lesson it is close to.")
-    similarity = serializers.FloatField(
-        allow_null=True, help_text="How close in meaning, from 0 to 1; null where nothing was compared."
-    )
-    findings = ProposalFindingSerializer(many=True, help_text="What the checks found for the reviewer.")
-
-    class Meta:
-        model = Proposal
-        fields = ["heuristic_id", "effect", "near_id", "similarity", "findings"]
-        read_only_fields = fields
+    heuristic_id: UUID
+    effect: Annotated[
+        str,
+        OneOf(Proposal.Effect),
+        Field(
+            description="`new`: a proposal with a row of its own. `support`: the lesson exists, and the run became "
+            "evidence of it. `group`: a proposal that joined the row of another with the same advice, `near_id`. "
+            "`merge`: a proposal with a row of its own that a reviewer may merge into `near_id`."
+        ),
+    ]
+    near_id: Annotated[UUID | None, Field(description="The lesson it is close to.")]
+    similarity: Annotated[
+        float | None, Field(description="How close in meaning, from 0 to 1; null where nothing was compared.")
+    ]
+    findings: Annotated[list[ProposalFinding], Field(description="What the checks found for the reviewer.")]
 
 
-class ReflectionErrorSerializer(serializers.Serializer[Any]):
-    code = serializers.CharField()
-    message = serializers.CharField()
+class ReflectionError(BaseModel):
+    code: str
+    message: str
 
 
-class ReflectionLinksSerializer(serializers.Serializer[Any]):
-    self = serializers.CharField()
-    trajectory = serializers.CharField()
+class ReflectionLinks(BaseModel):
+    self: str
+    trajectory: str
 
 
-class ReflectionSerializer(serializers.ModelSerializer[Reflection]):
+class ReflectionAnswer(Answer):
     """One pass of a reflector over one run: its status, its cost and its result."""
 
-    trajectory_id = serializers.UUIDField(read_only=True)
-    finished = serializers.SerializerMethodField()
-    reflector = serializers.CharField(read_only=True)
-    reflector_version = serializers.CharField(read_only=True)
-    prompt_version = serializers.CharField(read_only=True)
-    heuristics_proposed = serializers.IntegerField(read_only=True)
-    skip_reason = serializers.CharField(read_only=True, help_text="Why nothing was proposed.")
-    cost_usd = serializers.FloatField(read_only=True)
-    proposals = ProposalSerializer(many=True, read_only=True)
-    error = serializers.SerializerMethodField()
-    links = serializers.SerializerMethodField()
+    id: UUID
+    trajectory_id: UUID
+    status: Annotated[str, OneOf(Reflection.Status)]
+    finished: Annotated[bool, BeforeValidator(lambda status: status not in Reflection.LIVE)] = source(
+        "status", description="Whether it is done or dead."
+    )
+    attempts: int
+    available_at: datetime
+    reflector: str
+    reflector_version: str
+    model: str
+    prompt_version: str
+    heuristics_proposed: int
+    proposals: Annotated[list[ProposalAnswer], ROWS]
+    skip_reason: Annotated[str, Field(description="Why nothing was proposed.")]
+    error: ReflectionError | None
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float
+    requested_by: str
+    request_id: str
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    links: ReflectionLinks = source("pk")
 
-    class Meta:
-        model = Reflection
-        fields = [
-            "id",
-            "trajectory_id",
-            "status",
-            "finished",
-            "attempts",
-            "available_at",
-            "reflector",
-            "reflector_version",
-            "model",
-            "prompt_version",
-            "heuristics_proposed",
-            "proposals",
-            "skip_reason",
-            "error",
-            "input_tokens",
-            "output_tokens",
-            "cost_usd",
-            "requested_by",
-            "request_id",
-            "created_at",
-            "started_at",
-            "finished_at",
-            "links",
-        ]
-        read_only_fields = fields
-
-    @extend_schema_field(serializers.BooleanField(help_text="Whether it is done or dead."))
-    def get_finished(self, reflection: Reflection) -> bool:
-        return reflection.status not in Reflection.LIVE
-
-    @extend_schema_field(ReflectionErrorSerializer(allow_null=True))
-    def get_error(self, reflection: Reflection) -> dict[str, str] | None:
-        if not reflection.last_error_code:
-            return None
-        return {"code": reflection.last_error_code, "message": reflection.last_error}
-
-    @extend_schema_field(ReflectionLinksSerializer)
-    def get_links(self, reflection: Reflection) -> dict[str, str]:
+    @field_validator("links", mode="before")
+    @classmethod
+    def _link(cls, pk: UUID, info: ValidationInfo) -> dict[str, str]:
         return {
-            "self": reverse("reflection_api:reflection", args=[reflection.pk]),
-            "trajectory": reverse("api:trajectory", args=[reflection.trajectory_id]),
+            "self": reverse("reflection_api:reflection", args=[pk]),
+            "trajectory": reverse("api:trajectory", args=[info.data["trajectory_id"]]),
         }
 
 
-class ReflectionWithLessonsSerializer(ReflectionSerializer):
+class ReflectionWithLessons(ReflectionAnswer):
     """A reflection and, once it is finished, what it proposed or supported."""
 
-    lessons = HeuristicSerializer(
-        many=True,
-        allow_null=True,
-        read_only=True,
-        help_text="The lessons it proposed or supported, as they are now, in the order of `proposals`. Null until it "
-        "is finished, and for a key without the scope `heuristics:read`.",
-    )
+    lessons: Annotated[
+        list[HeuristicAnswer] | None,
+        Field(
+            description="The lessons it proposed or supported, as they are now, in the order of `proposals`. Null "
+            "until it is finished, and for a key without the scope `heuristics:read`."
+        ),
+    ]
 
-    class Meta(ReflectionSerializer.Meta):
-        fields = [*ReflectionSerializer.Meta.fields, "lessons"]
-        read_only_fields = fields
+
+class ReflectionPage(BaseModel):
+    """Reflections, the newest first."""
+
+    results: list[ReflectionAnswer]
+    pagination: Pagination

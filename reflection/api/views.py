@@ -15,17 +15,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from memory.api.base import ApiView, represent, represent_all
+from memory.api.base import ApiView
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.pagination import LimitOffset
 from memory.api.schema import LOCATION, PREFER, describe
 from memory.api.waiting import waiting_place
-from memory.curation.serializers import HeuristicSerializer
+from memory.curation.serializers import HeuristicAnswer
 from memory.curation.views import shown_heuristics
 from memory.intake.views import get_trajectory, record_from
 from memory.projects.models import ApiKey, Project
 from memory.runs.models import Trajectory
-from reflection.api.serializers import ReflectInput, ReflectionSerializer, ReflectionWithLessonsSerializer
+from reflection.api.serializers import ReflectInput, ReflectionAnswer, ReflectionPage, ReflectionWithLessons
 from reflection.reflectors.models import Reflection
 from reflection.reflectors.requests import enqueue_reflection
 
@@ -59,8 +59,8 @@ class ReflectView(ApiView):
         "many wait already, it is not held back.",
         request=ReflectInput,
         responses={
-            202: OpenApiResponse(ReflectionWithLessonsSerializer, "It is queued; follow `Location`."),
-            200: OpenApiResponse(ReflectionWithLessonsSerializer, "It is finished; only with `Prefer: wait=N`."),
+            202: OpenApiResponse(ReflectionWithLessons, "It is queued; follow `Location`."),
+            200: OpenApiResponse(ReflectionWithLessons, "It is finished; only with `Prefer: wait=N`."),
         },
         parameters=[LOCATION, PREFER],
     )
@@ -73,7 +73,7 @@ class ReflectView(ApiView):
             traceparent=structlog.contextvars.get_contextvars().get("traceparent", ""),
         )
         location = reverse("reflection_api:reflection", args=[reflection.pk])
-        body = represent(ReflectionSerializer, reflection) | {"lessons": None}
+        body = ReflectionAnswer.write(reflection) | {"lessons": None}
         response = Response(body, status=202, headers={"Location": location})
         response.resource_id = trajectory.pk  # type: ignore[attr-defined]
         return response
@@ -115,10 +115,10 @@ class ReflectionListView(ApiView):
         summary="List reflections",
         description="The project's reflections, newest first.",
         filters=True,
-        responses=ReflectionSerializer(many=True),
+        responses=ReflectionPage,
     )
     def get(self, request: Request) -> Response:
-        return self.answer_page(ReflectionSerializer, _shown(self.project))
+        return self.answer_rows(_shown(self.project), ReflectionAnswer.write)
 
 
 class ReflectionView(ApiView):
@@ -129,7 +129,7 @@ class ReflectionView(ApiView):
         tag="reflections",
         summary="Read a reflection",
         description="Its status, attempts, cost, and the heuristics it proposed or why it proposed none.",
-        responses=ReflectionWithLessonsSerializer,
+        responses=ReflectionWithLessons,
     )
     def get(self, request: Request, id: UUID) -> Response:
         return Response(represent_with_lessons(self, get_object_or_404(_shown(self.project), pk=id)))
@@ -137,12 +137,12 @@ class ReflectionView(ApiView):
 
 def represent_with_lessons(view: ApiView, reflection: Reflection) -> dict[str, Any]:
     """Return a reflection with the lessons it led to, if it is finished and the key may read lessons."""
-    body = represent(ReflectionSerializer, reflection)
+    body = ReflectionAnswer.write(reflection)
     if reflection.status in Reflection.LIVE or Scope.HEURISTICS_READ not in view.api_key.scopes:
         return body | {"lessons": None}
     ids = [proposal.heuristic_id for proposal in reflection.proposals.all()]
     lessons = shown_heuristics(view.project).in_bulk(ids)
-    return body | {"lessons": represent_all(HeuristicSerializer, [lessons[id] for id in dict.fromkeys(ids)])}
+    return body | {"lessons": HeuristicAnswer.write_all(lessons[id] for id in dict.fromkeys(ids))}
 
 
 def read_wait(request: Request) -> int:

@@ -96,10 +96,10 @@ class HttpReranker:
         except (KeyError, ValidationError) as error:
             raise RerankingFailed("gave an unusable answer") from error
         found: dict[int, float] = {}
-        for one in scores:
-            value = one.relevance_score if one.relevance_score is not None else one.score
-            if one.index < count and value is not None:
-                found.setdefault(one.index, value)
+        for score in scores:
+            value = score.relevance_score if score.relevance_score is not None else score.score
+            if score.index < count and value is not None:
+                found.setdefault(score.index, value)
         if not found:
             raise RerankingFailed("gave an unusable answer")
         return found

@@ -38,6 +38,11 @@ class Reflection(Job):
     def __str__(self) -> str:
         return f"{self.status} reflection of {self.trajectory_id}"
 
+    @property
+    def error(self) -> dict[str, str] | None:
+        """What went wrong last; None if nothing did."""
+        return {"code": self.last_error_code, "message": self.last_error} if self.last_error_code else None
+
 
 class ProposalEffect(models.TextChoices):
     NEW = "new"

@@ -7,10 +7,10 @@ from uuid import UUID
 from pydantic import BaseModel, Field
 
 from memory.api.input import WHOLE, ContentHash, Id, Input, OneOf, Text
+from memory.api.output import Pagination
 from memory.errors import InvalidInput
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.limits import MAX_REASON_CHARS, MAX_TEXT_CHARS
-from memory.retrieval.serializers import LessonPage
 from runtime.api.tool_shapes import ToolInput, ToolName
 from runtime.changes.kinds import NEVER, ChangeKind
 from runtime.changes.policy import explain, last_shadow
@@ -217,7 +217,7 @@ class ChangePage(BaseModel):
     """Changes, the newest first."""
 
     results: list[ChangeAnswer]
-    pagination: LessonPage
+    pagination: Pagination
 
 
 def describe_change(change: Change) -> dict[str, Any]:

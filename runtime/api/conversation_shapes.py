@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import BaseModel, Field, model_validator
 
 from memory.api.input import WHOLE, Input, OneOf, wrong_member
-from memory.retrieval.serializers import LessonPage
+from memory.api.output import Pagination
 from runtime.models.conversations import Conversation, Message
 
 _BEGINNINGS = {
@@ -117,7 +117,7 @@ class MessagePage(BaseModel):
     """Messages, in their order."""
 
     results: list[MessageAnswer]
-    pagination: LessonPage
+    pagination: Pagination
 
 
 def describe_conversation(conversation: Conversation) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from uuid import UUID
 from pydantic import BaseModel, Field, model_validator
 
 from memory.api.input import ContentHash, Id, Input, Name, OneOf, Text, wrong_member
+from memory.api.output import Pagination
 from memory.limits import MAX_REASON_CHARS, MAX_TASK_CHARS, MAX_TEXT_CHARS
-from memory.retrieval.serializers import LessonPage
 from runtime.api.conversation_shapes import AttachmentInput
 from runtime.approvals import Decision
 from runtime.definitions.values import AgentMembers
@@ -128,14 +128,14 @@ class AgentPage(BaseModel):
     """Agents, the newest first."""
 
     results: list[AgentAnswer]
-    pagination: LessonPage
+    pagination: Pagination
 
 
 class RevisionPage(BaseModel):
     """Revisions of an agent, the newest first."""
 
     results: list[RevisionAnswer]
-    pagination: LessonPage
+    pagination: Pagination
 
 
 class RunAnswer(BaseModel):
@@ -178,7 +178,7 @@ class RunPage(BaseModel):
     """Runs, the newest first."""
 
     results: list[RunAnswer]
-    pagination: LessonPage
+    pagination: Pagination
 
 
 class AttemptAnswer(BaseModel):
@@ -211,7 +211,7 @@ class StepPage(BaseModel):
     """Steps, in their order."""
 
     results: list[StepAnswer]
-    pagination: LessonPage
+    pagination: Pagination
 
 
 class EffectAnswer(BaseModel):
@@ -240,7 +240,7 @@ class EffectPage(BaseModel):
     """Calls of tools, in their order."""
 
     results: list[EffectAnswer]
-    pagination: LessonPage
+    pagination: Pagination
 
 
 class ApprovalAnswer(BaseModel):
@@ -263,7 +263,7 @@ class ApprovalPage(BaseModel):
     """Questions to people, the newest first."""
 
     results: list[ApprovalAnswer]
-    pagination: LessonPage
+    pagination: Pagination
 
 
 def describe_revision(revision: AgentRevision) -> dict[str, Any]:

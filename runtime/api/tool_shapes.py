@@ -8,8 +8,8 @@ from uuid import UUID
 from pydantic import BaseModel, Field
 
 from memory.api.input import ContentHash, Input, OneOf, Text
+from memory.api.output import Pagination
 from memory.limits import MAX_TEXT_CHARS
-from memory.retrieval.serializers import LessonPage
 from memory.review.models import Review
 from runtime.definitions.values import Example, ToolDefinition
 from runtime.models.tools import Tool, ToolKind, ToolRevision, ToolRuntime, ToolStatus
@@ -126,7 +126,7 @@ class ToolPage(BaseModel):
     """Tools by name."""
 
     results: list[ToolAnswer]
-    pagination: LessonPage
+    pagination: Pagination
 
 
 class HostCallAnswer(BaseModel):

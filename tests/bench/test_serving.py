@@ -76,7 +76,9 @@ def test_report_has_no_ratios_of_a_call_that_was_turned_away(capsys: pytest.Capt
     assert line.rstrip().endswith("10%")
 
 
-def test_bench_leaves_the_environment_of_its_servers_alone() -> None:
-    code = "import os; os.environ['ERL_HOME'] = 'here'; import tests.stack; assert os.environ['ERL_HOME'] == 'here'"
+def test_bench_leaves_the_environment_of_its_servers_alone(tmp_path: Path) -> None:
+    home = str(tmp_path)
+    code = f"from os import environ; environ['ERL_HOME'] = {home!r}; import tests.stack"
+    code += f"; assert environ['ERL_HOME'] == {home!r}"
 
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

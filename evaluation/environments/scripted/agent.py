@@ -79,7 +79,7 @@ class ScriptedAgent:
 
     def _react(self, turn: int, place: int, call: PlannedCall, answer: ScriptedAnswer) -> ScriptedAnswer:
         """Mend the slips that explain an error, repeat the call, or give up."""
-        mended = sorted(each for slip in self.slips for each in slip.positions if each < place)
+        mended = sorted(position for slip in self.slips for position in slip.positions if position < place)
         if not mended and self._slip_at(place) is None:
             return answer
         reaction = random.Random(f"{self.seed}:{place}:react").choice(REACTIONS)  # noqa: S311 - repeatable by design

@@ -94,7 +94,9 @@ def _invented(work: Work) -> Iterator[Slip]:
     for (place, name), source in work.sources.items():
         call = work.plan[place]
         value = call.arguments[name]
-        if any(occurs(value, str(each)) for earlier in work.plan[:place] for each in earlier.arguments.values()):
+        if any(
+            occurs(value, str(argument)) for earlier in work.plan[:place] for argument in earlier.arguments.values()
+        ):
             continue
         changed = replace(call, arguments=call.arguments | {name: make_up(value)})
         dropped = (source,) if work.plan[source].turn == call.turn else ()

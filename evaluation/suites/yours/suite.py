@@ -163,7 +163,9 @@ class _Recorded:
     def run(self, arms: list[SuiteArm]) -> UnitResult:
         learnt, counts = self._learn()
         known = {run["id"] for run in self.before}
-        approved = self._import("approved", [each for each in self.lessons if each["served"]], known, newest=False)
+        approved = self._import(
+            "approved", [lesson for lesson in self.lessons if lesson["served"]], known, newest=False
+        )
         candidate = self._import("candidate", self.lessons, known, newest=True)
         figures: dict[str, Any] = {}
         timing: dict[str, Any] = {}

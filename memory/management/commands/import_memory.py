@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from memory.curation.lesson_files import import_lessons, is_lesson
+from memory.curation.lesson_files import import_lessons, is_lesson, read_decisions
 from memory.episodes.import_file import import_memory
 from memory.errors import MemoryAppError
 from memory.limits import FILE_JSON
@@ -25,18 +25,24 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, help="The file.")
         add_project_argument(parser)
+        parser.add_argument(
+            "--decisions",
+            type=Path,
+            metavar="FILE",
+            help="Decisions on the lessons, one a line as GET /reviews has them. With it, lessons are approved, "
+            "rejected or retired as they were where they come from.",
+        )
         parser.add_argument("--agent", default="", help="The agent whose memory it is, for episodes that name none.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         path: Path = options["file"]
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise CommandError(f"{path} cannot be read: {error.strerror}.") from None
+        data = _read(path)
         project = get_project(options["project"])
         if _holds_lessons(data):
-            self._import_lessons(project, path, data.decode("utf-8", "replace").splitlines())
+            self._import_lessons(project, path, data, decisions_file=options["decisions"])
             return
+        if options["decisions"]:
+            raise CommandError(f"{path} holds no lessons, one a line, so --decisions says nothing about it.")
         try:
             document = parse_json(data, limits=FILE_JSON)
         except InvalidJson as error:
@@ -55,16 +61,35 @@ class Command(BaseCommand):
             f"{done.cards} mistake cards. The rules and the cards wait for review in the admin."
         )
 
-    def _import_lessons(self, project: Project, path: Path, lines: list[str]) -> None:
-        done = import_lessons(project, lines, by=Actor(label="command:import_memory"))
+    def _import_lessons(self, project: Project, path: Path, data: bytes, *, decisions_file: Path | None) -> None:
+        decisions = None
+        if decisions_file is not None:
+            try:
+                decisions = read_decisions(_lines(_read(decisions_file)))
+            except MemoryAppError as refusal:
+                raise CommandError(f"{decisions_file}: {refusal}") from None
+        done = import_lessons(project, _lines(data), by=Actor(label="command:import_memory"), decisions=decisions)
         for number, reason in done.failures:
             self.stdout.write(f"{path}, line {number}: {reason}")
-        self.stdout.write(
-            f"{done.proposed} lessons wait for review in the admin, {done.unchanged} were there already, "
-            f"{len(done.failures)} failed."
-        )
+        counts = [f"{done.proposed - done.decided} lessons wait for review in the admin"]
+        if decisions is not None:
+            counts.append(f"{done.decided} are as they were decided on")
+            counts.append(f"{done.left_out} were left out, as they had been merged or put into quarantine")
+        counts += [f"{done.unchanged} were there already", f"{len(done.failures)} failed"]
+        self.stdout.write(", ".join(counts) + ".")
         if done.failures:
             raise SystemExit(1)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CommandError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _lines(data: bytes) -> list[str]:
+    return data.decode("utf-8", "replace").split("\n")
 
 
 def _holds_lessons(data: bytes) -> bool:
