@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .chat import INSTRUCTION_ROLES
-from .items import Item, get, mapping, text
+from .items import Item, get, mapping, once, text
 from .log import Json, Log, Transcript, UnreadableTranscript, as_text, count_tokens, parse, to_number
 from .messages import is_message, read_messages
 from .opentelemetry import spans_of_console, spans_of_otlp
@@ -125,7 +125,7 @@ def _writer_of(documents: Sequence[Mapping[str, Json]]) -> str:
 
 def _read_program(reader: Reader, items: Sequence[Item]) -> LogReading:
     """Read the log of a program. Raises UnreadableTranscript if nothing in it is a run."""
-    runs = [run for run in reader.read(items) if run.steps or run.task]
+    runs = [run for run in reader.read(once(items)) if run.steps or run.task]
     if not runs:
         kinds = sorted({text(item, "type")[:40] or text(item, "kind")[:40] for _, item in items} - {""})
         raise UnreadableTranscript(

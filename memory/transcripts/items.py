@@ -8,6 +8,7 @@ from .log import Json, Log, as_text, parse
 Item = tuple[str, Mapping[str, Json]]
 """An object of a log, behind its place: "line 3", "messages[2]"."""
 Items = Sequence[Item]
+_IDS = ("uuid", "id", "source_line_id", "step_id")
 
 
 def number(values: Json, where: str) -> list[Item]:
@@ -19,7 +20,19 @@ def number_all(values: Json, where: str) -> list[Item]:
     """Return the entries of a list with their places; what is no object is an empty one, so that it can be named."""
     values = parse(values)
     entries = values if isinstance(values, list) else []
-    return [(f"{where}[{at}]", value if isinstance(value, Mapping) else {}) for at, value in enumerate(entries)]
+    return once([(f"{where}[{at}]", value if isinstance(value, Mapping) else {}) for at, value in enumerate(entries)])
+
+
+def once(items: Items) -> list[Item]:
+    """Return the items without those that were written again, with the same id and content."""
+    seen: dict[str, Mapping[str, Json]] = {}
+    kept = []
+    for item in items:
+        id = first(text(item[1], name) for name in _IDS)
+        if not id or seen.get(id) != item[1]:
+            kept.append(item)
+            seen[id] = item[1]
+    return kept
 
 
 def get(value: Json, *path: str) -> Json:

@@ -49,7 +49,7 @@ def read_chain(items: Items, session: str, side: str) -> Transcript:
     if abandoned:
         log.leave_out("session", f"{abandoned} messages of branches that were not gone on with")
     tokens: dict[str, int] = {}
-    model = ""
+    model = prompt = ""
     for where, line in whole_messages(live):
         message = mapping(line, "message")
         counts = (to_count(get(message, "usage", name)) for name in ("input_tokens", "output_tokens"))
@@ -60,8 +60,15 @@ def read_chain(items: Items, session: str, side: str) -> Transcript:
         model = text(message, "model") or model
         if is_added_by_harness(message):
             continue
-        if line["type"] == "user" and not log.steps:
-            log.task = log.task or typed_text(message.get("content"))
+        if line["type"] == "user":
+            typed = typed_text(message.get("content"))
+            if typed and typed == prompt:
+                continue  # sent again after an error
+            prompt = typed
+            if not log.steps:
+                log.task = log.task or typed
+        else:
+            prompt = ""
         kept = {"role": message.get("role") or line["type"], "content": message.get("content")}
         read_or_leave_out(log, kept | members(line, "timestamp"), where)
     first = live[0][1]

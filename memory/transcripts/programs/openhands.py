@@ -22,7 +22,8 @@ def owns(event: Mapping[str, Json]) -> bool:
 
 def read(items: Items) -> list[Transcript]:
     log = Log(keeps_going=True)
-    actions: dict[str, str] = {}  # the id of the call that each action is
+    # The call that each action is, also for a result that comes before it
+    actions = {id: _call_id(event) for _, event in items if (id := text(event, "id"))}
     read_each(log, items, lambda log, event, where: _read_event(log, event, where, actions))
     return [log.transcript(format="openhands", agent="openhands", **times(items, "timestamp"))]
 
@@ -40,9 +41,8 @@ def _read_event(log: Log, event: Mapping[str, Json], where: str, actions: dict[s
         log.think(_join(event.get("thought")))
         given = get(event, "tool_call", "arguments") or get(event, "tool_call", "function", "arguments")
         action = {name: value for name, value in mapping(event, "action").items() if name != "kind"}
-        id = actions[text(event, "id")] = text(event, "tool_call_id") or text(event, "id")
         name = text(event, "tool_name") or text(event, "tool_call", "name") or get(event, "action", "kind") or "tool"
-        log.call(as_text(name), read_arguments(given or action, where), id=id)
+        log.call(as_text(name), read_arguments(given or action, where), id=_call_id(event))
     elif kind in ("ObservationEvent", "UserRejectObservation", "AgentErrorEvent", "RejectObservation"):
         told = event.get("observation", {})
         said = text(event, "rejection_reason") or text(event, "error") or _join(get(told, "content"))
@@ -58,7 +58,6 @@ def _read_event(log: Log, event: Mapping[str, Json], where: str, actions: dict[s
 
 def _read_old_event(log: Log, event: Mapping[str, Json], where: str, actions: dict[str, str]) -> bool | None:
     action, args = text(event, "action"), mapping(event, "args")
-    id = text(event, "tool_call_metadata", "tool_call_id")
     if action == "message":
         said = text(args, "content") or text(event, "message")
         (log.hear if event.get("source") == "user" else log.say)(said)
@@ -68,16 +67,20 @@ def _read_old_event(log: Log, event: Mapping[str, Json], where: str, actions: di
             return None
         log.think(text(args, "thought"))
         given = {name: value for name, value in args.items() if name != "thought"}
-        actions[text(event, "id")] = id or f"event {text(event, 'id')}"
-        log.call(action, given, id=actions[text(event, "id")])
+        log.call(action, given, id=_call_id(event))
     elif "observation" in event:
         if event["observation"] in ("null", "agent_state_changed", "recall"):
             return None
         failed = event["observation"] == "error" or get(event, "extras", "metadata", "exit_code") not in (None, 0, -1)
-        log.result(text(event, "content"), id=actions.get(text(event, "cause")) or id, failed=failed)
+        log.result(text(event, "content"), id=actions.get(text(event, "cause"), ""), failed=failed)
     else:
         return False
     return None
+
+
+def _call_id(event: Mapping[str, Json]) -> str:
+    ids = (event.get("tool_call_id"), get(event, "tool_call_metadata", "tool_call_id"), event.get("id"))
+    return next((as_text(id) for id in ids if id not in (None, "")), "")
 
 
 def _join(parts: Json) -> str:
