@@ -18,7 +18,7 @@ from memory.runs.limits_reached import limit_reached
 from memory.runs.step_formats import read_steps
 from memory.runs.tools import tool_names
 from memory.strict_json import InvalidJson, check_json, load_json
-from memory.transcripts.formats import LogReading, look_up, read_document, read_lines, stands_alone
+from memory.transcripts.formats import LogReading, look_up, read_document, read_lines, split_line, stands_alone
 from memory.transcripts.loading import clean, note_damage, open_archive
 from memory.transcripts.log import UnreadableTranscript, to_number
 from memory.transcripts.otlp import decode_trace_request
@@ -329,7 +329,12 @@ def _parsed_lines(path: Path) -> Iterator[tuple[str, Any, InvalidJson | None]]:
             try:
                 yield f"line {number}", load_json(line, limits=FILE_JSON), None
             except InvalidJson as error:
-                yield f"line {number}", None, error
+                try:
+                    values = split_line(line.decode())
+                except (ValueError, RecursionError):
+                    yield f"line {number}", None, error
+                else:
+                    yield from ((f"line {number}", value, None) for value in values)
 
 
 def _is_lines(path: Path, file_format: str) -> bool:

@@ -1,6 +1,7 @@
 """Tell which format a log is in, and read its runs."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +31,7 @@ _LANGFUSE_TYPES = frozenset(
     {"GENERATION", "SPAN", "EVENT", "TOOL", "AGENT", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING", "GUARDRAIL"}
 )
 _WRITER_MEMBERS = ("schema_version", "producer", "cli_version", "cliVersion", "copilotVersion", "version")
+_DECODER, _SPACE = json.JSONDecoder(), re.compile(r"\s*")
 MAX_PROBLEMS = 3  # of a log of which nothing is read; more are one
 NEUTRAL_MEMBERS = frozenset({"task", "steps", "step_count", "external_id", "outcome"})
 
@@ -411,10 +413,25 @@ def number_lines(text: str) -> tuple[list[tuple[str, Json]], list[tuple[str, str
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
-                values.append((f"line {number}", json.loads(line)))
+                values += [(f"line {number}", value) for value in split_line(line)]
             except (ValueError, RecursionError) as error:
                 problems.append((f"line {number}", describe_json_fault(error)))
     return values, problems
+
+
+def split_line(line: str) -> list[Json]:
+    """Return the value of a line, or the objects: between two that were written at once the end of a line may lack."""
+    try:
+        return [json.loads(line)]
+    except json.JSONDecodeError as error:
+        values, at = [], 0
+        while error.msg == "Extra data" and at < len(line):
+            value, end = _DECODER.raw_decode(line, at)
+            values.append(value)
+            at = _SPACE.match(line, end).end()  # type: ignore[union-attr]  # it matches nothing, too
+        if not values or not all(isinstance(value, dict) for value in values):
+            raise
+        return values
 
 
 def describe_json_fault(error: Exception) -> str:

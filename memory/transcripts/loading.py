@@ -2,8 +2,11 @@
 
 import json
 import math
+import struct
+import sys
 import zipfile
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from io import BytesIO
 
 from .formats import LogReading, describe_json_fault, number_lines, read_document, read_lines, stands_alone
@@ -11,6 +14,7 @@ from .log import Json, UnreadableTranscript
 from .otlp import decode_trace_request
 
 MAX_ARCHIVE_BYTES = 500_000_000  # of an archive that is unpacked
+_ZSTANDARD = 93  # how Inspect packs its archives since 2026
 
 
 def read_log(content: bytes) -> LogReading:
@@ -98,9 +102,30 @@ def open_archive(content: bytes) -> Json:
             samples = [name for name in names if name.startswith("samples/") and name.endswith(".json")]
             if not head or not samples:
                 raise UnreadableTranscript("The archive is no log of Inspect: it lacks header.json, or samples/.")
-            about = json.loads(archive.read(head))
-            return {"status": "started", **about, "samples": [json.loads(archive.read(name)) for name in samples]}
-    except (zipfile.BadZipFile, NotImplementedError, ValueError, RecursionError, EOFError) as error:
+            about = json.loads(_unpack(archive, content, archive.getinfo(head)))
+            parts = [json.loads(_unpack(archive, content, archive.getinfo(name))) for name in samples]
+            return {"status": "started", **about, "samples": parts}
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, RecursionError, EOFError, struct.error) as error:
         raise UnreadableTranscript(
             f"The archive cannot be read: {error}. `inspect log convert --to json` writes it as JSON."
         ) from None
+
+
+def _unpack(archive: zipfile.ZipFile, content: bytes, entry: zipfile.ZipInfo) -> bytes:
+    """Return a file of an archive, also where it is packed with Zstandard, which `zipfile` reads from Python 3.14 on.
+
+    Raises NotImplementedError without the package that reads it.
+    """
+    if entry.compress_type != _ZSTANDARD:
+        return archive.read(entry)
+    try:
+        zstd = import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+    except ImportError:
+        raise NotImplementedError("it is packed with Zstandard, for which backports.zstd is not installed") from None
+    begin = entry.header_offset + 30  # of the local header, which has two lengths at its end
+    begin += sum(struct.unpack("<HH", content[begin - 4 : begin]))
+    try:
+        with zstd.open(BytesIO(content[begin : begin + entry.compress_size])) as file:
+            return bytes(file.read(entry.file_size))
+    except zstd.ZstdError as error:
+        raise ValueError(str(error)) from None

@@ -12,6 +12,7 @@ from .programs import claude_code, codex, cursor
 from .programs.claude_code_sessions import is_of_side, live_lines
 from .programs.codex_sessions import count_codex_tokens, find_meta, find_parent, find_prompt, has_only_events
 from .programs.codex_sessions import live_lines as live_codex_lines
+from .trees import without_copies
 
 MIN_PROMPT_BYTES = 9  # "continue", "yes", "go on" say nothing by themselves
 
@@ -81,6 +82,7 @@ def cut_session(agent: str, lines: Sequence[Mapping[str, Json]], *, name: str, l
 def _cut_claude_code(lines: Items, last: int) -> Session:
     main = [item for item in lines if not is_of_side(item[1])]
     live, _ = live_lines(main)
+    _, parent = without_copies(main)
     session = Session(
         id=next((text(line, "sessionId") for _, line in live if line.get("sessionId")), ""),
         folder=next((text(line, "cwd") for _, line in live if line.get("cwd")), ""),
@@ -88,7 +90,9 @@ def _cut_claude_code(lines: Items, last: int) -> Session:
     for part in _cut(live, _prompt_of_claude_code)[-last:]:
         if any(line.get("type") == "assistant" for _, line in part.lines):  # not a command of the program itself
             prompt_id = text(part.lines[0][1], "uuid") or str(part.number)
-            session.tasks.append(_read(prompt_id, part, lambda lines: claude_code.read_chain(lines, session.id, "")))
+            task = _read(prompt_id, part, lambda lines: claude_code.read_chain(lines, session.id, ""))
+            task.run.parent_id = parent
+            session.tasks.append(task)
     return session
 
 

@@ -1,9 +1,8 @@
 """Sessions are trees: who goes back and writes another prompt leaves a branch behind that led nowhere."""
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 
-from .items import Item, Items
+from .items import Item, Items, get, text
 from .log import Json
 
 ROOT = ""
@@ -57,15 +56,11 @@ def _find_parents(items: list[Item], nodes: Mapping[str, int], parent_of: _Paren
     return parents
 
 
-def descendants(items: Items, *, id_of: _Id, parent_of: _Parent, of: str) -> set[str]:
-    """Return the ids of an item and of all that follow from it."""
-    children: dict[str, list[str]] = defaultdict(list)
-    for _, item in items:
-        children[parent_of(item) or ""].append(id_of(item))
-    found: set[str] = set()
-    waiting = [of]
-    while waiting:
-        if (id := waiting.pop()) not in found:
-            found.add(id)
-            waiting += children[id]
-    return found
+def without_copies(items: Items) -> tuple[Items, str]:
+    """Return the own items of a fork, into which its parent's were copied, and the id of the parent.
+
+    Claude Code and Qwen Code mark each copy. A fork in which nothing was said yet has copies alone, and keeps them.
+    """
+    own = [item for item in items if not get(item[1], "forkedFrom", "sessionId")]
+    parent = next((id for _, line in items if (id := text(line, "forkedFrom", "sessionId"))), "")
+    return (own if any("message" in line for _, line in own) else items), parent

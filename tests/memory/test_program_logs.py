@@ -51,7 +51,7 @@ def test_live_branch_of_claude_code_is_the_run() -> None:
 
     assert run.task == "List the old migrations"
     assert calls(run) == [("Bash", {"command": "ls billing/migrations"})]
-    assert run.left_out == ["session: 4 messages of branches that were not gone on with"]
+    assert run.left_out == ["session: 4 messages of abandoned branches or of the parent session"]
 
 
 def test_history_that_claude_code_writes_again_counts_once() -> None:
@@ -73,6 +73,7 @@ def test_error_of_the_provider_is_neither_a_model_nor_an_answer() -> None:
 @pytest.mark.parametrize(
     ("name", "task", "session", "parent"),
     [
+        ("claude-code/fork.jsonl", "Rename it", "cc-5", "cc-1"),
         ("codex/fork.jsonl", "Now fix it", "0f", "0a"),
         ("codex/sub_agent.jsonl", "Look for other places that round", "0b", "0a"),
         ("opencode/reverted.json", "Fix the failing test in test_round.py", "oc-2", "oc-1"),
@@ -230,6 +231,7 @@ ROWS = [
     ("Claude Code", "2.1: a branch that was not gone on with", "claude-code/branches.jsonl"),
     ("Claude Code", "2.1: compacted twice, a message on several lines", "claude-code/compacted_twice.jsonl"),
     ("Claude Code", "2.1: error of the provider, question asked aside", "claude-code/api_error_and_aside.jsonl"),
+    ("Claude Code", "2.1: fork with copies of its parent", "claude-code/fork.jsonl"),
     ("Claude Code", "sub-agent in a file of its own", "claude-code/subagent/input.jsonl"),
     ("Claude Code", "2.1: `--output-format stream-json`", "claude-code/stream.jsonl"),
     ("Codex", "rollout with `tool_search`", "codex/tool-calls/input.jsonl"),
@@ -263,7 +265,8 @@ ROWS = [
     ("ATIF", "1.7", "atif/tool-calls/input.json"),
     ("ATIF", "1.7 with a sub-agent inside", "atif/sub_agent.json"),
     ("Harbor, Terminal-Bench", "trial: ATIF 1.6 and `result.json`", "atif/job/fix-rounding__1/agent/trajectory.json"),
-    ("Inspect", "log as JSON (`.eval`: the same)", "inspect/log.json"),
+    ("Inspect", "log as JSON", "inspect/log.json"),
+    ("Inspect", "0.3.285: `.eval`, packed with Zstandard", "inspect/written_by_inspect.eval"),
     ("tau²-bench", "results", "../transcripts/tau2_bench.json"),
     ("tau²-bench", "one simulation", "tau2/simulation.json"),
     ("tau-bench", "results", "../tau_airline/native_sample.json"),

@@ -7,6 +7,7 @@ from ..harness import is_added_by_harness, typed_text
 from ..items import Item, Items, get, mapping, members, text, times
 from ..log import Json, Log, Transcript, to_count
 from ..messages import read_or_leave_out
+from ..trees import without_copies
 from .claude_code_sessions import API_ERROR_MODEL, is_of_side, is_said, live_lines, whole_messages, without_replay
 from .reader import Reader
 
@@ -47,7 +48,7 @@ def read_chain(items: Items, session: str, side: str) -> Transcript:
     live, abandoned = live_lines(items)
     log = Log(keeps_going=True)
     if abandoned:
-        log.leave_out("session", f"{abandoned} messages of branches that were not gone on with")
+        log.leave_out("session", f"{abandoned} messages of abandoned branches or of the parent session")
     tokens: dict[str, int] = {}
     model = prompt = ""
     for where, line in whole_messages(live):
@@ -75,7 +76,7 @@ def read_chain(items: Items, session: str, side: str) -> Transcript:
     return log.transcript(
         format="claude-code",
         external_id=f"{session}/{side}" if side else session,
-        parent_id=session if side else "",
+        parent_id=session if side else without_copies(items)[1],
         agent="claude-code",
         model=model,
         tokens=sum(tokens.values()) or None,

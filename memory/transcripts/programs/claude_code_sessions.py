@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from ..harness import as_blocks
 from ..items import Item, Items, get, mapping, text
 from ..log import Json, as_text
-from ..trees import MISSING, ROOT, live_branch
+from ..trees import MISSING, ROOT, live_branch, without_copies
 
 API_ERROR_MODEL = "<synthetic>"
 
@@ -27,6 +27,9 @@ def live_lines(items: Items) -> tuple[list[Item], int]:
 
     A call whose message also has others is a line beside the branch, and so is its result: both are live.
     """
+    copies = len(items)
+    items, _ = without_copies(items)
+    copies -= len(items)
     ends = [at for at, (_, line) in enumerate(items) if is_said(line)]
     marks = [at for at, (_, line) in enumerate(items) if line.get("type") == "last-prompt" and line.get("leafUuid")]
     leaf = text(items[marks[-1]][1], "leafUuid") if marks and ends and marks[-1] > ends[-1] else ""
@@ -42,17 +45,14 @@ def live_lines(items: Items) -> tuple[list[Item], int]:
     beside += [item for item in others if any(get(b, "tool_use_id") in calls for b in _blocks_of(item[1]))]
     kept = {id(item[1]): item for item in [*live, *beside] if is_said(item[1])}
     abandoned = sum(is_said(line) and id(line) not in kept for _, line in others)
-    if not beside:
-        return list(kept.values()), abandoned
-    return sorted(kept.values(), key=lambda item: places[id(item[1])]), abandoned
+    ordered = sorted(kept.values(), key=lambda item: places[id(item[1])]) if beside else list(kept.values())
+    return ordered, abandoned + copies
 
 
 def _parent(line: Mapping[str, Json]) -> str | None:
     if "parentUuid" not in line:
         return MISSING
-    is_asked = line.get("type") == "user" and not any(
-        "tool_use_id" in b for b in _blocks_of(line) if isinstance(b, Mapping)
-    )
+    is_asked = line.get("type") == "user" and not any(get(block, "tool_use_id") for block in _blocks_of(line))
     if line["parentUuid"] is None and not is_asked:  # where a conversation was compacted; nothing else begins one
         return text(line, "logicalParentUuid") or MISSING
     return text(line, "parentUuid") or ROOT

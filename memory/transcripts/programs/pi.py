@@ -33,7 +33,7 @@ def read(items: Items) -> list[Transcript]:
     live, others = live_branch(entries, id_of=lambda line: text(line, "id"), parent_of=_parent, leaf=leaf)
     log = Log(keeps_going=True)
     if abandoned := sum(line.get("type") == "message" for _, line in others):
-        log.leave_out("session", f"{abandoned} messages of branches that were not gone on with")
+        log.leave_out("session", f"{abandoned} messages of abandoned branches")
     read_each(log, live, _read_entry)
     name = _find_name(items, head)
     costs = [cost for _, line in messages if (cost := to_number(get(line, "message", "usage", "cost", "total")))]

@@ -6,7 +6,7 @@ from ..harness import is_added_by_harness
 from ..items import Items, get, mapping, members, number, read_each, text, times
 from ..log import Json, Log, Transcript, as_text, to_count
 from ..messages import read_message
-from ..trees import MISSING, ROOT, live_branch
+from ..trees import MISSING, ROOT, live_branch, without_copies
 from .reader import Reader
 
 _KINDS = ("user", "assistant", "tool_result", "system")
@@ -19,15 +19,16 @@ def owns(line: Mapping[str, Json]) -> bool:
 
 def read(items: Items) -> list[Transcript]:
     """Return the session; a record may stand on several lines with one `uuid`, each with parts of its own."""
-    numbered = [(where, {**line, "uuid": text(line, "uuid")}) for where, line in items]
+    own, parent = without_copies(items)
+    numbered = [(where, {**line, "uuid": text(line, "uuid")}) for where, line in own]
     nodes = [item for item in numbered if item[1]["uuid"] and item[1].get("type") in _KINDS]
     live, others = live_branch(nodes, id_of=lambda line: text(line, "uuid"), parent_of=_parent)
     ids = {line["uuid"] for _, line in live}
     said = [item for item in numbered if item[1]["uuid"] in ids or item[1].get("type") not in _KINDS]
     log = Log(keeps_going=True)
-    abandoned = sum(line.get("type") != "system" for _, line in others)
+    abandoned = sum(line.get("type") != "system" for _, line in others) + len(items) - len(own)
     if abandoned:
-        log.leave_out("session", f"{abandoned} messages of branches that were not gone on with")
+        log.leave_out("session", f"{abandoned} messages of abandoned branches or of the parent session")
     said = list({as_text(line): (where, line) for where, line in reversed(said)}.values())[::-1]
     read_each(log, said, _read_line)
     first = live[0][1] if live else {}
@@ -35,7 +36,7 @@ def read(items: Items) -> list[Transcript]:
         log.transcript(
             format="qwen-code",
             external_id=text(first, "sessionId"),
-            parent_id=text(first, "forkedFrom", "sessionId"),
+            parent_id=parent,
             agent="qwen-code",
             tokens=sum(to_count(get(line, "usageMetadata", "totalTokenCount")) for _, line in said) or None,
             metadata=members(first, "cwd", "gitBranch", "version"),
@@ -58,7 +59,7 @@ def _read_line(log: Log, line: Mapping[str, Json], where: str) -> bool | None:
             failed = "error" in mapping(answer, "response") or get(line, "toolCallResult", "status") == "error"
             log.result(said, id=text(answer, "id"), name=text(answer, "name"), failed=failed)
         return None if answers else False
-    if kind in ("user", "assistant") and isinstance(parts, list):
+    if kind in ("user", "assistant") and isinstance(parts, list) and line.get("subtype") != "notification":
         log.use(model=line.get("model"))
         message = {"role": "user" if kind == "user" else "model", "parts": parts}
         if not is_added_by_harness({"role": message["role"], "content": parts}):
