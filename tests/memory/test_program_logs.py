@@ -1,7 +1,9 @@
 """The logs of programs: their calls and results as others read them, and what of a session is its own."""
 
+import inspect
 import json
 import re
+import sys
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -325,3 +327,11 @@ def test_table_has_every_reader_and_every_sample() -> None:
 
     assert {reader.name for reader in READERS} <= named
     assert files - others <= {name for _, _, name in ROWS}
+
+
+# What is deep in a session is beside these: its branches, its forks, the events of a version.
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+def test_reader_is_short_enough_to_be_written_in_ten_minutes(reader: Any) -> None:
+    lines = inspect.getsource(sys.modules[reader.read.__module__]).splitlines()
+
+    assert len([line for line in lines if line.strip()]) <= 80

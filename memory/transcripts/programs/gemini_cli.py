@@ -9,6 +9,7 @@ from .reader import Reader
 
 _NOTES = ("info", "warning")  # of the program to the person
 _FAILED = ("error", "cancelled")
+_OWN = frozenset({"projectHash", "$rewindTo", "$set"})
 
 
 def read(items: Items) -> list[Transcript]:
@@ -25,12 +26,14 @@ def read(items: Items) -> list[Transcript]:
                 del messages[id]
         elif "sessionId" in line:
             about |= members(line, *_ABOUT)
-        if isinstance(get(line, "$set", "messages"), list):
-            messages = {}
+        # A compressed history: what is new in it was written by the program, and what it lacks was work all the same.
+        is_rewritten = bool(messages) and isinstance(get(line, "$set", "messages"), list)
         inside = number_all(line.get("messages", get(line, "$set", "messages")), "messages")
         is_note = "$set" in line or "$rewindTo" in line or ("sessionId" in line and "type" not in line)
         for place, message in inside or ([] if is_note else [(where, line)]):
-            messages[text(message, "id") or place] = (place, message)
+            id = text(message, "id") or place
+            if not is_rewritten or id in messages:
+                messages[id] = (place, message)
     live = list(messages.values())
     read_each(log, live, _read_message)
     return [
@@ -49,18 +52,16 @@ _ABOUT = ("sessionId", "projectHash", "kind", "summary", "directories")
 
 
 def _read_message(log: Log, message: Mapping[str, Json], where: str) -> bool | None:
-    kind = message.get("type")
+    kind, said = message.get("type"), _said(log, message, where)
     if kind == "error":
-        log.fail(content(log, message.get("content"), where))
-    elif kind == "user":
-        said = content(log, message.get("content"), f"{where}.content")
-        if not is_added_by_harness({"role": "user", "content": said}):
-            log.hear(said)
+        log.fail(said)
+    elif kind == "user" and said and not is_added_by_harness({"role": "user", "content": said}):
+        log.hear(said)
     elif kind == "gemini":
         log.use(model=message.get("model"))
         for _, thought in number(message.get("thoughts"), where):
             log.think(" — ".join(filter(None, (text(thought, "subject"), text(thought, "description")))))
-        log.say(content(log, message.get("content"), f"{where}.content"))
+        log.say(said)
         for place, call in number(message.get("toolCalls"), f"{where}.toolCalls"):
             id = text(call, "id")
             log.call(text(call, "name") or "tool", read_arguments(call.get("args"), place), id=id)
@@ -70,24 +71,25 @@ def _read_message(log: Log, message: Mapping[str, Json], where: str) -> bool | N
     return None if kind in ("user", "gemini", "error", *_NOTES) else False
 
 
+def _said(log: Log, message: Mapping[str, Json], where: str) -> str:
+    """Return the text of a message, whose content may also have the calls and results that stand in `toolCalls`."""
+    parts = message.get("content")
+    if isinstance(parts, list):
+        parts = [part for part in parts if get(part, "functionCall") is None and get(part, "functionResponse") is None]
+    return content(log, parts, f"{where}.content")
+
+
 def _result(log: Log, call: Mapping[str, Json], where: str) -> str:
     """Return what a tool answered: the output of its function responses, and what else stands beside them."""
     answers = [get(part, "functionResponse", "response") for _, part in number(call.get("result"), where)]
     told = [text(answer, "output") or text(answer, "error") or as_text(answer) for answer in answers if answer]
-    parts = call.get("result")
-    if not told and parts:
-        return content(log, parts, where)
-    return "\n".join(told) or (call["resultDisplay"] if isinstance(call.get("resultDisplay"), str) else "")
+    shown = call.get("resultDisplay")
+    return "\n".join(told) or content(log, call.get("result"), where) or (shown if isinstance(shown, str) else "")
 
 
 READER = Reader(
     name="Gemini CLI",
-    owns=lambda line: (
-        ("sessionId" in line and "projectHash" in line)
-        or line.get("type") == "gemini"
-        or "$rewindTo" in line
-        or isinstance(line.get("$set"), Mapping)
-    ),
+    owns=lambda line: line.get("type") == "gemini" or not _OWN.isdisjoint(line),
     read=read,
     expects="messages of the types user and gemini",
 )
