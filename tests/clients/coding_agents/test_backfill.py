@@ -167,6 +167,15 @@ def test_fork_and_sub_agent_name_the_task_they_come_from(tmp_path: Path, capsys:
 
 
 @pytest.mark.usefixtures("erl")
+def test_session_of_which_nothing_is_read_is_counted(tmp_path: Path, capsys: Said) -> None:
+    (tmp_path / "rollout-1.jsonl").write_text('{"type": "session_meta", "payload": {"id": "1", "cli_version": "9"}}')
+
+    assert main(["backfill", "codex", str(tmp_path)]) == 0
+
+    assert "Skipped 1: session without a prompt" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("erl")
 def test_task_whose_parent_is_not_recorded_keeps_its_name() -> None:
     assert main(["backfill", "codex", str(PROGRAMS / "codex" / "fork.jsonl")]) == 0
 
