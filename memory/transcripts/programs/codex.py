@@ -33,7 +33,7 @@ def read(items: Items) -> list[Transcript]:
                 log.task = log.task or find_prompt(line, reads_events=False)
             if not is_added_by_harness(item):
                 read_or_leave_out(log, item, where)
-        elif event == "agent_reasoning" and payload.get("text") not in thoughts:
+        elif event == "agent_reasoning" and text(payload, "text") not in thoughts:
             log.think(text(payload, "text"))
         elif reads_events and (prompt := find_prompt(line, reads_events=True)):
             log.hear(prompt)
