@@ -62,6 +62,7 @@ def count_tests() -> int:
 
 def count_database() -> dict[str, int]:
     """Return the tables, functions and triggers of a database that was just migrated, and how many the admin shows."""
+    admin.autodiscover()
     with throw_away_installation(), connection.cursor() as cursor:
         cursor.execute(IN_FORCE)
         tables, functions, triggers = cursor.fetchone()

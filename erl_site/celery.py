@@ -14,6 +14,8 @@ from erl_site.embedded import valkey
 from erl_site.embedded.home import EmbeddedServerError
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "erl_site.settings")
+# Celery would run Django's checks in every worker, which load all pages, and look at none of their results
+os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
 app = Celery("erl")
 app.config_from_object("django.conf:settings", namespace="CELERY")

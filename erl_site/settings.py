@@ -1,6 +1,7 @@
 """Django settings. This is the only module that reads the environment."""
 
 import json
+import os
 import socket
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +19,8 @@ from erl_site.web.static_files import hash_static_files
 from memory.limits import MAX_REQUEST_BYTES
 
 django_stubs_ext.monkeypatch()
+# Before numpy is imported: requests and jobs run in parallel anyway, and a process with one thread can be forked
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 class Environment(environ.Env):  # type: ignore[misc]
@@ -118,7 +121,8 @@ CONTENT_SECURITY_POLICY = {
 
 # ── Application ───────────────────────────────────────────────────────────────────────────────────────────────────
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    # Its pages are loaded with the URLs, not in workers and commands
+    "django.contrib.admin.apps.SimpleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -296,7 +300,7 @@ ERL_RATE_LIMITS = env.list(
     "ERL_RATE_LIMITS",
     default=["retrieve=6000/60", "trajectories:write=3000/60", "reflect=600/60", "evaluate=60/60", "failed=1000/60"],
 )
-# Of answers without a run and of the events of agents' runs, by whole months; 0: for ever
+# Of answers without a run, by whole months; 0: for ever
 ERL_RETENTION_DAYS = env.int("ERL_RETENTION_DAYS", 180)
 
 # ── Retrieval ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -36,8 +36,6 @@ from reflection.webhooks.delivery import delete_old_deliveries
 from runtime.approvals import expire_approvals
 from runtime.changes.policy import climb
 from runtime.changes.sleep import send_to_sleep
-from runtime.streaming.events import prune_parts
-from runtime.streaming.months import keep_event_months
 
 log = structlog.get_logger(__name__)
 
@@ -61,13 +59,11 @@ EVERY_MINUTE: tuple[Callable[[], object], ...] = (
     forget_old_workers,
     send_to_sleep,
     climb,
-    prune_parts,
     take_back_worse,
     queue_shadow_jobs,
 )
 EVERY_HOUR: tuple[Callable[[], object], ...] = (
     keep_answer_months,
-    keep_event_months,
     delete_old_answers,
     delete_old_deliveries,
     delete_ended_sessions,

@@ -13,6 +13,7 @@ from memory.api import documentation
 from memory.intake.trace_views import TraceView
 from memory.mcp.views import McpView
 
+admin.autodiscover()  # the settings leave it to this module
 admin.site.site_title = admin.site.site_header = "ERL"
 admin.site.empty_value_display = "–"
 admin.site.site_url = None  # no "View site" link

@@ -7,7 +7,7 @@ from memory.blocks.models import Block, BlockRevision
 from memory.discussion.models import Comment, ItemState
 from memory.effects.models import HeuristicFeedback, UsageVerdict
 from memory.episodes.models import MemoryImport
-from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, ReviewClaim, SavedFilter
+from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, SavedFilter
 from memory.heuristics.provenance import WordOrigin
 from memory.mistakes.models import MistakeCard
 from memory.passages.models import Passage, PassageEmbedding

@@ -156,7 +156,9 @@ def _settle(approval: Approval, status: str, *, by: Actor, reason: str = "") -> 
     approval.status, approval.decided_by, approval.reason = status, by.label, reason
     approval.decided_at = timezone.now()
     approval.save(update_fields=["status", "decided_by", "reason", "decided_at"])
-    append_event(approval.run_id, "approval", effect=approval.effect_id, status=status, by=by.label, reason=reason)
+    append_event(
+        approval.run_id, "approval", approval=approval.pk, effect=approval.effect_id, status=status, by=by.label
+    )
 
 
 def _go_on(run: Run) -> None:

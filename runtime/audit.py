@@ -31,7 +31,7 @@ SELECT t.project_id, t.id::text, last.number, 'another revision of the tool is i
 FROM agents_tool t LEFT JOIN (
     SELECT DISTINCT ON (subject_id) subject_id, number, content::jsonb -> 'said' AS said FROM memory_auditentry
     WHERE kind = 'tool_in_force' ORDER BY subject_id, number DESC) last ON last.subject_id = t.id
-WHERE t.current_id::text IS DISTINCT FROM last.said ->> 'revision'
+WHERE t.current_id::text IS DISTINCT FROM last.said ->> 'current_id'
 """
 _AGENTS = """
 SELECT g.project_id, g.id::text, last.number, 'the agent differs from its last entry in the chain'
@@ -47,6 +47,6 @@ SELECT c.project_id, c.id::text, last.number, 'the change is on another rung tha
 FROM agents_change c LEFT JOIN (
     SELECT DISTINCT ON (subject_id) subject_id, number, content::jsonb -> 'said' AS said FROM memory_auditentry
     WHERE kind LIKE 'change_%' ORDER BY subject_id, number DESC) last ON last.subject_id = c.id
-WHERE (c.rung, c.target_id::text) IS DISTINCT FROM (last.said ->> 'rung', last.said ->> 'target')
+WHERE (c.rung, c.target_id::text) IS DISTINCT FROM (last.said ->> 'rung', last.said ->> 'target_id')
 """
 COMPARISONS = (_CALLS, _TOOLS, _AGENTS, _CHANGES)

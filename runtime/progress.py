@@ -46,7 +46,7 @@ def read_attempts(run: Run) -> dict[int, list[ModelAttempt]]:
     failed = Event.objects.filter(run=run, kind="attempt").order_by("seq")
     by_step: dict[int, list[ModelAttempt]] = {}
     for event in failed:
-        said = event.payload
-        attempt = ModelAttempt(code=said.get("code", ""), error=said.get("error", ""), at=event.created_at)
-        by_step.setdefault(said["step"], []).append(attempt)
+        facts = event.payload
+        attempt = ModelAttempt(code=facts.get("code", ""), error=facts.get("error", ""), at=event.created_at)
+        by_step.setdefault(facts["step"], []).append(attempt)
     return by_step

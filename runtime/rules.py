@@ -215,6 +215,11 @@ def is_allowed(rules: Sequence[Any], *, tool: str, revision: str) -> bool:
     return any(rule.revision in ("", revision) for rule in allowed)
 
 
+def reads_history(rules: Sequence[Any]) -> bool:
+    """Tell whether a rule depends on the calls of a run so far."""
+    return not all(isinstance(rule, RequiresApproval | AlwaysAllow) for rule in rules)
+
+
 def find_conditional(rules: Sequence[Any]) -> list[str]:
     """Return the tools of which a rule reads what they returned."""
     return [rule.tool for rule in rules if isinstance(rule, Conditional)]

@@ -67,7 +67,7 @@ def start_run(agent: Agent, request: RunRequest, *, by: Actor) -> Run:
         attachments=[*request.attachments] or None,
     )
     append_event(run.pk, "run", status=run.status, agent=agent.pk, conversation=conversation.pk)
-    append_event(run.pk, "message", role="user", seq=message.seq, content=message.content)
+    append_event(run.pk, "message", role="user", seq=message.seq)
     wake(run)
     return run
 

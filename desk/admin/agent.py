@@ -1,21 +1,21 @@
 """The list of agents, and the page of each: what it is, what it was, its runs, and a box to talk to it."""
 
-from dataclasses import dataclass
 from typing import Any
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
-from desk.agents.lineage import draw_lineage, may_decide
+from desk.agents.lineage import draw_lineage
 from desk.agents.revision_text import compare, describe_limit, number_tools, write_rule
-from desk.agents.talking import may_allow, may_talk, read_message
+from desk.agents.talking import check_talking, may_talk, read_message
+from desk.inbox.calls import CALLS
+from desk.inbox.changes import CHANGES
 from desk.shell.read_only import ReadOnlyAdmin
+from desk.shell.requests import get_actor
 from memory.blocks.models import Block
-from memory.errors import MemoryAppError
-from memory.projects.actors import Actor
 from memory.redaction.visible_text import show_text
 from runtime.models.agents import Agent, AgentRevision
 from runtime.models.effects import Approval, ApprovalStatus
@@ -30,16 +30,6 @@ SHOWN_REVISIONS = 20
 SHOWN_RUNS = 15
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShownTool:
-    """A tool of an agent; `revision` is None for one of ERL. `asks`: a person has to approve some of its calls."""
-
-    name: str
-    revision: ToolRevision | None
-    is_allowed: bool
-    asks: bool
-
-
 @admin.register(Agent)
 class AgentAdmin(ReadOnlyAdmin[Agent]):
     change_form_template = "admin/agents/agent/page.html"
@@ -47,7 +37,6 @@ class AgentAdmin(ReadOnlyAdmin[Agent]):
     list_filter = ["project", "created_at"]
     list_select_related = ["current", "project"]
     search_fields = ["name", "description"]
-    show_full_result_count = False
     nothing_yet = "No agent runs here yet. Agents are defined in files, or with POST /api/v1/agents."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Agent]:
@@ -68,91 +57,69 @@ class AgentAdmin(ReadOnlyAdmin[Agent]):
     def waiting_shown(self, agent: Any) -> int:
         return int(agent.waiting_count)
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        agent = self.get_object(request, object_id)
-        if agent is None or agent.current is None:
-            return super().change_view(request, object_id, form_url, extra_context)  # says that it is gone
-        talks, allows = may_talk(request.user, agent.project_id), may_allow(request.user, agent.project_id)
-        if request.method == "POST" and "tool" in request.POST:
-            return self._decide_about_tool(request, agent, allows=allows)
-        if request.method == "POST":
-            if not talks:
-                raise PermissionDenied("You need the permission “send messages to agents” and the role of a reviewer "
-                                       "or an operator in this project.")  # fmt: skip
-            try:
-                said = RunRequest(input=read_message(request.POST))
-                run = start_run(agent, said, by=Actor.person(request.user))  # type: ignore[arg-type]
-            except MemoryAppError as refusal:
-                messages.error(request, str(refusal))
-                return HttpResponseRedirect(request.path)
+    def row_context(self, request: HttpRequest, row: Agent) -> dict[str, Any]:
+        """Collect what the page shows, in a fixed number of queries."""
+        current = row.current
+        assert current is not None  # an agent is made with a revision
+        revisions = list(row.revisions.order_by("-number")[: SHOWN_REVISIONS + 1])
+        numbers = number_tools([current, *revisions])
+        blocks = Block.objects.select_related("current").in_bulk([block["block"] for block in current.blocks])
+        by_id = {str(id): block for id, block in blocks.items()}
+        pairs = zip(revisions, [*revisions[1:], None], strict=True)
+        waiting = Approval.objects.filter(run__agent=row, status=ApprovalStatus.PENDING).select_related("effect")
+        return {
+            "agent": row,
+            "current": current,
+            "model": current.model or "the server's own",
+            "window": f"{current.window_tokens:,}",
+            "blocks": [(block["label"], by_id.get(block["block"])) for block in current.blocks],
+            "tools": describe_tools(current),
+            "rules": [write_rule(rule) for rule in current.rules],
+            "limits": [describe_limit(name, value) for name, value in current.limits.items() if value is not None],
+            "revisions": [(newer, older, compare(older, newer, numbers)) for newer, older in pairs][:SHOWN_REVISIONS],
+            "runs": list(row.runs.order_by("-created_at", "-id")[:SHOWN_RUNS]),
+            "lineage": draw_lineage(row),
+            "changes": list(row.changes.select_related("release", "target").order_by("-number")[:SHOWN_REVISIONS]),
+            "waiting": list(waiting.order_by("requested_at")[:SHOWN_RUNS]),
+            "may_talk": may_talk(request.user, row.project_id),
+            "may_allow": CALLS.may_decide(request.user, row),
+            "may_decide": CHANGES.may_decide(request.user, row),
+        }
+
+    def press(self, request: HttpRequest, row: Agent) -> str | HttpResponse:
+        """Send a message, or change whether people are asked about a tool."""
+        by = get_actor(request)
+        if "tool" not in request.POST:
+            check_talking(request.user, row.project_id)
+            run = start_run(row, RunRequest(input=read_message(request.POST)), by=by)
             return HttpResponseRedirect(reverse("admin:agents_run_change", args=[run.pk]))
-        context = agent_context(agent) | {"may_talk": talks, "may_allow": allows}
-        context["may_decide"] = may_decide(request.user, agent.project_id)
-        return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
-
-    def _decide_about_tool(self, request: HttpRequest, agent: Agent, *, allows: bool) -> HttpResponse:
-        """Allow a tool for always, or let people be asked about it again."""
-        if not allows:
-            raise PermissionDenied("You need the permission “decide about calls of agents” and the role of a reviewer "
-                                   "in this project to allow a tool.")  # fmt: skip
-        name, by = request.POST["tool"][:200], Actor.person(request.user)  # type: ignore[arg-type]
-        try:
-            if request.POST.get("do") == "ask":
-                ask_again(agent, name, by=by)
-                messages.success(request, f"From its next run on, people are asked about {show_text(name)} again.")
-            else:
-                allow_tool(agent, name, by=by, sha256=request.POST.get("sha256", ""))
-                messages.success(request, f"From its next run on, calls of {show_text(name)} wait for nobody.")
-        except MemoryAppError as refusal:
-            messages.error(request, str(refusal))
-        return HttpResponseRedirect(request.path)
+        if not CALLS.may_decide(request.user, row):
+            raise PermissionDenied(CALLS.not_allowed)
+        name = request.POST["tool"][:200]
+        if request.POST.get("do") == "ask":
+            ask_again(row, name, by=by)
+            return f"From its next run on, people are asked about {show_text(name)} again."
+        allow_tool(row, name, by=by, sha256=request.POST.get("sha256", ""))
+        return f"From its next run on, calls of {show_text(name)} wait for nobody."
 
 
-def agent_context(agent: Agent) -> dict[str, Any]:
-    """Collect what the page shows, in a fixed number of queries."""
-    current = agent.current
-    assert current is not None
-    revisions = list(agent.revisions.order_by("-number")[: SHOWN_REVISIONS + 1])
-    numbers = number_tools([current, *revisions])
-    blocks = Block.objects.select_related("current").in_bulk([each["block"] for each in current.blocks])
-    by_id = {str(id): block for id, block in blocks.items()}
-    pairs = zip(revisions, [*revisions[1:], None], strict=True)
-    return {
-        "agent": agent,
-        "current": current,
-        "model": current.model or "the server's own",
-        "window": f"{current.window_tokens:,}",
-        "blocks": [(each["label"], by_id.get(each["block"])) for each in current.blocks],
-        "tools": describe_tools(current),
-        "rules": [write_rule(each) for each in current.rules],
-        "limits": [describe_limit(name, value) for name, value in current.limits.items() if value is not None],
-        "revisions": [(one, older, compare(older, one, numbers)) for one, older in pairs][:SHOWN_REVISIONS],
-        "runs": list(agent.runs.order_by("-created_at", "-id")[:SHOWN_RUNS]),
-        "lineage": draw_lineage(agent),
-        "changes": list(agent.changes.select_related("release", "target").order_by("-number")[:SHOWN_REVISIONS]),
-        "waiting": list(
-            Approval.objects.filter(run__agent=agent, status=ApprovalStatus.PENDING)
-            .select_related("effect")
-            .order_by("requested_at")[:SHOWN_RUNS]
-        ),
-        "title": "Agent",
-    }
-
-
-def describe_tools(current: AgentRevision) -> list[ShownTool]:
-    """Return the tools of an agent in their order. One query."""
-    revisions = ToolRevision.objects.in_bulk([each["revision"] for each in current.tools if "revision" in each])
-    by_id, rules, shown = {str(pk): revision for pk, revision in revisions.items()}, read_rules(current.rules), []
-    for each in current.tools:
-        name, id = each["name"], each.get("revision", "")
-        revision = by_id.get(id)
+def describe_tools(current: AgentRevision) -> list[dict[str, Any]]:
+    """Return the tools of an agent in their order; `revision` is None for one of ERL. One query."""
+    rows = ToolRevision.objects.in_bulk([tool["revision"] for tool in current.tools if "revision" in tool])
+    revisions, rules = {str(pk): revision for pk, revision in rows.items()}, read_rules(current.rules)
+    shown = []
+    for tool in current.tools:
+        name, id = tool["name"], tool.get("revision", "")
+        revision = revisions.get(id)
         is_there = revision is not None or name in core_tools()
         by_itself = revision is not None and revision.requires_approval
-        allowed = is_there and is_allowed(rules, tool=name, revision=id)
-        asks = is_there and needs_approval(rules, tool=name, arguments=None, revision=id, by_itself=by_itself)
-        shown.append(ShownTool(name=name, revision=revision, is_allowed=allowed, asks=asks))
+        shown.append(
+            {
+                "name": name,
+                "revision": revision,
+                "is_allowed": is_there and is_allowed(rules, tool=name, revision=id),
+                # A person has to approve some of its calls.
+                "asks": is_there and needs_approval(rules, tool=name, arguments=None, revision=id, by_itself=by_itself),
+            }
+        )
     return shown

@@ -4,20 +4,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
-from django.shortcuts import get_object_or_404
+from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import pluralize
-from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
 
 from desk.shell.chosen_project import chosen_project
 from desk.shell.columns import column
 from desk.shell.read_only import ReadOnlyAdmin
+from desk.shell.requests import get_actor
 from memory.database_clock import database_now
 from memory.errors import MemoryAppError
 from memory.limits import MAX_NAME_CHARS
@@ -110,13 +108,7 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
 
     @admin.action(description="Revoke the selected keys", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        assert request.user.is_authenticated
-        for key in queryset:
-            if not has_role(request.user, key.project_id, ProjectMembership.Role.OPERATOR):
-                messages.error(request, f"You are not an operator of the project of the key {key}. It still works.")
-                continue
-            revoke_api_key(key, by=Actor.person(request.user))
-            messages.success(request, f"The key {key} is revoked; it stops working within 5 seconds.")
+        self.for_each(request, queryset, lambda key: _revoke(key, by=get_actor(request)), role=_OPERATOR)
 
     @admin.action(description="Quarantine lessons from the selected keys, last 24 hours", permissions=["quarantine"])
     def quarantine_day(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
@@ -127,18 +119,15 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
         self._quarantine(request, queryset, since=datetime(2000, 1, 1, tzinfo=UTC))
 
     def _quarantine(self, request: HttpRequest, queryset: QuerySet[ApiKey], *, since: datetime) -> None:
-        assert request.user.is_authenticated
-        for key in queryset.select_related("project"):
-            if not has_role(request.user, key.project_id, ProjectMembership.Role.OPERATOR):
-                messages.error(request, f"You are not an operator of the project of the key {key}. Nothing was done.")
-                continue
-            done = quarantine_source(key.project, api_key=key, since=since, by=Actor.person(request.user))
-            messages.success(
-                request,
-                f"Quarantined {len(done.heuristic_ids):,} lesson{pluralize(len(done.heuristic_ids))} of the key {key}; "
-                f"{len(done.carried):,} answer{pluralize(len(done.carried))} contained them. "
-                "See the quarantine order for the list.",
+        def quarantine(key: ApiKey) -> str:
+            order = quarantine_source(key.project, api_key=key, since=since, by=get_actor(request))
+            lessons, answers = len(order.heuristic_ids), len(order.carried)
+            return (
+                f"Quarantined {lessons:,} lesson{pluralize(lessons)} of the key {key}; {answers:,} "
+                f"answer{pluralize(answers)} contained them. See the quarantine order for the list."
             )
+
+        self.for_each(request, queryset.select_related("project"), quarantine, role=_OPERATOR)
 
     def has_quarantine_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("memory.quarantine_source")
@@ -150,10 +139,6 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
     def has_add_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("memory.change_apikey")
 
-    def get_urls(self) -> list[URLPattern]:
-        act = path("<uuid:id>/act/", self.admin_site.admin_view(self.act), name="memory_apikey_act")
-        return [act, *super().get_urls()]
-
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
@@ -164,54 +149,45 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
         form = KeyForm(request.POST or None, user=request.user, initial=initial)
         if request.method == "POST" and form.is_valid():
             try:
-                return self._show_key(request, self._make(request, form.cleaned_data))
+                asked = form.cleaned_data
+                check_may_give(request.user, asked["project"], asked["scopes"])
+                days = asked["expires_days"]
+                new = create_api_key(
+                    asked["project"],
+                    client=asked["client"],
+                    scopes=asked["scopes"],
+                    expires_at=timezone.now() + timedelta(days=days) if days else None,
+                    by=get_actor(request),
+                )
+                return self._show_key(request, new)
             except MemoryAppError as refusal:
                 form.add_error(None, str(refusal))
-        shown = {"title": "New API key", "opts": self.opts, "form": form, "button": "Create the key"}
-        return TemplateResponse(request, "admin/form.html", {**self.admin_site.each_context(request), **shown})
+        return self.draw(request, "admin/form.html", "New API key", form=form, button="Create the key")
 
-    def act(self, request: HttpRequest, id: Any) -> HttpResponse:
-        """Do what a button on the page of a key says: replace it or revoke it."""
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
-        key = get_object_or_404(self.get_queryset(request).select_related("project"), pk=id)
-        try:
-            check_may_give(request.user, key.project, key.scopes if request.POST.get("do") == "rotate" else ())
-            if request.POST.get("do") == "rotate":
-                return self._show_key(request, rotate_api_key(key, by=Actor.person(request.user)))  # type: ignore[arg-type]
-            revoke_api_key(key, by=Actor.person(request.user))  # type: ignore[arg-type]
-            messages.success(request, f"The key {key} is revoked; it stops working within 5 seconds.")
-        except MemoryAppError as refusal:
-            messages.error(request, str(refusal))
-        return HttpResponseRedirect(reverse("admin:memory_apikey_change", args=[key.pk]))
+    def row_context(self, request: HttpRequest, row: ApiKey) -> dict[str, Any]:
+        may_act = self.has_revoke_permission(request) and has_role(request.user, row.project_id, _OPERATOR)
+        return {
+            "may_act": may_act and ApiKey.objects.usable().filter(pk=row.pk).exists(),
+            "key": row,
+            "overlap_hours": _OVERLAP_HOURS,
+            "title": f"API key of {row}",
+        }
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        key = self.get_object(request, object_id)
-        may_act = key is not None and self._may_act(request, key)
-        shown = {"may_act": may_act, "key": key, "overlap_hours": _OVERLAP_HOURS, "title": f"API key of {key}"}
-        return super().change_view(request, object_id, form_url, {**shown, **(extra_context or {})})
-
-    def _may_act(self, request: HttpRequest, key: ApiKey) -> bool:
-        may = self.has_revoke_permission(request) and has_role(request.user, key.project_id, _OPERATOR)
-        return may and ApiKey.objects.usable().filter(pk=key.pk).exists()
-
-    def _make(self, request: HttpRequest, asked: dict[str, Any]) -> NewApiKey:
-        check_may_give(request.user, asked["project"], asked["scopes"])
-        days = asked["expires_days"]
-        return create_api_key(
-            asked["project"],
-            client=asked["client"],
-            scopes=asked["scopes"],
-            expires_at=timezone.now() + timedelta(days=days) if days else None,
-            by=Actor.person(request.user),  # type: ignore[arg-type]  # the admin requires it
-        )
+    def press(self, request: HttpRequest, row: ApiKey) -> str | HttpResponse:
+        """Replace a key or revoke it."""
+        is_rotated = request.POST.get("do") == "rotate"
+        check_may_give(request.user, row.project, row.scopes if is_rotated else ())
+        if is_rotated:
+            return self._show_key(request, rotate_api_key(row, by=get_actor(request)))
+        return _revoke(row, by=get_actor(request))
 
     def _show_key(self, request: HttpRequest, new: NewApiKey) -> HttpResponse:
         """Show a new key, this once."""
-        shown = {"title": "New API key", "opts": self.opts, "new": new, "key": new.api_key}
-        context = {**self.admin_site.each_context(request), **shown}
-        answer = TemplateResponse(request, "admin/memory/apikey/made.html", context)
+        answer = self.draw(request, "admin/memory/apikey/made.html", "New API key", new=new, key=new.api_key)
         add_never_cache_headers(answer)
         return answer
+
+
+def _revoke(key: ApiKey, *, by: Actor) -> str:
+    revoke_api_key(key, by=by)
+    return f"The key {key} is revoked; it stops working within 5 seconds."

@@ -9,7 +9,6 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from desk.admin.deployment_form import (
@@ -26,10 +25,10 @@ from desk.admin.deployment_form import (
 )
 from desk.effects.verdicts import describe_deployment, list_ended
 from desk.shell.read_only import ReadOnlyAdmin
+from desk.shell.requests import get_actor
 from memory.errors import MemoryAppError
 from memory.heuristics.models import HeuristicRevision
 from memory.projects.access import visible_projects
-from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.releases.deployments import get_deployment
 from memory.releases.models import Deployment, DeploymentEvent, Release, ReleaseMember
@@ -89,16 +88,19 @@ class DeploymentAdmin(ReadOnlyAdmin[Deployment]):
             do = request.POST.get("do", "")
             form = FORMS.get(do, ActForm)(request.POST, prefix=do if do in ("settings", "canary") else None)
             if form.is_valid():
-                self._act(request, project, do, form.cleaned_data)
+                try:
+                    messages.success(request, carry_out(project, do, form.cleaned_data, by=get_actor(request)))
+                except MemoryAppError as refusal:
+                    messages.error(request, str(refusal))
                 return HttpResponseRedirect(request.path)
             wrong = {do: form}
         asked = request.POST.get("do", "") or request.GET.get("ask", "")
         if allowed and asked in DECISIONS:
             return self._ask(request, project, asked, wrong.get(asked))
-        context = {**self.admin_site.each_context(request), **deployment_context(project), "opts": self.opts}
-        context |= {"title": "Deployment", "may_deploy": allowed, "forms": {**context["forms"], **wrong}}
+        context = deployment_context(project)
+        context |= {"may_deploy": allowed, "forms": {**context["forms"], **wrong}}
         context["experiments"] = describe_deployment(request.user, project)
-        return TemplateResponse(request, "admin/memory/deployment/deployment.html", context)
+        return self.draw(request, "admin/memory/deployment/deployment.html", "Deployment", **context)
 
     def _ask(self, request: HttpRequest, project: Project, do: str, form: Any) -> HttpResponse:
         """Say what a promotion or a roll-back will do, and ask for a reason. That page's button does it."""
@@ -107,24 +109,9 @@ class DeploymentAdmin(ReadOnlyAdmin[Deployment]):
         if question is None:
             messages.error(request, "There is nothing to promote or to roll back to. Read what agents are given now.")
             return HttpResponseRedirect(request.path)
-        context = {
-            **self.admin_site.each_context(request),
-            **question,
-            "opts": self.opts,
-            "title": question["question"],
-        }
-        context |= {"project": project, "do": do, "consequences": list_ended(project)}
-        context["form"] = form or DeploymentForm(initial={"version": deployment.version})
-        return TemplateResponse(request, "admin/memory/deployment/decide.html", context)
-
-    def _act(self, request: HttpRequest, project: Project, do: str, data: dict[str, Any]) -> None:
-        assert request.user.is_authenticated
-        try:
-            said = carry_out(project, do, data, by=Actor.person(request.user))
-        except MemoryAppError as refusal:
-            messages.error(request, str(refusal))
-        else:
-            messages.success(request, said)
+        form = form or DeploymentForm(initial={"version": deployment.version})
+        context = {**question, "project": project, "do": do, "consequences": list_ended(project), "form": form}
+        return self.draw(request, "admin/memory/deployment/decide.html", question["question"], **context)
 
 
 def deployment_context(project: Project) -> dict[str, Any]:
@@ -153,7 +140,7 @@ def deployment_context(project: Project) -> dict[str, Any]:
 def find_former(deployment: Deployment, events: Iterable[DeploymentEvent]) -> Release | None:
     """Return the release that was stable before a roll-back left nothing to go back to; None if there was none."""
     stable = (event.state["stable_id"] for event in events)
-    former = next((each for each in stable if each not in (None, str(deployment.stable_id))), None)
+    former = next((id for id in stable if id not in (None, str(deployment.stable_id))), None)
     if deployment.candidate or deployment.previous or former is None:
         return None
     return Release.objects.defer("manifest").filter(pk=former).first()

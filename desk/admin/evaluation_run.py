@@ -7,7 +7,6 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.loader import render_to_string
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
 
@@ -15,6 +14,7 @@ from desk.admin.evaluation_form import EvaluationForm
 from desk.shell.chosen_project import chosen_project
 from desk.shell.columns import structure, who
 from desk.shell.read_only import ReadOnlyAdmin
+from desk.shell.requests import get_actor
 from evaluation.errors import EvaluationError
 from evaluation.models import EvaluationRun
 from evaluation.reports.comparison import show
@@ -24,7 +24,6 @@ from evaluation.requests import LIVE, request_evaluation
 from evaluation.runner import count_units
 from evaluation.suites.base import Options
 from memory.projects.access import projects_with_role
-from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
 
 _REQUESTED = who("requested_by", "requested by")
@@ -95,30 +94,21 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
         if request.method == "POST" and form.is_valid():
             project = form.cleaned_data["project"]
             try:
-                by = Actor.person(request.user)  # type: ignore[arg-type]  # the admin requires it
-                run = request_evaluation(project, options=Options.from_json(form.options()), by=by)
+                run = request_evaluation(project, options=Options.from_json(form.options()), by=get_actor(request))
             except EvaluationError as error:
                 form.add_error(None, str(error))
             else:
                 return HttpResponseRedirect(reverse("admin:evaluation_evaluationrun_change", args=[run.pk]))
-        shown = {
-            "title": "Start an evaluation",
-            "intro": "It runs in a database of its own, so what agents get does not change. A project runs one at a "
-            "time: if one is running, you are taken to it.",
-            "opts": self.opts,
-            "form": form,
-            "button": "Start",
-        }
-        return TemplateResponse(request, "admin/form.html", {**self.admin_site.each_context(request), **shown})
+        intro = (
+            "It runs in a database of its own, so what agents get does not change. A project runs one at a time: if "
+            "one is running, you are taken to it."
+        )
+        return self.draw(request, "admin/form.html", "Start an evaluation", intro=intro, form=form, button="Start")
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        run = self.get_object(request, object_id)
-        is_live = run is not None and run.status in LIVE
-        done, total = count_units(run) if run is not None and is_live else (0, 0)
-        shown = {"title": "Evaluation", "run": run, "is_live": is_live, "done": done, "total": total}
-        return super().change_view(request, object_id, form_url, {**shown, **(extra_context or {})})
+    def row_context(self, request: HttpRequest, row: EvaluationRun) -> dict[str, Any]:
+        is_live = row.status in LIVE
+        done, total = count_units(row) if is_live else (0, 0)
+        return {"title": "Evaluation", "run": row, "is_live": is_live, "done": done, "total": total}
 
     # ── Comparing ─────────────────────────────────────────────────────────────────────────────────────────────────
     def get_urls(self) -> list[URLPattern]:
@@ -142,16 +132,9 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
         if before is None or after is None:
             messages.error(request, "Select two evaluations to compare.")
             return HttpResponseRedirect(reverse("admin:evaluation_evaluationrun_changelist"))
-        shown = {
-            "title": "Two evaluations",
-            "opts": self.opts,
-            "before": before,
-            "after": after,
-            "suites": put_side_by_side(before.results, after.results),
-        }
-        return TemplateResponse(
-            request, "admin/evaluation/compare.html", {**self.admin_site.each_context(request), **shown}
-        )
+        suites = put_side_by_side(before.results, after.results)
+        template = "admin/evaluation/compare.html"
+        return self.draw(request, template, "Two evaluations", before=before, after=after, suites=suites)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[EvaluationRun]:
         return super().get_queryset(request).defer("units")

@@ -8,24 +8,21 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from desk.admin.deployment_form import may_deploy
 from desk.admin.experiment_form import ExperimentForm
 from desk.shell.columns import who
-from desk.shell.read_only import ReadOnlyAdmin
-from evaluation.errors import EvaluationError
+from desk.shell.read_only import REFUSALS, ReadOnlyAdmin
+from desk.shell.requests import get_actor
 from evaluation.experiments.analysis import State, show_e_value
 from evaluation.experiments.lifecycle import stop_experiment
 from evaluation.experiments.looks import find_last_looks, take_look
 from evaluation.experiments.models import Experiment
 from evaluation.reports.experiments import describe_experiment, show_estimate, write_sentence
 from evaluation.sequential import RATIO_ALARM
-from memory.errors import MemoryAppError
 from memory.limits import MAX_REASON_CHARS
 from memory.projects.access import projects_with_role, visible_projects
-from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
 
 SHOWN_LOOKS = 20
@@ -49,7 +46,6 @@ class ExperimentAdmin(ReadOnlyAdmin[Experiment]):
     list_filter = ["status", "compared", "project", "started_at"]
     list_select_related = ["project", "treated_release", "control_release"]
     search_fields = ["reason", "started_by"]
-    show_full_result_count = False
     actions = None
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Experiment]:
@@ -57,18 +53,11 @@ class ExperimentAdmin(ReadOnlyAdmin[Experiment]):
         without = ("treated_release__manifest", "control_release__manifest")
         return super().get_queryset(request).select_related(*related).defer(*without)
 
-    def get_list_display(self, request: HttpRequest) -> Any:
-        several = visible_projects(request.user).count() > 1
-        return [name for name in self.list_display if name != "project" or several]
-
-    def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """Add to each experiment of a page what it found. One query."""
-        changelist = super().get_changelist_instance(request)
-        rows = changelist.result_list = list(changelist.result_list)
+    def add_figures(self, rows: list[Any]) -> None:
+        """Add what each experiment found. One query."""
         looks = find_last_looks(rows)
         for row in rows:
             row.sentence = write_sentence(row, looks.get(row.pk))
-        return changelist
 
     @admin.display(description="experiment", ordering="number")
     def name(self, experiment: Experiment) -> str:
@@ -88,58 +77,39 @@ class ExperimentAdmin(ReadOnlyAdmin[Experiment]):
         context = {"start_projects": list(projects.order_by("name")[:50]) if may_start else []}
         return super().changelist_view(request, {**context, **(extra_context or {})})
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """Show what an experiment found, and carry out what a button says."""
-        experiment = self.get_object(request, object_id) if self.has_view_permission(request) else None
-        if experiment is None:
-            return super().change_view(request, object_id, form_url, extra_context)
-        allowed = may_deploy(request.user, experiment.project)
-        if request.method == "POST":
-            if not allowed:
-                raise PermissionDenied
-            self._act(request, experiment)
-            return HttpResponseRedirect(request.path)
-        context = {**experiment_context(experiment), "title": str(experiment), "may_deploy": allowed}
-        return super().change_view(request, object_id, form_url, {**context, **(extra_context or {})})
+    def row_context(self, request: HttpRequest, row: Experiment) -> dict[str, Any]:
+        allowed = may_deploy(request.user, row.project)
+        return experiment_context(row) | {"title": str(row), "may_deploy": allowed}
+
+    def press(self, request: HttpRequest, row: Experiment) -> str:
+        """Stop an experiment, or look at it now."""
+        if not may_deploy(request.user, row.project):
+            raise PermissionDenied
+        if request.POST.get("do") == "stop":
+            reason = request.POST.get("reason", "").replace("\x00", "")[:MAX_REASON_CHARS]
+            stop_experiment(row, by=get_actor(request), reason=reason)
+            return "Stopped. What is deployed stays as it is: end the canary on the page of the deployment."
+        look = take_look(row.pk)
+        return "Looked: something new is known." if look else "Looked: nothing new is known."
 
     def start_view(self, request: HttpRequest, project_id: UUID) -> HttpResponse:
         """Ask for a plan, and start the experiment."""
         project = get_object_or_404(visible_projects(request.user), pk=project_id)
         if not self.has_view_permission(request) or not may_deploy(request.user, project):
             raise PermissionDenied
-        assert request.user.is_authenticated
         form = ExperimentForm(initial={"release": request.GET.get("release", "")[:64]})
         if request.method == "POST":
             form = ExperimentForm(request.POST)
             if form.is_valid():
                 try:
-                    experiment = form.start(project, by=Actor.person(request.user))
-                except (EvaluationError, MemoryAppError) as refusal:
+                    experiment = form.start(project, by=get_actor(request))
+                except REFUSALS as refusal:
                     form.add_error(None, str(refusal))
                 else:
                     messages.success(request, f"{experiment} runs. Its plan stays as it is.")
                     return HttpResponseRedirect(reverse("admin:evaluation_experiment_change", args=[experiment.pk]))
-        context = {**self.admin_site.each_context(request), "opts": self.opts, "project": project, "form": form}
-        return TemplateResponse(
-            request, "admin/evaluation/experiment_start.html", context | {"title": "Start an experiment"}
-        )
-
-    def _act(self, request: HttpRequest, experiment: Experiment) -> None:
-        assert request.user.is_authenticated
-        try:
-            if request.POST.get("do") == "stop":
-                reason = request.POST.get("reason", "").replace("\x00", "")[:MAX_REASON_CHARS]
-                stop_experiment(experiment, by=Actor.person(request.user), reason=reason)
-                said = "Stopped. What is deployed stays as it is: end the canary on the page of the deployment."
-            else:
-                look = take_look(experiment.pk)
-                said = "Looked: something new is known." if look else "Looked: nothing new is known."
-        except (EvaluationError, MemoryAppError) as refusal:
-            messages.error(request, str(refusal))
-        else:
-            messages.success(request, said)
+        template = "admin/evaluation/experiment_start.html"
+        return self.draw(request, template, "Start an experiment", project=project, form=form)
 
 
 def experiment_context(experiment: Experiment) -> dict[str, Any]:

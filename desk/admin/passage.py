@@ -1,14 +1,12 @@
 """The list of passages, searched by meaning and words, and the page of each."""
 
-from typing import Any
-
 from django.contrib import admin
 from django.db.models import Case, IntegerField, QuerySet, Value, When
 from django.http import HttpRequest
 from django.utils.text import Truncator
 
 from desk.shell.columns import column, who
-from desk.shell.read_only import ReadOnlyAdmin
+from desk.shell.read_only import ReadOnlyAdmin, yes_filter
 from memory.limits import MAX_TASK_CHARS
 from memory.passages.models import Passage
 from memory.passages.search import PassageQuery, search_passages
@@ -19,29 +17,24 @@ MOST_FOUND = 100
 MOST_PROJECTS = 10  # that one search looks into; the filter chooses among more
 
 
-class QuarantineFilter(admin.SimpleListFilter):
-    """Offers the passages that a quarantine order covers."""
-
-    title = "quarantine"
-    parameter_name = "quarantined"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [("yes", "Under a quarantine order")]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Passage]) -> QuerySet[Passage]:
-        return queryset.filter(quarantine_order_id__isnull=False) if self.value() == "yes" else queryset
-
-
 @admin.register(Passage)
 class PassageAdmin(ReadOnlyAdmin[Passage]):
     nothing_yet = "No passage has been stored yet. Agents store what they want to find again."
     list_display = ["says", "shown_tags", "owner", who("created_by", "stored by"), "created_at", "project"]
-    list_filter = ["project", QuarantineFilter, "created_at"]
+    list_filter = [
+        "project",
+        yes_filter(
+            "quarantine",
+            "quarantined",
+            "Under a quarantine order",
+            lambda passages: passages.filter(quarantine_order_id__isnull=False),
+        ),
+        "created_at",
+    ]
     list_select_related = ["project"]
     search_fields = ["text"]  # so that there is a search box; get_search_results does the work
     search_help_text = "By meaning, words and names, as agents search; the best come first."
     ordering = ["-created_at", "-id"]
-    show_full_result_count = False
     facts = (
         "whole_text",
         "shown_tags",
@@ -61,15 +54,12 @@ class PassageAdmin(ReadOnlyAdmin[Passage]):
         if not text:
             return queryset, False
         ids = queryset.order_by().values("project").distinct()[:MOST_PROJECTS]
-        found = [
-            each
-            for project in Project.objects.filter(pk__in=list(ids.values_list("project", flat=True)))
-            for each in search_passages(project, PassageQuery(text=text), limit=MOST_FOUND).passages
-        ]
-        found.sort(key=lambda each: -each.score)
-        places = [When(pk=each.passage.pk, then=Value(place)) for place, each in enumerate(found)]
-        ranked = queryset.filter(pk__in=[each.passage.pk for each in found])
-        return ranked.order_by(Case(*places, default=len(places), output_field=IntegerField()), "-pk"), False
+        projects = Project.objects.filter(pk__in=list(ids.values_list("project", flat=True)))
+        answers = [search_passages(project, PassageQuery(text=text), limit=MOST_FOUND) for project in projects]
+        passages = sorted((row for answer in answers for row in answer.passages), key=lambda row: -row.score)
+        ranks = [When(pk=row.passage.pk, then=Value(rank)) for rank, row in enumerate(passages)]
+        ranked = queryset.filter(pk__in=[row.passage.pk for row in passages])
+        return ranked.order_by(Case(*ranks, default=len(ranks), output_field=IntegerField()), "-pk"), False
 
     @admin.display(description="text")
     def says(self, passage: Passage) -> str:

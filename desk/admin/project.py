@@ -15,6 +15,7 @@ from desk.admin.project_form import SIZE, MembershipForm, ProjectForm
 from desk.admin.rule_change import REQUESTED
 from desk.shell.columns import column, who
 from desk.shell.read_only import MemberRows
+from desk.shell.requests import get_actor
 from memory.errors import MemoryAppError
 from memory.projects.access import has_role, projects_with_role, visible_projects
 from memory.projects.actors import Actor, name_actor
@@ -82,7 +83,7 @@ class ProjectAdmin(admin.ModelAdmin[Project]):
         return [*self.readonly_fields, *(() if may else RULE_SETTINGS)]
 
     def save_model(self, request: HttpRequest, obj: Project, form: Any, change: bool) -> None:
-        by = Actor.person(request.user)  # type: ignore[arg-type]  # the admin requires it
+        by = get_actor(request)
         name_actor(by)
         if change:
             self._change(request, obj, form, by=by)
@@ -128,7 +129,7 @@ class ProjectMembershipAdmin(admin.ModelAdmin[ProjectMembership]):
         return super().has_delete_permission(request, obj) and (obj is None or may_change(request.user, obj.project))
 
     def save_model(self, request: HttpRequest, obj: ProjectMembership, form: Any, change: bool) -> None:
-        by = Actor.person(request.user)  # type: ignore[arg-type]  # the admin requires it
+        by = get_actor(request)
         name_actor(by)
         decides = obj.role == ProjectMembership.Role.REVIEWER and bool(form.changed_data)
         if not decides or (may_change(request.user, obj.project) and not requires_two(obj.project)):
@@ -145,7 +146,7 @@ class ProjectMembershipAdmin(admin.ModelAdmin[ProjectMembership]):
             messages.warning(request, REQUESTED)
 
     def delete_model(self, request: HttpRequest, obj: ProjectMembership) -> None:
-        name_actor(Actor.person(request.user))  # type: ignore[arg-type]
+        name_actor(get_actor(request))
         super().delete_model(request, obj)
         _list_keys(request, obj.user, obj.project)
 
@@ -238,7 +239,7 @@ class PolarityQuotaAdmin(MemberRows[PolarityQuota]):
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: PolarityQuota, form: Any, change: bool) -> None:
-        obj.set_by, obj.set_at = Actor.person(request.user).label, timezone.now()  # type: ignore[arg-type]
+        obj.set_by, obj.set_at = get_actor(request).label, timezone.now()
         super().save_model(request, obj, form, change)
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
@@ -12,10 +12,10 @@ from django.utils.safestring import SafeString
 
 from desk.shell.columns import column, who
 from desk.shell.read_only import PROJECT, LastingRecordAdmin
+from desk.shell.requests import get_actor
 from memory.heuristics.models import Heuristic
 from memory.mistakes.models import MistakeCard
-from memory.projects.access import has_role
-from memory.projects.actors import Actor, describe_actor
+from memory.projects.actors import describe_actor
 from memory.projects.models import Project, ProjectMembership
 from memory.trust.carried import find_carried
 from memory.trust.models import QuarantineOrder
@@ -57,36 +57,30 @@ class QuarantineOrderAdmin(LastingRecordAdmin[QuarantineOrder]):
 
     @admin.display(description="lifted")
     def lifted(self, order: QuarantineOrder) -> str:
-        said = [
-            f"{lift.lifted_at:%Y-%m-%d %H:%M} by {describe_actor(lift.lifted_by)}"
-            + (f" for {lift.subject_id}" if lift.subject_id else " for all it covers")
-            + (f": {lift.reason}" if lift.reason else "")
-            for lift in order.lifts.all()
-        ]
-        return "; ".join(said) or "No. Nothing that it covers is served."
+        lines = []
+        for lift in order.lifts.all():
+            about = str(lift.subject_id) if lift.subject_id else "all it covers"
+            reason = f": {lift.reason}" if lift.reason else ""
+            by = describe_actor(lift.lifted_by)
+            lines.append(f"{lift.lifted_at:%Y-%m-%d %H:%M} by {by} for {about}{reason}")
+        return "; ".join(lines) or "No. Nothing that it covers is served."
 
     @admin.display(description="lessons and mistake cards in its words")
     def covered(self, order: QuarantineOrder) -> SafeString | str:
         wordings = find_covered_by(order)
         lessons = Heuristic.objects.filter(revisions__in=wordings).distinct().select_related("current_revision")
         cards = MistakeCard.objects.filter(revisions__in=wordings).distinct()
-        rows = [(_link("heuristic", each.pk), str(each), each.get_status_display()) for each in lessons[:SHOWN]]
-        rows += [(_link("mistakecard", each.pk), str(each), each.get_status_display()) for each in cards[:SHOWN]]
-        return (
-            format_html("<ul>{}</ul>", format_html_join("", '<li><a href="{}">{}</a> ({})</li>', rows)) if rows else "–"
-        )
+        rows = [(_link("heuristic", row.pk), str(row), row.get_status_display()) for row in lessons[:SHOWN]]
+        rows += [(_link("mistakecard", row.pk), str(row), row.get_status_display()) for row in cards[:SHOWN]]
+        links = format_html_join("", '<li><a href="{}">{}</a> ({})</li>', rows)
+        return format_html("<ul>{}</ul>", links) if rows else "–"
 
     @admin.display(description="answers that carried the words")
     def answers(self, order: QuarantineOrder) -> SafeString | str:
         carried = find_carried(Project.objects.get(pk=order.project_id), find_covered_by(order))
         rows = [
-            (
-                _link("retrieval", each.retrieval_id),
-                f"{each.answered_at:%Y-%m-%d %H:%M:%S}",
-                each.client,
-                each.request_id,
-            )
-            for each in carried[:SHOWN]
+            (_link("retrieval", row.retrieval_id), f"{row.answered_at:%Y-%m-%d %H:%M:%S}", row.client, row.request_id)
+            for row in carried[:SHOWN]
         ]
         shown = format_html_join("", '<li><a href="{}">{}</a> client {}, request {}</li>', rows)
         more = f"{len(carried):,} in all. The first {SHOWN:,}:" if len(carried) > SHOWN else f"{len(carried):,} in all."
@@ -94,13 +88,11 @@ class QuarantineOrderAdmin(LastingRecordAdmin[QuarantineOrder]):
 
     @admin.action(description="Lift the selected orders", permissions=["lift"])
     def lift(self, request: HttpRequest, queryset: QuerySet[QuarantineOrder]) -> None:
-        assert request.user.is_authenticated
-        for order in queryset:
-            if not has_role(request.user, order.project_id, ProjectMembership.Role.OPERATOR):
-                messages.error(request, f"You are not an operator of the project of {order}. The order stays.")
-                continue
-            lift_order(order, by=Actor.person(request.user))
-            messages.success(request, f"Lifted: {order}. This serves nothing by itself; review the lessons next.")
+        def lift(order: QuarantineOrder) -> str:
+            lift_order(order, by=get_actor(request))
+            return f"Lifted: {order}. This serves nothing by itself; review the lessons next."
+
+        self.for_each(request, queryset, lift, role=ProjectMembership.Role.OPERATOR)
 
     def has_lift_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("memory.quarantine_source")

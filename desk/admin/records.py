@@ -1,13 +1,11 @@
 """The records: decisions with their statistics, the audit chain and erasures."""
 
 from datetime import timedelta
-from typing import Any
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
@@ -16,7 +14,7 @@ from desk.pages.trends import first_week, midnight
 from desk.shell.columns import column, link, who, words
 from desk.shell.markdown import write_inline_code
 from desk.shell.plots import draw_weeks
-from desk.shell.read_only import PROJECT, LastingRecordAdmin, ReadOnlyAdmin
+from desk.shell.read_only import PROJECT, LastingRecordAdmin, ReadOnlyAdmin, yes_filter
 from memory.curation.review_statistics import (
     count_reviewers,
     count_weeks,
@@ -38,19 +36,6 @@ def _name_lesson(heuristic: Heuristic) -> SafeString:
     return write_inline_code(show_text(str(heuristic)))
 
 
-class RegretFilter(admin.SimpleListFilter):
-    """Approvals of what was taken out of service later."""
-
-    title = "withdrawn later"
-    parameter_name = "regret"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [("yes", "Approved, later retired or quarantined")]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Review]) -> QuerySet[Review]:
-        return regretted(queryset) if self.value() == "yes" else queryset
-
-
 @admin.register(Review)
 class ReviewAdmin(ReadOnlyAdmin[Review]):
     change_list_template = "admin/memory/review/change_list.html"
@@ -64,7 +49,12 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
         "reason",
         "project",
     ]
-    list_filter = ["decision", RegretFilter, "project", "created_at"]
+    list_filter = [
+        "decision",
+        yes_filter("withdrawn later", "regret", "Approved, later retired or quarantined", regretted),
+        "project",
+        "created_at",
+    ]
     list_select_related = ["heuristic__current_revision", "project"]
     search_fields = ["reviewer", "reason", "content_sha256"]
     date_hierarchy = "created_at"
@@ -102,9 +92,6 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
         rows = count_reviewers(reviews)
         start = first_week(now)
         context = {
-            **self.admin_site.each_context(request),
-            "title": "Reviewer statistics",
-            "opts": self.opts,
             "days": days,
             "periods": PERIODS_DAYS,
             "reviews_url": _list(created_at__gte=since),
@@ -128,7 +115,7 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
                 link=lambda first, last: _list(created_at__gte=first, created_at__lt=last),
             ),
         }
-        return TemplateResponse(request, "admin/memory/review/statistics.html", context)
+        return self.draw(request, "admin/memory/review/statistics.html", "Reviewer statistics", **context)
 
 
 @admin.register(AuditEntry)

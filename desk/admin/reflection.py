@@ -2,18 +2,16 @@
 
 from typing import Any, ClassVar
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.text import Truncator
 
 from desk.shell.columns import column, count, link, money, structure, who, words
-from desk.shell.read_only import ReadOnlyAdmin
-from memory.projects.access import has_role
-from memory.projects.actors import Actor
+from desk.shell.read_only import BY_MODEL_OR_RULES, JobFilter, ReadOnlyAdmin
+from desk.shell.requests import get_actor
 from memory.projects.models import ProjectMembership
 from memory.redaction.visible_text import show_text
-from reflection.errors import StillQueued
 from reflection.llm.models import DailySpend, ModelCall
 from reflection.reflectors.models import Proposal, Reflection
 from reflection.reflectors.requests import requeue_reflection
@@ -22,7 +20,18 @@ _STEP = column("step", "for", lambda step: step.replace(":", " "))
 _SPENT = [count("input_tokens", "tokens in"), count("output_tokens", "tokens out"), money()]
 
 
-class ProposalInline(admin.TabularInline[Proposal, Reflection]):
+class ReadOnlyInline(admin.TabularInline[Any, Reflection]):
+    can_delete = False
+    extra = 0
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+class ProposalInline(ReadOnlyInline):
     model = Proposal
     fk_name = "reflection"
     fields: ClassVar[Any] = [
@@ -32,31 +41,22 @@ class ProposalInline(admin.TabularInline[Proposal, Reflection]):
         column("similarity", "similarity", "{:.0%}".format),
     ]
     readonly_fields = fields
-    can_delete = False
-    extra = 0
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Proposal]:
         return super().get_queryset(request).select_related("heuristic__current_revision", "near__current_revision")
 
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-
-class ModelCallInline(admin.TabularInline[ModelCall, Reflection]):
+class ModelCallInline(ReadOnlyInline):
     model = ModelCall
     fields: ClassVar[Any] = [_STEP, "provider", "model", "response", *_SPENT]
     readonly_fields = fields
-    can_delete = False
-    extra = 0
 
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+class ReflectorFilter(JobFilter):
+    title = "reflector"
+    parameter_name = "reflector"
+    member = "result__reflector"
+    choices_offered = BY_MODEL_OR_RULES
 
 
 @admin.register(Reflection)
@@ -91,7 +91,7 @@ class ReflectionAdmin(ReadOnlyAdmin[Reflection]):
         "started_at",
         "finished_at",
     ]
-    list_filter = ["status", "project", "created_at"]
+    list_filter = ["status", ReflectorFilter, "project", "created_at"]
     list_select_related = ["trajectory", "project"]
     search_fields = ["trajectory__task", "result__skip_reason", "last_error", "request_id"]
     date_hierarchy = "created_at"
@@ -104,17 +104,11 @@ class ReflectionAdmin(ReadOnlyAdmin[Reflection]):
 
     @admin.action(description="Reflect again on the selected runs", permissions=["requeue"])
     def reflect_again(self, request: HttpRequest, queryset: QuerySet[Reflection]) -> None:
-        assert request.user.is_authenticated
-        for reflection in queryset.select_related("trajectory"):
-            if not has_role(request.user, reflection.project_id, ProjectMembership.Role.OPERATOR):
-                messages.error(request, f"{reflection.trajectory}: you are not an operator of its project.")
-                continue
-            try:
-                requeue_reflection(reflection, by=Actor.person(request.user))
-            except StillQueued as refusal:
-                messages.error(request, f"{reflection.trajectory}: {refusal}")
-            else:
-                messages.success(request, f"Queued again: {reflection.trajectory}")
+        def requeue(reflection: Reflection) -> str:
+            requeue_reflection(reflection, by=get_actor(request))
+            return f"Queued again: {reflection.trajectory}"
+
+        self.for_each(request, queryset.select_related("trajectory"), requeue, role=ProjectMembership.Role.OPERATOR)
 
     def has_requeue_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("reflection.requeue_reflection")

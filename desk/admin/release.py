@@ -4,7 +4,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import Exists, F, Func, IntegerField, OuterRef, QuerySet, TextField
 from django.db.models.fields.json import KeyTextTransform
@@ -18,16 +17,17 @@ from desk.admin.deployment_form import may_deploy
 from desk.effects.uplift import draw_release_uplift
 from desk.effects.verdicts import describe_release
 from desk.shell.read_only import ReadOnlyAdmin
+from desk.shell.requests import get_actor
 from desk.shell.word_diff import DiffPart, diff_heuristics
 from memory.errors import MemoryAppError, NoSuchRelease
 from memory.heuristics.models import HeuristicRevision
 from memory.limits import MAX_REASON_CHARS
 from memory.projects.access import projects_with_role, visible_projects
-from memory.projects.actors import Actor, describe_actor
+from memory.projects.actors import describe_actor
 from memory.projects.models import Project, ProjectMembership
 from memory.redaction.visible_text import show_text
 from memory.releases.deployments import cut_release, get_release
-from memory.releases.diff import LessonChange, diff_releases
+from memory.releases.diff import diff_releases
 from memory.releases.models import Deployment, DeploymentEvent, Release
 
 LESSONS_A_PAGE = 50
@@ -59,7 +59,6 @@ class ReleaseAdmin(ReadOnlyAdmin[Release]):
     list_display = ["name", "state", "uplift", "lessons", "parent_number", "about", "project", "cut"]
     list_filter = ["project", "how", "created_at"]
     search_fields = ["sha256", "note", "created_by"]
-    show_full_result_count = False
     actions = None
     nothing_yet = "No release has been cut yet. Until then every approval is live at once."
 
@@ -70,18 +69,11 @@ class ReleaseAdmin(ReadOnlyAdmin[Release]):
         rows = super().get_queryset(request).select_related("parent", "project__deployment")
         return rows.defer("manifest", "parent__manifest").annotate(lesson_count=counted, was_stable=Exists(was_stable))
 
-    def get_list_display(self, request: HttpRequest) -> Any:
-        several = visible_projects(request.user).count() > 1
-        return [name for name in self.list_display if name != "project" or several]
-
-    def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """Add to each release of a page what it does, as far as that was measured."""
-        changelist = super().get_changelist_instance(request)
-        rows = changelist.result_list = list(changelist.result_list)
+    def add_figures(self, rows: list[Any]) -> None:
+        """Add what each release does, as far as that was measured."""
         drawn = draw_release_uplift(rows)
         for row in rows:
             row.drawn_uplift = drawn.get(row.pk)
-        return changelist
 
     @admin.display(description="release", ordering="number")
     def name(self, release: Release) -> str:
@@ -122,25 +114,17 @@ class ReleaseAdmin(ReadOnlyAdmin[Release]):
         context = {"cut_form": CutForm(projects=projects.order_by("name")) if may_cut else None}
         return super().changelist_view(request, {**context, **(extra_context or {})})
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """Show what is in a release, and how it differs from its parent or from the one that is asked for."""
-        if request.method != "GET":
-            raise PermissionDenied
-        release = self.get_object(request, object_id) if self.has_view_permission(request) else None
-        context: dict[str, Any] = {}
-        if release is not None:
-            context = release_context(release, wanted=request.GET.get("compare", ""), page=request.GET.get("page", "1"))
-            context["experiments"] = describe_release(request.user, release)
-            context["may_deploy"] = may_deploy(request.user, release.project)
-        return super().change_view(request, object_id, form_url, {**context, **(extra_context or {})})
+    def row_context(self, request: HttpRequest, row: Release) -> dict[str, Any]:
+        """Collect what is in a release, and how it differs from its parent or from the one that is asked for."""
+        context = release_context(row, wanted=request.GET.get("compare", ""), page=request.GET.get("page", "1"))
+        context["experiments"] = describe_release(request.user, row)
+        context["may_deploy"] = may_deploy(request.user, row.project)
+        return context
 
     def cut_view(self, request: HttpRequest) -> HttpResponse:
         """Cut a release of what is approved in a project, and show it."""
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
-        assert request.user.is_authenticated
         form = CutForm(request.POST, projects=visible_projects(request.user))
         if not form.is_valid():
             messages.error(
@@ -149,7 +133,7 @@ class ReleaseAdmin(ReadOnlyAdmin[Release]):
             return HttpResponseRedirect(reverse("admin:memory_release_changelist"))
         note = form.cleaned_data["note"]
         try:
-            release = cut_release(form.cleaned_data["project"], by=Actor.person(request.user), note=note)
+            release = cut_release(form.cleaned_data["project"], by=get_actor(request), note=note)
         except MemoryAppError as refusal:
             messages.error(request, str(refusal))
             return HttpResponseRedirect(reverse("admin:memory_release_changelist"))
@@ -175,8 +159,9 @@ def release_context(release: Release, *, wanted: str, page: str) -> dict[str, An
         page: which lessons are shown.
     """
     lessons = Paginator(release.manifest["lessons"], LESSONS_A_PAGE).get_page(page)
-    ids = [one["revision"] for one in lessons]
-    words = {str(one.pk): one for one in HeuristicRevision.objects.filter(project=release.project_id, pk__in=ids)}
+    ids = [lesson["revision"] for lesson in lessons]
+    revisions = HeuristicRevision.objects.filter(project=release.project_id, pk__in=ids)
+    words = {str(revision.pk): revision for revision in revisions}
     other, fault = release.parent, ""
     if wanted:
         try:
@@ -192,7 +177,7 @@ def release_context(release: Release, *, wanted: str, page: str) -> dict[str, An
         "state": find_state(release),
         "serves_releases": deployment is not None and deployment.mode == Deployment.Mode.RELEASES,
         "lessons": lessons,
-        "wordings": [(one["heuristic"], words.get(one["revision"])) for one in lessons],
+        "wordings": [(lesson["heuristic"], words.get(lesson["revision"])) for lesson in lessons],
         "settings": [(_SETTINGS.get(f"retrieval.{name}", name), value) for name, value in retrieval.items()],
         "quotas": quotas,
         "other": other,
@@ -205,25 +190,19 @@ def release_context(release: Release, *, wanted: str, page: str) -> dict[str, An
 
 def _compare(before: Release, after: Release) -> dict[str, Any]:
     diff = diff_releases(before, after)
-    kinds = (("Added", diff.added), ("Removed", diff.removed), ("Reworded", diff.reworded))
+    changes = []
+    for title, lessons in (("Added", diff.added), ("Removed", diff.removed), ("Reworded", diff.reworded)):
+        if not lessons:
+            continue
+        rows = []
+        for change in lessons[:MOST_CHANGES]:
+            parts: list[DiffPart] = []
+            if change.before is not None and change.after is not None:
+                parts = diff_heuristics(change.before.as_text(), change.after.as_text())
+            rows.append((change, parts))
+        changes.append({"title": title, "count": len(lessons), "more": len(lessons) - len(rows), "rows": rows})
     return {
-        "changes": [
-            {
-                "title": title,
-                "count": len(found),
-                "more": max(0, len(found) - MOST_CHANGES),
-                "rows": [(change, _show_change(change)) for change in found[:MOST_CHANGES]],
-            }
-            for title, found in kinds
-            if found
-        ],
+        "changes": changes,
         "changed_settings": [(_SETTINGS.get(name, name), was, now) for name, was, now in diff.settings],
         "unchanged": diff.unchanged,
     }
-
-
-def _show_change(change: LessonChange) -> list[DiffPart]:
-    """Return a reworded lesson as a change of words; nothing where one side is missing."""
-    if change.before is None or change.after is None:
-        return []
-    return diff_heuristics(change.before.as_text(), change.after.as_text())

@@ -1,17 +1,15 @@
 """Answers given to agents, each shown as it was, and their outcomes."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied, ValidationError
+from django.core.exceptions import PermissionDenied
 from django.db.models import Prefetch, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.text import Truncator
@@ -20,10 +18,11 @@ from desk.pages.trends import EndedRuns, Period, count_runs
 from desk.runs.answer_comparison import AgainForm, compare_again, compare_with
 from desk.shell.chosen_project import chosen_project
 from desk.shell.read_only import ReadOnlyAdmin
+from desk.shell.requests import read_id
 from memory.effects.interval import Share
 from memory.effects.models import HeuristicFeedback
 from memory.effects.outcomes import OutcomeCount, count_outcomes
-from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.heuristics.models import Heuristic
 from memory.projects.access import visible_projects
 from memory.redaction.visible_text import show_text
 from memory.retrieval.context import get_label
@@ -48,31 +47,6 @@ _SCORE_NAMES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AnswerItem:
-    """A lesson of an answer, with why it is there and what agents said about it."""
-
-    place: int
-    id: str
-    label: str
-    injected: bool
-    reason: str
-    subtask: str
-    matched_task: str
-    scores: list[tuple[str, float]]
-    revision: HeuristicRevision | None
-    feedback: list[HeuristicFeedback] = field(default_factory=list)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PassedOver:
-    """A lesson that was considered and not chosen."""
-
-    id: UUID
-    text: str
-    score: float
-
-
 @admin.register(Retrieval)
 class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
     change_form_template = "admin/memory/retrieval/replay.html"
@@ -82,11 +56,8 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
     list_select_related = ["project"]
     search_fields = ["task", "request_id"]
     date_hierarchy = "created_at"
-    show_full_result_count = False
+    list_title = "Answers"
     nothing_yet = "No agent has asked for lessons yet. They do with POST /api/v1/retrieve."
-
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        return super().changelist_view(request, {"title": "Answers", **(extra_context or {})})
 
     @admin.display(description="task")
     def task_line(self, retrieval: Retrieval) -> str:
@@ -111,30 +82,64 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
         retrieval = get_object_or_404(rows, pk=retrieval_id)
         if not self.has_view_permission(request, retrieval):
             raise PermissionDenied
-        with_id = request.GET.get("with", "")
         form = AgainForm.for_answer(retrieval, request.GET if "mode" in request.GET else None)
         shown: dict[str, Any] = {}
-        if with_id:
-            other = _find(rows.filter(project=retrieval.project_id), with_id)
+        if request.GET.get("with"):
+            other = rows.filter(project=retrieval.project_id, pk__in=[read_id(request.GET["with"])]).first()
             shown = compare_with(retrieval, other) if other else {"missing": True}
         elif form.is_bound and form.is_valid() and retrieval.task:
             shown = compare_again(request, retrieval, form.cleaned_data)
-        context = {"title": "Compare an answer", "opts": self.opts, "retrieval": retrieval, "form": form, **shown}
         nearby = rows.filter(project=retrieval.project_id, task_id=retrieval.task_id).exclude(pk=retrieval.pk)
-        context["nearby"] = nearby.order_by("-created_at")[:_NEARBY]
-        page = {**self.admin_site.each_context(request), **context}
-        return TemplateResponse(request, "admin/memory/retrieval/again.html", page)
+        shown["nearby"] = nearby.order_by("-created_at")[:_NEARBY]
+        template = "admin/memory/retrieval/again.html"
+        return self.draw(request, template, "Compare an answer", retrieval=retrieval, form=form, **shown)
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """Show an answer again, from the question to the runs that followed. A fixed number of queries."""
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Retrieval]:
+        rows = super().get_queryset(request)
+        match = request.resolver_match
+        if match is None or match.url_name != "memory_retrieval_change":
+            return rows
         runs = Prefetch("trajectories", Trajectory.objects.defer("steps").order_by("created_at"), to_attr="runs")
-        said = Prefetch("feedback", HeuristicFeedback.objects.order_by("created_at"), to_attr="said")
-        found = self.get_queryset(request).select_related("project").prefetch_related(runs, said)
-        retrieval = _find(found, object_id)  # where there is none, the parent view says so
-        context = _replay(retrieval) if retrieval is not None else {}
-        return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
+        feedback = Prefetch("verdicts", HeuristicFeedback.objects.order_by("created_at"), to_attr="given_feedback")
+        return rows.select_related("project").prefetch_related(runs, feedback)
+
+    def row_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
+        """Show an answer again, from the question to the runs that followed. A fixed number of queries."""
+        retrieval: Any = row
+        wordings = find_wordings(retrieval)
+        by_heuristic = {str(revision.heuristic_id): revision for revision in wordings}
+        feedback: dict[str, list[HeuristicFeedback]] = {}
+        for statement in retrieval.given_feedback:
+            feedback.setdefault(str(statement.heuristic_id), []).append(statement)
+        lessons = [
+            {
+                **item,
+                "place": place,
+                "id": item["heuristic"],
+                "label": get_label(item["heuristic"]),
+                "scores": [(_SCORE_NAMES.get(name, name), value) for name, value in item["scores"].items()],
+                "revision": by_heuristic.get(item["heuristic"]),
+                "feedback": feedback.get(item["heuristic"], []),
+            }
+            for place, item in enumerate(describe_items(retrieval, wordings), 1)
+        ]
+        options = []
+        for name, value in retrieval.options.items():
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            options.append((name.replace("_", " "), "left out" if value is False else text))
+        names = _name_heuristics(retrieval.considered_ids)
+        return {
+            "retrieval": retrieval,
+            "options": options,
+            "lessons": lessons,
+            "injected_count": sum(lesson["injected"] for lesson in lessons),
+            "replayed": replay_block(retrieval, wordings),
+            "order": find_order_over(retrieval),
+            "passed_over": [
+                {"id": id, "text": names.get(id, ""), "score": score}
+                for id, score in zip(retrieval.considered_ids, retrieval.considered_scores, strict=True)
+            ],
+        }
 
     def outcomes_view(self, request: HttpRequest) -> HttpResponse:
         """Show how the runs ended that were given answers, by mode, family and lesson."""
@@ -146,77 +151,22 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
         projects = [project.pk] if project else list(visible_projects(request.user).values_list("pk", flat=True))
         baseline = sum(count_runs(request, Period.last(days)).without, EndedRuns()).share
         counted = count_outcomes(projects, since=timezone.now() - timedelta(days=days))
-        names = _name_heuristics(row.heuristic_id for row in counted.by_heuristic if row.heuristic_id)
+        lessons = {row.heuristic_id: row for row in counted.by_heuristic if row.heuristic_id}
+        names = _name_heuristics(lessons)
         context = {
-            **self.admin_site.each_context(request),
-            "title": "Outcomes of answers",
-            "opts": self.opts,
             "days": days,
             "periods": PERIODS_DAYS,
             "baseline": baseline,
             "by_mode": [(row, _percent(row)) for row in counted.by_mode],
             "by_family": [(row, _percent(row)) for row in counted.by_family],
-            "by_heuristic": [
-                (row, names.get(row.heuristic_id, ""), _percent(row))
-                for row in counted.by_heuristic
-                if row.heuristic_id
-            ],
+            "by_heuristic": [(row, names.get(id, ""), _percent(row)) for id, row in lessons.items()],
         }
-        return TemplateResponse(request, "admin/memory/retrieval/outcomes.html", context)
-
-
-def _find(rows: QuerySet[Retrieval], pk: str) -> Retrieval | None:
-    try:
-        return rows.filter(pk=pk).first()
-    except (ValueError, ValidationError):  # no id at all
-        return None
-
-
-def _replay(retrieval: Retrieval) -> dict[str, Any]:
-    wordings = find_wordings(retrieval)
-    by_heuristic = {str(one.heuristic_id): one for one in wordings}
-    said: dict[str, list[HeuristicFeedback]] = {}
-    for feedback in retrieval.said:  # type: ignore[attr-defined]  # prefetched
-        said.setdefault(str(feedback.heuristic_id), []).append(feedback)
-    lessons = [
-        AnswerItem(
-            place=place,
-            id=item["heuristic"],
-            label=get_label(item["heuristic"]),
-            injected=item["injected"],
-            reason=item["reason"],
-            subtask=item["subtask"],
-            matched_task=item["matched_task"],
-            scores=[(_SCORE_NAMES.get(name, name), value) for name, value in item["scores"].items()],
-            revision=by_heuristic.get(item["heuristic"]),
-            feedback=said.get(item["heuristic"], []),
-        )
-        for place, item in enumerate(describe_items(retrieval, wordings), 1)
-    ]
-    names = _name_heuristics(retrieval.considered_ids)
-    return {
-        "retrieval": retrieval,
-        "options": [(name.replace("_", " "), _say_option(value)) for name, value in retrieval.options.items()],
-        "lessons": lessons,
-        "injected_count": sum(lesson.injected for lesson in lessons),
-        "replayed": replay_block(retrieval, wordings),
-        "order": find_order_over(retrieval),
-        "passed_over": [
-            PassedOver(id=heuristic, text=names.get(heuristic, ""), score=score)
-            for heuristic, score in zip(retrieval.considered_ids, retrieval.considered_scores, strict=True)
-        ],
-    }
-
-
-def _say_option(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return "left out" if value is False else str(value)
+        return self.draw(request, "admin/memory/retrieval/outcomes.html", "Outcomes of answers", **context)
 
 
 def _name_heuristics(ids: Iterable[UUID]) -> dict[UUID, str]:
-    found = Heuristic.objects.filter(pk__in=list(ids)).select_related("current_revision")
-    return {heuristic.pk: str(heuristic) for heuristic in found}
+    rows = Heuristic.objects.filter(pk__in=list(ids)).select_related("current_revision")
+    return {heuristic.pk: str(heuristic) for heuristic in rows}
 
 
 def _percent(row: OutcomeCount) -> str:

@@ -37,12 +37,12 @@ class SavedFilterViews(admin.ModelAdmin[Heuristic]):
             given.pop(name, None)
         present = given.urlencode()
         saved = list(SavedFilter.objects.filter(user=request.user.pk)[:MAX_SAVED])
-        known = {each.query for each in saved} | {query for _, query in SHARED}
+        offered = {row.query for row in saved} | {query for _, query in SHARED}
         return {
             "shared_filters": SHARED,
             "saved_filters": saved,
             "present_filter": present,
-            "can_save_filter": present and present not in known,
+            "can_save_filter": present and present not in offered,
         }
 
     def save_filter(self, request: HttpRequest) -> HttpResponse:
@@ -50,7 +50,7 @@ class SavedFilterViews(admin.ModelAdmin[Heuristic]):
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         # PostgreSQL cannot store U+0000.
-        name, query = (request.POST.get(each, "").replace("\x00", "") for each in ("name", "query"))
+        name, query = (request.POST.get(field, "").replace("\x00", "") for field in ("name", "query"))
         name, query = name.strip()[:60], query[:1000]
         if not name:
             messages.error(request, "Enter a name for the filter.")

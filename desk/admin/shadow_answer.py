@@ -1,5 +1,6 @@
 """The page that shows what the candidate of a project would change, above the answers that were compared."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin
@@ -11,6 +12,7 @@ from django.utils.safestring import SafeString
 
 from desk.shell.columns import column
 from desk.shell.read_only import ReadOnlyAdmin
+from desk.shell.requests import read_id
 from evaluation.models import ShadowAnswer
 from evaluation.shadow.summary import ShadowReport, describe_shadow
 from memory.heuristics.models import Heuristic
@@ -33,9 +35,28 @@ class VerdictFilter(admin.SimpleListFilter):
         return queryset.filter(verdict=self.value()) if self.value() else queryset
 
 
+def link_lessons(ids: list[str]) -> SafeString | str:
+    """Link each lesson to its page. One query."""
+    rows = Heuristic.objects.filter(pk__in=ids).select_related("current_revision")
+    words = {str(row.pk): row for row in rows}
+    links = ((reverse("admin:memory_heuristic_change", args=[id]), show_text(str(words.get(id, id)))) for id in ids)
+    return format_html_join(SafeString("<br>"), '<a href="{}">{}</a>', links) if ids else "–"
+
+
+def _changes(name: str, label: str, show: Callable[[list[str]], Any]) -> Callable[[ShadowAnswer], Any]:
+    """Return the column of the lessons that the candidate would add, remove or reword."""
+
+    @admin.display(description=label)
+    def shown(row: ShadowAnswer) -> Any:
+        return show(row.figures[name])
+
+    return shown
+
+
 @admin.register(ShadowAnswer)
 class ShadowAnswerAdmin(ReadOnlyAdmin[ShadowAnswer]):
     change_list_template = "admin/evaluation/shadow.html"
+    list_title = "What candidates would change"
     nothing_yet = (
         "No answer has been compared. While a release is on trial, a share of the answers is worked out from it too; "
         "set that share under Lessons, Deployments."
@@ -45,9 +66,7 @@ class ShadowAnswerAdmin(ReadOnlyAdmin[ShadowAnswer]):
         "family",
         "arm",
         "verdict",
-        "added",
-        "removed",
-        "reworded",
+        *(_changes(name, name, len) for name in ("added", "removed", "reworded")),
         "candidate",
         "project",
     ]
@@ -62,9 +81,7 @@ class ShadowAnswerAdmin(ReadOnlyAdmin[ShadowAnswer]):
         "stable",
         "candidate",
         "verdict",
-        "added_lessons",
-        "removed_lessons",
-        "reworded_lessons",
+        *(_changes(name, f"{name} lessons", link_lessons) for name in ("added", "removed", "reworded")),
         "tokens",
         column("at", "asked"),
         column("made_at", "compared"),
@@ -74,9 +91,8 @@ class ShadowAnswerAdmin(ReadOnlyAdmin[ShadowAnswer]):
         return super().get_queryset(request).select_related("retrieval", "stable", "candidate")
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        chosen = request.GET.get("project__id__exact", "")
-        context = {"title": "What candidates would change", "reports": find_reports(request, chosen)}
-        return super().changelist_view(request, {**context, **(extra_context or {})})
+        reports = find_reports(request, request.GET.get("project__id__exact", ""))
+        return super().changelist_view(request, {"reports": reports, **(extra_context or {})})
 
     @admin.display(description="family", ordering="retrieval__task_id")
     def family(self, row: ShadowAnswer) -> str:
@@ -95,45 +111,14 @@ class ShadowAnswerAdmin(ReadOnlyAdmin[ShadowAnswer]):
     def tokens(self, row: ShadowAnswer) -> str:
         return f"{row.figures['stable_tokens']:,} → {row.figures['candidate_tokens']:,}"
 
-    @admin.display(description="added")
-    def added(self, row: ShadowAnswer) -> int:
-        return len(row.figures["added"])
 
-    @admin.display(description="removed")
-    def removed(self, row: ShadowAnswer) -> int:
-        return len(row.figures["removed"])
-
-    @admin.display(description="reworded")
-    def reworded(self, row: ShadowAnswer) -> int:
-        return len(row.figures["reworded"])
-
-    @admin.display(description="added lessons")
-    def added_lessons(self, row: ShadowAnswer) -> SafeString | str:
-        return link_lessons(row.figures["added"])
-
-    @admin.display(description="removed lessons")
-    def removed_lessons(self, row: ShadowAnswer) -> SafeString | str:
-        return link_lessons(row.figures["removed"])
-
-    @admin.display(description="reworded lessons")
-    def reworded_lessons(self, row: ShadowAnswer) -> SafeString | str:
-        return link_lessons(row.figures["reworded"])
-
-
-def find_reports(request: HttpRequest, project: str = "") -> list[tuple[str, ShadowReport]]:
+def find_reports(request: HttpRequest, chosen: str) -> list[tuple[str, ShadowReport]]:
     """Return what shadow found in the projects that a person sees and that have a candidate, or in one of them."""
     seen = visible_projects(request.user)
-    if project:
-        seen = seen.filter(pk__in=[one for one in seen.values_list("pk", flat=True) if str(one) == project])
+    if chosen:
+        seen = seen.filter(pk__in=[read_id(chosen)])
     else:
         on_trial = Deployment.objects.filter(candidate__isnull=False).values("project")
         seen = seen.filter(pk__in=on_trial)
-    reports = [(str(one), describe_shadow(one)) for one in seen.order_by("slug")[:MOST_PROJECTS]]
+    reports = [(str(project), describe_shadow(project)) for project in seen.order_by("slug")[:MOST_PROJECTS]]
     return [(name, report) for name, report in reports if report is not None]
-
-
-def link_lessons(ids: list[str]) -> SafeString | str:
-    """Link each lesson to its page. One query."""
-    words = {str(each.pk): each for each in Heuristic.objects.filter(pk__in=ids).select_related("current_revision")}
-    links = ((reverse("admin:memory_heuristic_change", args=[id]), show_text(str(words.get(id, id)))) for id in ids)
-    return format_html_join(SafeString("<br>"), '<a href="{}">{}</a>', links) if ids else "–"

@@ -5,12 +5,11 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied, ValidationError
+from django.core.exceptions import PermissionDenied
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.text import Truncator
 
@@ -19,11 +18,11 @@ from desk.pages.search import shorten
 from desk.runs.conversation import find_given_heuristics, read_steps
 from desk.shell.columns import column
 from desk.shell.read_only import ReadOnlyAdmin
+from desk.shell.requests import get_actor
 from memory.errors import MemoryAppError
 from memory.heuristics.models import Evidence, Heuristic
 from memory.intake.serializers import TrajectoryAnswer
 from memory.projects.access import may_review
-from memory.projects.actors import Actor
 from memory.redaction.visible_text import show_text
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
@@ -64,18 +63,18 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
     list_filter = ["outcome", "outcome_source", GivenFilter, "project", "created_at"]
     list_select_related = ["project"]
     search_fields = ["task_id", "external_id", "agent"]
+    list_title = "Runs"
+    row_title = "Run"
     nothing_yet = (
         "No run has been recorded yet. Agents send them with POST /api/v1/trajectories; the API docs under Settings "
         "show how."
     )
     date_hierarchy = "created_at"
-    show_full_result_count = False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Trajectory]:
         rows = super().get_queryset(request)
-        is_list = request.resolver_match is not None and request.resolver_match.url_name == LIST
-        if not is_list:
-            return rows
+        if request.resolver_match is None or request.resolver_match.url_name != LIST:
+            return rows.select_related("retrieval", "project")
         given = Retrieval.objects.filter(pk=OuterRef("retrieval")).exclude(injected_ids=[])
         return rows.defer(*_LONG_FIELDS).annotate(given=Exists(given))
 
@@ -106,7 +105,7 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
 
     def lesson_view(self, request: HttpRequest, trajectory_id: UUID, index: int) -> HttpResponse:
         """Let a reviewer write a lesson from a step of a run."""
-        trajectory = get_object_or_404(self.get_queryset(request).select_related("project"), pk=trajectory_id)
+        trajectory = get_object_or_404(self.get_queryset(request), pk=trajectory_id)
         if not may_review(request.user, trajectory.project_id):
             raise PermissionDenied("You need the role of a reviewer in this project to propose a lesson.")
         step = next((raw for raw in trajectory.steps if raw["index"] == index), None)
@@ -114,36 +113,30 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
             raise Http404("This run has no such step.")
         form = LessonForm.for_step(trajectory, step, request.POST or None)
         if request.method == "POST" and form.is_valid():
-            by = Actor.person(request.user)  # type: ignore[arg-type]  # the admin requires it
             try:
-                heuristic = propose_from_step(trajectory, index, asked=form.cleaned_data, by=by)
+                asked = form.cleaned_data
+                heuristic = propose_from_step(trajectory, index, asked=asked, by=get_actor(request))
             except MemoryAppError as refusal:
                 form.add_error(None, str(refusal))
             else:
                 messages.success(request, "The lesson is proposed. It waits for a decision like any other.")
                 return HttpResponseRedirect(reverse("admin:memory_heuristic_change", args=[heuristic.pk]))
-        shown = {
-            "title": f"A lesson from step {index}",
-            "intro": shorten(trajectory.task, 200),
-            "opts": self.opts,
-            "form": form,
-            "button": "Propose the lesson",
-        }
-        return TemplateResponse(request, "admin/form.html", {**self.admin_site.each_context(request), **shown})
+        title, intro = f"A lesson from step {index}", shorten(trajectory.task, 200)
+        return self.draw(request, "admin/form.html", title, intro=intro, form=form, button="Propose the lesson")
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Trajectory], search_term: str
     ) -> tuple[QuerySet[Trajectory], bool]:
         """Search the task and the steps by words, and the names as the other lists do."""
-        named, may_repeat = super().get_search_results(request, queryset, search_term)
+        by_name, may_repeat = super().get_search_results(request, queryset, search_term)
         if not split_words(search_term):
-            return named, may_repeat
+            return by_name, may_repeat
         ids = with_words(queryset, search_term).order_by().values("pk")
-        return queryset.filter(Q(pk__in=ids) | Q(pk__in=named.order_by().values("pk"))), False
+        return queryset.filter(Q(pk__in=ids) | Q(pk__in=by_name.order_by().values("pk"))), False
 
     def download(self, request: HttpRequest, trajectory_id: UUID) -> HttpResponse:
         """Hand out the run as the API does, all of it."""
-        trajectory = get_object_or_404(self.get_queryset(request).select_related("retrieval"), pk=trajectory_id)
+        trajectory = get_object_or_404(self.get_queryset(request), pk=trajectory_id)
         if not self.has_view_permission(request, trajectory):
             raise PermissionDenied
         body = TrajectoryAnswer.write(trajectory)
@@ -153,30 +146,11 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
             headers={"Content-Disposition": f'attachment; filename="trajectory-{trajectory.pk}.json"'},
         )
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        return super().changelist_view(request, {"title": "Runs", **(extra_context or {})})
-
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        trajectory = self._find(request, object_id)
-        if trajectory is None or not self.has_view_permission(request, trajectory):
-            return super().change_view(request, object_id, form_url, extra_context)  # its own refusal
-        context = self._reading(request, trajectory)
-        return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
-
-    def _find(self, request: HttpRequest, object_id: str) -> Trajectory | None:
-        rows = self.get_queryset(request).select_related("retrieval", "project")
-        try:
-            return rows.filter(pk=object_id).first()
-        except (ValueError, ValidationError):
-            return None
-
-    def _reading(self, request: HttpRequest, trajectory: Trajectory) -> dict[str, Any]:
+    def row_context(self, request: HttpRequest, row: Trajectory) -> dict[str, Any]:
         """Collect what the page shows: a fixed number of queries, however many steps and lessons."""
         query = request.GET.get("q", "").replace("\x00", "").strip()[:MAX_QUERY_CHARS]
         learnt = list(
-            Evidence.objects.filter(trajectory=trajectory, heuristic__kind=Heuristic.Kind.LESSON)
+            Evidence.objects.filter(trajectory=row, heuristic__kind=Heuristic.Kind.LESSON)
             .select_related("heuristic__current_revision")
             .order_by("first_step", "created_at")
         )
@@ -185,18 +159,17 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
             by_lesson.setdefault(item.heuristic, []).append(item)
         wanted = request.GET.get("lesson", "")
         of_lesson = [item for item in learnt if str(item.heuristic_id) == wanted]
-        steps = read_steps(trajectory, cited=of_lesson or learnt, query=query)
+        steps = read_steps(row, cited=of_lesson or learnt, query=query)
         return {
-            "trajectory": trajectory,
+            "trajectory": row,
             "learnt": by_lesson,
-            "sightings": Evidence.objects.filter(trajectory=trajectory, heuristic__kind=Heuristic.Kind.MISTAKE),
-            "given": find_given_heuristics(trajectory),
+            "sightings": Evidence.objects.filter(trajectory=row, heuristic__kind=Heuristic.Kind.MISTAKE),
+            "given": find_given_heuristics(row),
             "lesson": of_lesson[0].heuristic if of_lesson else None,
             "steps": steps,
             "first_cited": next((step.index for step in steps if step.cited), None),
             "failed": [step.index for step in steps if step.failed],
             "query": query,
             "matching": [step.index for step in steps if step.matches] if query else [],
-            "title": "Run",
-            "may_propose": may_review(request.user, trajectory.project_id),
+            "may_propose": may_review(request.user, row.project_id),
         }

@@ -14,7 +14,8 @@ from django.utils.cache import add_never_cache_headers
 
 from desk.shell.chosen_project import chosen_project
 from desk.shell.columns import column, link, structure
-from desk.shell.read_only import MemberRows, ReadOnlyAdmin
+from desk.shell.read_only import JobFilter, MemberRows, ReadOnlyAdmin
+from desk.shell.requests import get_actor
 from memory.egress import find_project_url_fault
 from memory.events import EventKind
 from memory.projects.access import has_role, projects_with_role
@@ -22,7 +23,7 @@ from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
 from reflection.errors import ReflectionError
 from reflection.webhooks import endpoints
-from reflection.webhooks.models import WebhookDelivery, WebhookEndpoint
+from reflection.webhooks.models import EVENTS, WebhookDelivery, WebhookEndpoint
 from reflection.webhooks.signatures import find_secret
 
 SHOWN_DELIVERIES = 20
@@ -101,7 +102,7 @@ class WebhookEndpointAdmin(MemberRows[WebhookEndpoint]):
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """Name the webhook alone: its secrets and messages go with it, and need no permission of their own."""
-        return [str(each) for each in objs], {}, set(), []
+        return [str(endpoint) for endpoint in objs], {}, set(), []
 
     # ── Adding and changing ───────────────────────────────────────────────────────────────────────────────────────
     def get_readonly_fields(self, request: HttpRequest, obj: WebhookEndpoint | None = None) -> list[str]:
@@ -121,43 +122,33 @@ class WebhookEndpointAdmin(MemberRows[WebhookEndpoint]):
 
     def save_model(self, request: HttpRequest, obj: WebhookEndpoint, form: Any, change: bool) -> None:
         if change:
-            endpoints.change_endpoint(obj, fields=form.changed_data, by=_actor(request))
+            endpoints.change_endpoint(obj, fields=form.changed_data, by=get_actor(request))
         else:
-            request.new_secret = endpoints.add_endpoint(obj, by=_actor(request))  # type: ignore[attr-defined]
+            request.new_secret = endpoints.add_endpoint(obj, by=get_actor(request))  # type: ignore[attr-defined]
 
     def response_add(self, request: HttpRequest, obj: WebhookEndpoint, post_url_continue: str | None = None) -> Any:
         return self._show_secret(request, request.new_secret)  # type: ignore[attr-defined]
 
     def delete_model(self, request: HttpRequest, obj: WebhookEndpoint) -> None:
-        endpoints.delete_endpoint(obj, by=_actor(request))
+        endpoints.delete_endpoint(obj, by=get_actor(request))
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         return super().changelist_view(request, {"title": "Webhooks", **(extra_context or {})})
 
-    def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        one_button = {"show_save_and_add_another": False, "show_save_and_continue": False}
-        return super().changeform_view(request, object_id, form_url, {**one_button, **(extra_context or {})})
-
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        endpoint = self.get_object(request, object_id)
-        context: dict[str, Any] = {"title": "Webhook", "subtitle": None, **(extra_context or {})}
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **options: Any) -> Any:
+        context |= {"show_save_and_add_another": False, "show_save_and_continue": False}
+        endpoint: WebhookEndpoint | None = options["obj"]
         if endpoint is not None:
             secrets = endpoint.secrets.filter(retired_at__isnull=True)
             context |= {
+                "title": "Webhook",
+                "subtitle": None,
                 "endpoint": endpoint,
                 "secrets": [{"row": row, "is_lost": find_secret(row) is None} for row in secrets],
                 "deliveries": WebhookDelivery.objects.filter(endpoint=endpoint)[:SHOWN_DELIVERIES],  # newest first
                 "may_change": self.has_change_permission(request, endpoint),
             }
-        return super().change_view(request, object_id, form_url, context)
+        return super().render_change_form(request, context, *args, **options)
 
     # ── Buttons ───────────────────────────────────────────────────────────────────────────────────────────────────
     def get_urls(self) -> list[URLPattern]:
@@ -172,7 +163,7 @@ class WebhookEndpointAdmin(MemberRows[WebhookEndpoint]):
         if not self.has_change_permission(request, endpoint):
             raise PermissionDenied
         try:
-            new = _act(endpoint, request.POST, by=_actor(request))
+            new = _act(endpoint, request.POST, by=get_actor(request))
         except ReflectionError as refusal:
             messages.error(request, str(refusal))
         else:
@@ -219,6 +210,13 @@ def _act(endpoint: WebhookEndpoint, posted: Any, *, by: Actor) -> "endpoints.New
             return "Nothing was changed."
 
 
+class EventFilter(JobFilter):
+    title = "event"
+    parameter_name = "event"
+    member = "payload__event"
+    choices_offered = tuple(EVENTS.items())
+
+
 @admin.register(WebhookDelivery)
 class WebhookDeliveryAdmin(ReadOnlyAdmin[WebhookDelivery]):
     nothing_yet = "No message has been sent. Each event that a webhook asks for is one."
@@ -231,7 +229,7 @@ class WebhookDeliveryAdmin(ReadOnlyAdmin[WebhookDelivery]):
         "attempts",
         "last_error",
     ]
-    list_filter = ["status", "project", "created_at"]
+    list_filter = ["status", EventFilter, "project", "created_at"]
     list_select_related = ["endpoint", "project"]
     facts = [
         column("event_label", "event"),
@@ -250,11 +248,6 @@ class WebhookDeliveryAdmin(ReadOnlyAdmin[WebhookDelivery]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WebhookDelivery]:
         return super().get_queryset(request).filter(project__in=projects_with_role(request.user, _OPERATOR))
-
-
-def _actor(request: HttpRequest) -> Actor:
-    assert request.user.is_authenticated
-    return Actor.person(request.user)
 
 
 def _is_operator(request: HttpRequest, endpoint: WebhookEndpoint | None) -> bool:

@@ -1,11 +1,12 @@
 """What is shown of a change of an agent, the ladder with its evidence, and what its buttons do."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from desk.agents.revision_text import compare, number_tools, write_call
 from desk.effects.trials import draw_worth
+from desk.shell.word_diff import DiffPart
 from memory.errors import MemoryAppError
+from memory.limits import MAX_REASON_CHARS
 from memory.projects.actors import Actor
 from runtime.changes.jobs import request_shadow
 from runtime.changes.ladder import (
@@ -33,61 +34,60 @@ SAYS = {
 }
 
 
-def take_step(change: Change, step: str, *, data: Mapping[str, str], by: Actor) -> str:
+def take_step(change: Change, step: str, *, sha256: str, reason: str, by: Actor) -> str:
     """Do what a button says, by the services that the API and the policy call; return what was done.
 
     Raises:
         MemoryAppError, SandboxError: it was refused.
     """
-    reason = data.get("reason", "").replace("\x00", "")[:4_000]
-    sha256 = data.get("sha256", "")[:64]
-    steps: dict[str, Callable[[], object]] = {
-        "check": lambda: check_change(change, by=by),
-        "shadow": lambda: request_shadow(change, by=by),
-        "try": lambda: start_trial(change, sha256=sha256, by=by, reason=reason),
-        "promote": lambda: promote_change(change, by=by, reason=reason),
-        "rollback": lambda: roll_back_change(change, by=by, reason=reason),
-        "reject": lambda: reject_change(change, by=by, reason=reason),
-    }
-    if step not in steps:
-        raise MemoryAppError("This page has no such button. Load it again.")
-    steps[step]()
+    reason = reason[:MAX_REASON_CHARS]
+    match step:
+        case "check":
+            check_change(change, by=by)
+        case "shadow":
+            request_shadow(change, by=by)
+        case "try":
+            start_trial(change, sha256=sha256, by=by, reason=reason)
+        case "promote":
+            promote_change(change, by=by, reason=reason)
+        case "rollback":
+            roll_back_change(change, by=by, reason=reason)
+        case "reject":
+            reject_change(change, by=by, reason=reason)
+        case _:
+            raise MemoryAppError("This page has no such button. Load it again.")
     return SAYS[step]
 
 
 def change_context(change: Change) -> dict[str, Any]:
-    """Collect what the page shows, in a fixed number of queries."""
+    """Collect what is shown of a change, in a fixed number of queries."""
     rows = last_shadow(change)
     checks = last_checks(change)
-    numbers = number_tools([change.base, change.target])
-    sums = {
-        name: sum(row.figures[name] for row in rows)
-        for name in ("steps_before", "steps_after", "tokens_before", "tokens_after", "new_writes")
-    }
+    counted = ("steps_before", "steps_after", "tokens_before", "tokens_after", "new_writes")
+    # How far a change came is told by its rung or, once it is over, by what it left behind.
+    rungs = {ChangeRung.PROPOSED}
+    if change.rung in LADDER:
+        rungs |= set(LADDER[: LADDER.index(ChangeRung(change.rung)) + 1])
+    else:
+        if change.rehearsals.exists():
+            rungs |= {ChangeRung.CHECKED, ChangeRung.SHADOWED}
+        if change.release_id:
+            rungs.add(ChangeRung.CANARY)
+    parts: list[DiffPart] = []
+    if change.base_id != change.target_id:
+        parts = compare(change.base, change.target, number_tools([change.base, change.target]))
     return {
         "proposal": change,
-        "ladder": _draw_ladder(change),
-        "parts": compare(change.base, change.target, numbers) if change.base_id != change.target_id else [],
-        "tools": [(each, write_call(each)) for each in new_tools(change)],
+        "ladder": [{"label": rung.label, "came": rung in rungs, "here": rung == change.rung} for rung in LADDER],
+        "parts": parts,
+        "tools": [(tool, write_call(tool)) for tool in new_tools(change)],
         "lessons": read_wordings(change),
         "retrieval": [(RETRIEVAL[name], f"{value:,}") for name, value in change.retrieval.items()],
         "checks": checks,
         "attempts": checks[0].attempt if checks else 0,
         "shadow": rows,
-        "sums": sums,
+        "sums": {name: sum(row.figures[name] for row in rows) for name in counted},
         "divergences": tabulate(rows),
         "worth": draw_worth([change]).get(change.pk, ""),
         "objections": explain(change),
-        "title": "Change",
     }
-
-
-def _draw_ladder(change: Change) -> list[dict[str, Any]]:
-    """Return the rungs with how far the change has come, by what proves it."""
-    came = {ChangeRung.PROPOSED}
-    if change.rung in LADDER:
-        came |= set(LADDER[: LADDER.index(ChangeRung(change.rung)) + 1])
-    else:
-        came |= {ChangeRung.CHECKED, ChangeRung.SHADOWED} if change.rehearsals.exists() else set()
-        came |= {ChangeRung.CANARY} if change.release_id else set()
-    return [{"label": rung.label, "came": rung in came, "here": rung == change.rung} for rung in LADDER]

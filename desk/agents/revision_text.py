@@ -4,14 +4,14 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from desk.shell.word_diff import DiffPart, shorten_same
+from desk.shell.word_diff import DiffPart, diff_words, shorten_same
 from runtime.models.agents import AgentRevision
 from runtime.models.tools import ToolRevision
 
 
 def number_tools(revisions: Iterable[AgentRevision]) -> dict[str, int]:
     """Return the numbers of the revisions of tools that these name, by their ids. One query."""
-    ids = {each["revision"] for revision in revisions for each in revision.tools if "revision" in each}
+    ids = {tool["revision"] for revision in revisions for tool in revision.tools if "revision" in tool}
     return {str(id): number for id, number in ToolRevision.objects.filter(pk__in=ids).values_list("pk", "number")}
 
 
@@ -23,18 +23,18 @@ def write_revision(revision: AgentRevision, numbers: Mapping[str, int]) -> str:
     ]
     lines += [f"Temperature: {revision.temperature:g}"] if revision.temperature is not None else []
     lines += [f"Model: {name.replace('_', ' ')} {_write(value)}" for name, value in revision.model_settings.items()]
-    lines += [f"Block: {each['label']}" for each in revision.blocks]
-    lines += [f"Tool: {write_tool(each, numbers)}" for each in revision.tools]
-    lines += [f"Rule: {write_rule(each)}" for each in revision.rules]
+    lines += [f"Block: {block['label']}" for block in revision.blocks]
+    lines += [f"Tool: {write_tool(tool, numbers)}" for tool in revision.tools]
+    lines += [f"Rule: {write_rule(rule)}" for rule in revision.rules]
     lines += [f"Limit: {name.replace('_', ' ')} {_write(value)}" for name, value in revision.limits.items()]
     lines += [f"Shortening: {name.replace('_', ' ')} {_write(value)}" for name, value in revision.compaction.items()]
     return "\n".join([*lines, "Instructions:", revision.system or "none"])
 
 
-def write_tool(named: Mapping[str, Any], numbers: Mapping[str, int]) -> str:
+def write_tool(tool: Mapping[str, Any], numbers: Mapping[str, int]) -> str:
     """Return a tool of a revision, with the number of its own revision where it has one."""
-    number = numbers.get(named.get("revision", ""))
-    return f"{named['name']} (revision {number})" if number else str(named["name"])
+    number = numbers.get(tool.get("revision", ""))
+    return f"{tool['name']} (revision {number})" if number else str(tool["name"])
 
 
 def write_rule(rule: Mapping[str, Any]) -> str:
@@ -49,7 +49,8 @@ def describe_limit(name: str, value: Any) -> str:
     """Return a limit of an agent's runs in words."""
     if name == "approval_seconds":
         hours = value / 3600
-        return f"waits {f'{hours / 24:g} days' if hours >= 48 else f'{hours:g} hours'} for a person's decision"
+        wait = f"{hours / 24:g} days" if hours >= 48 else f"{hours:g} hours"
+        return f"waits {wait} for a person's decision"
     amount = f"{value:,}" if isinstance(value, int) else str(value)
     noun = name.removeprefix("max_").replace("_", " ")
     return f"at most ${amount}" if noun == "cost usd" else f"at most {amount} {noun}"
@@ -67,9 +68,37 @@ def write_call(revision: ToolRevision) -> str:
     return revision.source or json.dumps(revision.request, ensure_ascii=False, indent=2)
 
 
+def compare_tools(older: ToolRevision | None, newer: ToolRevision) -> list[DiffPart]:
+    """Return how a revision of a tool differs from an older one; nothing where there is none."""
+    if older is None:
+        return []
+    texts = []
+    for revision in (older, newer):
+        lines = [
+            revision.description,
+            f"Kind: {revision.kind}",
+            f"Runs in: {revision.runtime}",
+            f"Calls: {', '.join(revision.uses) or 'nothing'}",
+            f"Requires approval: {'yes' if revision.requires_approval else 'no'}",
+            f"Arguments: {json.dumps(revision.parameters, ensure_ascii=False, indent=1)}",
+            write_call(revision),
+        ]
+        texts.append("\n".join(lines))
+    return diff_words(*texts)
+
+
+def write_examples(revision: ToolRevision) -> list[dict[str, str]]:
+    """Return the examples of a revision of a tool as they are shown."""
+
+    def write(value: Any) -> str:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+    return [{name: write(value) for name, value in example.items()} for example in revision.examples]
+
+
 def _write(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if isinstance(value, dict):
-        return ", ".join(f"{name} → {each}" for name, each in value.items())
+        return ", ".join(f"{name} → {part}" for name, part in value.items())
     return "none" if value is None else str(value)

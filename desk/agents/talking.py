@@ -1,8 +1,11 @@
-"""Who may send messages to agents on the pages and allow their tools, and what was sent."""
+"""Who may send messages to agents on the pages, and what was sent."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from django.core.exceptions import PermissionDenied
+
+from desk.shell.requests import read_number
 from memory.errors import MemoryAppError
 from memory.limits import MAX_TASK_CHARS
 from memory.projects.access import has_role
@@ -16,9 +19,13 @@ def may_talk(user: Any, project_id: Any) -> bool:
     return user.has_perm("agents.talk_to_agent") and has_role(user, project_id, Role.REVIEWER, Role.OPERATOR)
 
 
-def may_allow(user: Any, project_id: Any) -> bool:
-    """Tell whether a person may allow a tool of a project's agent for always: those who decide about its calls may."""
-    return user.has_perm("agents.decide_approval") and has_role(user, project_id, Role.REVIEWER)
+def check_talking(user: Any, project_id: Any) -> None:
+    """Raise PermissionDenied for a person who may not talk to a project's agents."""
+    if not may_talk(user, project_id):
+        raise PermissionDenied(
+            "You need the permission “send messages to agents” and the role of a reviewer or an operator in this "
+            "project."
+        )
 
 
 def read_message(data: Mapping[str, Any]) -> str:
@@ -35,13 +42,13 @@ def read_message(data: Mapping[str, Any]) -> str:
     return text
 
 
-def read_number(data: Mapping[str, Any]) -> int:
+def read_message_number(data: Mapping[str, Any]) -> int:
     """Return the number of the message of a form.
 
     Raises:
         MemoryAppError: there is none.
     """
-    text = str(data.get("number", ""))
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+    number = read_number(data.get("number"))
+    if number is None:
         raise MemoryAppError("Write the number of a message, as it stands beside it.")
-    return int(text)
+    return number

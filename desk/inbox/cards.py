@@ -1,22 +1,16 @@
 """Mistake cards in the inbox."""
 
 from typing import Any
-from uuid import UUID
 
-from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.template.defaultfilters import pluralize
-from django.urls import reverse
 
-from desk.inbox.kinds import Button, Done, ItemKind, ItemRow, Pane, Tab
+from desk.inbox.kinds import Button, Done, ItemKind, ItemRow, Pane, Tab, find_undo, read_reason
 from desk.lessons.mistake_desk import DONE, card_context, carry_out
-from memory.errors import TooLateToUndo
 from memory.mistakes.decisions import undo_card_review
 from memory.mistakes.models import MistakeCard
-from memory.projects.access import narrow_to_projects
 from memory.projects.actors import Actor
 from memory.review.models import Review
-from memory.rows import find_row
 
 REASONS = [
     ("Not a mistake", "Not a mistake"),
@@ -37,48 +31,46 @@ class CardKind(ItemKind):
     name = "card"
     noun = "mistake card"
     label = "Mistake cards"
+    model = MistakeCard
+    related = ("current_revision", "project")
+    order = ("-support", "-id")
     permission = "memory.view_mistakecard"
     decides = "memory.review_mistakecard"
+    right = "review mistake cards"
+    reviews = (Review.Kind.MISTAKE,)
 
     def waiting(self) -> QuerySet[MistakeCard]:
         return MistakeCard.objects.proposed()
 
-    def list_rows(self, user: Any, query: str, *, limit: int) -> list[ItemRow]:
-        found = self.queue(user, query).select_related("current_revision").order_by("-support", "-id")
-        return [self._write_row(card) for card in found[:limit]]
+    def visible(self, rows: QuerySet[MistakeCard], user: Any) -> QuerySet[MistakeCard]:
+        return super().visible(rows, user).filter(current_revision__isnull=False)
 
-    def _write_row(self, card: MistakeCard) -> ItemRow:
-        revision = card.newest
+    def write_row(self, item: MistakeCard) -> ItemRow:
+        revision = item.newest
         return ItemRow(
             kind=self.name,
-            id=card.pk,
+            id=item.pk,
             title=revision.avoid or revision.trigger,
             then=revision.guideline or revision.rationale,
-            why=f"seen in {card.support} run{pluralize(card.support)}",
-            since=card.created_at,
+            why=f"seen in {item.support} run{pluralize(item.support)}",
+            since=item.created_at,
         )
 
-    def draw(self, user: Any, id: UUID) -> Pane | None:
-        card = self.find(user, id)
-        return self.draw_card(card, user=user) if card is not None else None
-
-    def draw_card(self, card: MistakeCard, *, user: Any) -> Pane:
-        """Return a card with all its tabs."""
-        may_review = self.may_decide(user, card.project_id)
-        context = card_context(card, may_review=may_review)
+    def draw_item(self, item: MistakeCard, *, user: Any) -> Pane:
+        may_decide = self.may_decide(user, item)
+        context = card_context(item, may_review=may_decide)
         revision, waiting = context["revision"], context["waiting"]
-        no = "" if may_review else "You may only read this card."
+        no = "" if may_decide else "You may only read this card."
         undecided = no or ("" if waiting else "This card is not waiting for a decision.")
         served = no or ("" if context["served"] and not context["merge"] else "Agents are not given this card.")
-        status = "merged" if context["merge"] else card.get_status_display().lower()
+        status = "merged" if context["merge"] else item.get_status_display().lower()
         return Pane(
             kind=self,
-            id=card.pk,
+            id=item.pk,
             sha256=revision.content_sha256,
             heading="Mistake card" if waiting else f"Mistake card: {status}",
             template=f"{_FOLDER}/words.html",
             context=context,
-            page=reverse("admin:memory_mistakecard_change", args=[card.pk]),
             actions=[
                 Button(key="a", decision="approve", label="Approve", tone="good", disabled=undecided),
                 Button(key="e", decision="edit", label="Edit", disabled="A card cannot be edited here."),
@@ -89,44 +81,17 @@ class CardKind(ItemKind):
             tabs=[Tab(name=name, label=label, template=f"{_FOLDER}/{name}.html") for name, label in _TABS.items()],
             hidden={"content_sha256": revision.content_sha256},
             reasons=REASONS,
-            note=""
-            if may_review
-            else "You can read this page. To decide you need the permission “review mistake cards” and the role of a "
-            "reviewer in this project.",
+            note="" if may_decide else f"You can only read this page. {self.not_allowed}",
         )
 
-    def decide(self, user: Any, id: UUID, data: Any) -> Done | Pane | None:
-        card = self.find(user, id)
-        return self.decide_on(card, user=user, data=data) if card is not None else None
-
-    def decide_on(self, card: MistakeCard, *, user: Any, data: Any) -> Done:
-        """Carry out what a form says about a card, as `decide` does."""
-        if not self.may_decide(user, card.project_id):
-            raise PermissionDenied("You need the permission “review mistake cards” to decide on this page.")
+    def carry_out(self, item: MistakeCard, *, user: Any, data: Any) -> Done:
         decision = data.get("decision", "")
-        reason = ": ".join(part for part in (data.get("reason_code", ""), data.get("reason", "").strip()) if part)
-        by = Actor.person(user)
-        carry_out(card, decision, data={**data.dict(), "reason": reason}, by=by)
-        latest = card.reviews.filter(reviewer=by.label).first()
-        is_undoable = decision in ("approve", "reject") and latest is not None
-        return Done(
-            said=DONE[decision], undo=str(latest.pk) if is_undoable and latest else "", stays=decision in _STAYING
-        )
+        carry_out(item, decision, data={**data.dict(), "reason": read_reason(data)}, by=Actor.person(user))
+        undo = find_undo(item, user) if decision in ("approve", "reject") else ""
+        return Done(said=DONE[decision], undo=undo, stays=decision in _STAYING)
 
-    def undo(self, user: Any, token: str, *, by: Actor) -> str:
-        reviews = narrow_to_projects(Review.objects.filter(kind=Review.Kind.MISTAKE), user)
-        try:
-            review = find_row(reviews.filter(pk=UUID(token)))
-        except ValueError:
-            review = None
-        if review is None:
-            raise TooLateToUndo("This decision no longer exists. Look at the card's history.")
-        undo_card_review(review, by=by)
-        return "Undone. It is waiting for a decision again; both decisions stay on record."
-
-    def find(self, user: Any, id: UUID) -> MistakeCard | None:
-        cards = MistakeCard.objects.select_related("current_revision", "project")
-        return find_row(narrow_to_projects(cards, user).filter(pk=id, current_revision__isnull=False))
+    def undo_review(self, review: Review, *, by: Actor) -> object:
+        return undo_card_review(review, by=by)
 
 
 CARDS = CardKind()

@@ -12,12 +12,11 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_date
-from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.text import capfirst
 from django.views.decorators.http import require_POST
 
 from desk.inbox.kinds import ItemKind, ItemRow, Pane, Tab
 from desk.inbox.requests import (
-    get_actor,
     get_kind,
     list_own_kinds,
     read_filters,
@@ -25,6 +24,7 @@ from desk.inbox.requests import (
     wants_json,
     without_storing,
 )
+from desk.shell.requests import find_way_back, get_actor, read_number
 from memory.discussion.mentions import find_people
 from memory.discussion.models import MAX_COMMENT, Comment, ItemState
 from memory.discussion.services import Item, assign_item, may_discuss, snooze_item, write_comment
@@ -45,18 +45,18 @@ def add_discussion(request: HttpRequest, pane: Pane) -> tuple[Pane, str]:
     count = _comments(pane.kind, pane.id).count()
     tab = Tab(name=TAB, label=f"Discussion {count}" if count else "Discussion")
     if request.GET.get("tab") == TAB and request.method == "GET":
-        tab = draw_tab(request, pane.kind, pane.id, back=request.path) or tab
+        tab = draw_tab(request, pane.kind, pane.id) or tab
     return replace(pane, tabs=[*pane.tabs, tab]), describe(_find_state(pane.kind, pane.id))
 
 
-def draw_tab(request: HttpRequest, kind: ItemKind, id: UUID, *, back: str = "") -> Tab | None:
-    """Return the tab as it is shown; None if there is no such item. `back` is the page it stands on."""
+def draw_tab(request: HttpRequest, kind: ItemKind, id: UUID) -> Tab | None:
+    """Return the tab as it is shown; None if there is no such item."""
     row = kind.find(request.user, id) if kind.is_discussed else None
     if row is None:
         return None
     state = _find_state(kind, id)
     query = read_query(request)
-    page = back or reverse("admin:inbox_item", args=[kind.name, id])
+    page = reverse("admin:inbox_item", args=[kind.name, id])
     comments = list(_comments(kind, id).order_by("-written_at", "-id")[:SHOWN_COMMENTS])[::-1]
     context: dict[str, Any] = {
         "comments": comments,
@@ -82,16 +82,17 @@ def discuss(request: HttpRequest, kind_name: str, id: UUID) -> HttpResponse:
     row = kind.find(request.user, id) if kind.is_discussed else None
     if row is None:
         raise Http404
+    back = find_way_back(request, "back", reverse("admin:inbox_item", args=[kind.name, id]))
     try:
         said, leaves = _carry_out(request, kind, row)
     except MemoryAppError as refusal:
         if wants_json(request):
             return JsonResponse({"said": str(refusal)}, status=409)
         messages.error(request, str(refusal))
-        return HttpResponseRedirect(_find_way_back(request, kind, id))
+        return HttpResponseRedirect(back)
     if not wants_json(request):
         messages.success(request, said)
-        return HttpResponseRedirect(_find_way_back(request, kind, id))
+        return HttpResponseRedirect(back)
     tab = draw_tab(request, kind, id)
     assert tab is not None
     state = _find_state(kind, id)
@@ -129,8 +130,7 @@ def describe(state: ItemState | None) -> str:
     parts = [f"Assigned to {show_text(name)}"] if name else []
     if state is not None and state.is_asleep:
         parts.append(f"snoozed until {write_date(state.snoozed_until, 'j F')}")
-    said = " · ".join(parts)
-    return said[:1].upper() + said[1:]
+    return capfirst(" · ".join(parts))
 
 
 def write_assignee(name: str) -> str:
@@ -139,20 +139,25 @@ def write_assignee(name: str) -> str:
 
 def _carry_out(request: HttpRequest, kind: ItemKind, row: Any) -> tuple[str, bool]:
     """Do what the button says; return a sentence about it, and whether the item leaves the list."""
-    by, given = get_actor(request), request.POST
+    by, form = get_actor(request), request.POST
     link = request.build_absolute_uri(reverse("admin:inbox_item", args=[kind.name, row.pk]) + f"?tab={TAB}")
     item = Item(kind=kind.name, id=row.pk, project_id=row.project_id, noun=kind.noun, link=link)
-    match given.get("do"):
+    match form.get("do"):
         case "comment":
-            write_comment(replace(item, kind=kind.subject or kind.name), text=given.get("text", ""), by=by)
+            write_comment(replace(item, kind=kind.subject or kind.name), text=form.get("text", ""), by=by)
             return "Comment added.", False
         case "assign":
-            wanted = given.get("assignee", "")
-            state = assign_item(item, to=int(wanted) if wanted.isascii() and wanted.isdecimal() else None, by=by)
+            state = assign_item(item, to=read_number(form.get("assignee")), by=by)
             name = _name_assignee(state)
             return (f"Assigned to {name}." if name else "It is no longer assigned to anyone."), False
         case "snooze":
-            until = _read_day(given.get("until", ""))
+            try:
+                day = parse_date(form.get("until", ""))
+            except ValueError:  # such as 31 February
+                day = None
+            if day is None:
+                raise MemoryAppError("Choose the day on which it comes back.")
+            until = timezone.make_aware(datetime.combine(day, time.min))
             snooze_item(item, until=until, by=by)
             return f"Snoozed. It comes back on {write_date(until, 'j F')}; until then it is under Snoozed.", True
         case "wake":
@@ -160,22 +165,6 @@ def _carry_out(request: HttpRequest, kind: ItemKind, row: Any) -> tuple[str, boo
             return "It is back in the list.", False
         case _:
             raise MemoryAppError("This page has no such button. Load it again.")
-
-
-def _read_day(text: str) -> datetime:
-    try:
-        day = parse_date(text)
-    except ValueError:
-        day = None
-    if day is None:
-        raise MemoryAppError("Choose the day on which it comes back.")
-    return timezone.make_aware(datetime.combine(day, time.min))
-
-
-def _find_way_back(request: HttpRequest, kind: ItemKind, id: UUID) -> str:
-    back = request.POST.get("back", "")
-    safe = url_has_allowed_host_and_scheme(back, allowed_hosts={request.get_host()}, require_https=request.is_secure())
-    return back if safe else reverse("admin:inbox_item", args=[kind.name, id])
 
 
 def _comments(kind: ItemKind, id: UUID) -> Any:

@@ -21,52 +21,51 @@ class HarmfulKind(LessonKind):
     subject = "lesson"
     since = Cast(KeyTextTransform("since", "harm"), DateTimeField())
 
-    queue = ItemKind.queue  # a list of its own, not the review queue of lessons
+    order = ("harm__difference", "pk")
+    # A list of its own, not the review queue of lessons.
+    queue = ItemKind.queue
+    list_rows = ItemKind.list_rows
 
     def waiting(self) -> QuerySet[Heuristic]:
         return Heuristic.objects.filter(status=Heuristic.Status.APPROVED, harm__isnull=False)
 
-    def list_rows(self, user: Any, query: str, *, limit: int) -> list[ItemRow]:
-        found = self.queue(user, query).select_related("current_revision").order_by("harm__difference", "pk")
-        return [self._write_harm(heuristic) for heuristic in found[:limit]]
-
-    def _write_harm(self, heuristic: Heuristic) -> ItemRow:
-        revision = heuristic.current_revision
+    def write_row(self, item: Heuristic) -> ItemRow:
+        revision = item.current_revision
         assert revision is not None
-        assert heuristic.harm is not None
+        assert item.harm is not None
         return ItemRow(
             kind=self.name,
-            id=heuristic.pk,
+            id=item.pk,
             title=revision.trigger,
             then=revision.guideline,
-            why=describe_harm(heuristic.harm),
-            since=read_since(heuristic.harm),
+            why=describe_harm(item.harm),
+            since=read_since(item.harm),
         )
 
-    def draw_lesson(self, heuristic: Heuristic, **options: Any) -> Pane:
-        pane = super().draw_lesson(heuristic, **options)
-        harm = heuristic.harm
+    def draw_item(self, item: Heuristic, **options: Any) -> Pane:
+        pane = super().draw_item(item, **options)
+        harm = item.harm
         if harm is None:
             return pane
-        taken = {action.key: action for action in pane.actions}
-        no = taken["t"].disabled
+        buttons = {button.key: button for button in pane.actions}
         elsewhere = "This lesson is in use. Keep it with a, or retire it with t."
-        said = (
+        company = f"{describe_company(harm['together'])} " if harm["together"] else ""
+        note = (
             f"Runs that were given this lesson succeed less often than runs from which chance withheld it, compared "
             f"within task families: {describe_harm(harm)}, {harm['given']:,} runs against {harm['without']:,}. "
-            f"{describe_company(harm['together']) + ' ' if harm['together'] else ''}Keep the lesson or retire it."
+            f"{company}Keep the lesson or retire it."
         )
         return replace(
             pane,
             heading="Harmful?",
-            note=pane.note or said,
+            note=pane.note or note,
             actions=[
-                Button(key="a", decision="keep", label="Keep", disabled=no),
-                replace(taken["e"], disabled=elsewhere),
-                replace(taken["r"], disabled=elsewhere),
-                replace(taken["d"], disabled=elsewhere),
-                taken["q"],
-                replace(taken["t"], tone="bad"),
+                Button(key="a", decision="keep", label="Keep", disabled=buttons["t"].disabled),
+                replace(buttons["e"], disabled=elsewhere),
+                replace(buttons["r"], disabled=elsewhere),
+                replace(buttons["d"], disabled=elsewhere),
+                buttons["q"],
+                replace(buttons["t"], tone="bad"),
             ],
         )
 

@@ -3,14 +3,14 @@
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
+from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.cache import patch_cache_control
 
-from desk.inbox.all_kinds import find_kind, list_kinds
+from desk.inbox.all_kinds import KINDS, list_kinds
 from desk.inbox.kinds import ItemKind
 from desk.shell.chosen_project import chosen_project, names_a_project, narrow_to_chosen
 from memory.projects.access import projects_with_role
-from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
 
 _PROJECT = "project__id__exact"
@@ -18,9 +18,11 @@ _PROJECT = "project__id__exact"
 
 def get_kind(request: HttpRequest, name: str) -> ItemKind:
     """Return a kind that the person may see."""
-    kind = find_kind(name, request.user)
+    kind = next((kind for kind in KINDS if kind.name == name), None)
     if kind is None:
         raise Http404
+    if not request.user.has_perm(kind.permission):
+        raise PermissionDenied(f"You need the permission to see a {kind.noun}, and you do not have it.")
     return kind
 
 
@@ -60,10 +62,10 @@ def read_project(request: HttpRequest) -> str:
     return "" if project is None else urlencode({_PROJECT: project.pk})
 
 
-def get_actor(request: HttpRequest) -> Actor:
-    """Return the person who is signed in."""
-    assert request.user.is_authenticated
-    return Actor.person(request.user)
+def with_query(request: HttpRequest, address: str) -> str:
+    """Return an address of the inbox with the filters of this one."""
+    query = read_query(request)
+    return f"{address}?{query}" if query else address
 
 
 def is_fragment(request: HttpRequest) -> bool:

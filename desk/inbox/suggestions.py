@@ -1,19 +1,17 @@
 """Suggestions of a consolidation in the inbox."""
 
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl
-from uuid import UUID
 
-from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.urls import reverse
 
-from desk.inbox.kinds import Button, Done, ItemKind, ItemRow, Pane, Tab
+from desk.inbox.kinds import Button, Done, ItemKind, ItemRow, Pane, Tab, read_reason
 from desk.reflections.suggestions import find_holders, show_suggestion
+from desk.shell.requests import read_id
 from memory.errors import MemoryAppError
-from memory.projects.access import narrow_to_projects
+from memory.limits import MAX_REASON_CHARS
 from memory.projects.actors import Actor
-from memory.rows import find_row
 from reflection.consolidation.models import Suggestion
 from reflection.consolidation.suggestion_decisions import (
     ACCEPTABLE,
@@ -38,6 +36,8 @@ class SuggestionItems(ItemKind):
     name = "suggestion"
     noun = "suggestion"
     label = "Suggestions"
+    model = Suggestion
+    related = ("project", "heuristic__current_revision", "other__current_revision")
     permission = "reflection.view_suggestion"
 
     def waiting(self) -> QuerySet[Suggestion]:
@@ -45,101 +45,73 @@ class SuggestionItems(ItemKind):
 
     def queue(self, user: Any, query: str) -> QuerySet[Suggestion]:
         rows = super().queue(user, query)
-        run = dict(parse_qsl(query)).get("run", "")
-        try:
-            return rows.filter(run=UUID(run)) if run else rows
-        except ValueError:
-            return rows
+        run = read_id(dict(parse_qsl(query)).get("run"))
+        return rows.filter(run=run) if run else rows
 
     def list_rows(self, user: Any, query: str, *, limit: int) -> list[ItemRow]:
-        rows = self.queue(user, query).select_related("heuristic__current_revision").order_by("created_at", "id")
-        found = list(rows[:limit])
-        holders = find_holders(found, user=user)
-        return [self._write_row(suggestion, holders.get(suggestion.pk, "")) for suggestion in found]
+        suggestions = list(self.queue(user, query).select_related(*self.related).order_by(*self.order)[:limit])
+        holders = find_holders(suggestions, user=user)
+        return [replace(self.write_row(item), held_by=holders.get(item.pk, "")) for item in suggestions]
 
-    def _write_row(self, suggestion: Suggestion, held_by: str) -> ItemRow:
-        revision = suggestion.heuristic.current_revision
+    def write_row(self, item: Suggestion) -> ItemRow:
+        revision = item.heuristic.current_revision
         return ItemRow(
             kind=self.name,
-            id=suggestion.pk,
+            id=item.pk,
             title=revision.trigger if revision else "",
-            then=suggestion.reason,
-            why=suggestion.get_kind_display(),
-            since=suggestion.created_at,
-            held_by=held_by,
+            then=item.reason,
+            why=item.get_kind_display(),
+            since=item.created_at,
         )
 
-    def draw(self, user: Any, id: UUID) -> Pane | None:
-        suggestion = self.find(user, id)
-        return self.draw_suggestion(suggestion, user=user) if suggestion is not None else None
-
-    def draw_suggestion(self, suggestion: Suggestion, *, user: Any) -> Pane:
-        """Return a suggestion with the lessons it is about."""
-        allowed = self.may_decide(user, suggestion.project_id)
-        holder = find_holders([suggestion], user=user).get(suggestion.pk, "")
-        no = "" if allowed else "You may only read this suggestion."
-        closed = no or ("" if suggestion.status == Suggestion.Status.OPEN else "This suggestion was already decided.")
-        elsewhere = "" if suggestion.kind in ACCEPTABLE else "Decide on the lessons themselves, or keep both with r."
+    def draw_item(self, item: Suggestion, *, user: Any) -> Pane:
+        may_decide = self.may_decide(user, item)
+        holder = find_holders([item], user=user).get(item.pk, "")
+        no = "" if may_decide else "You may only read this suggestion."
+        closed = no or ("" if item.status == Suggestion.Status.OPEN else "This suggestion was already decided.")
+        elsewhere = "" if item.kind in ACCEPTABLE else "Decide on the lessons themselves, or keep both with r."
         held = f"{holder} has claimed a lesson that this is about." if holder else ""
-        contradicts = suggestion.kind == Suggestion.Kind.CONTRADICTION
-        accept = _ACCEPT.get(Suggestion.Kind(suggestion.kind), "Use new wording")
-        dismiss = "Keep both" if contradicts else "Dismiss"
+        accept = _ACCEPT.get(Suggestion.Kind(item.kind), "Use new wording")
+        dismiss = "Keep both" if item.kind == Suggestion.Kind.CONTRADICTION else "Dismiss"
         return Pane(
             kind=self,
-            id=suggestion.pk,
-            sha256=suggestion.fingerprint,
-            heading=f"Suggestion: {suggestion.get_kind_display().lower()}",
+            id=item.pk,
+            sha256=item.fingerprint,
+            heading=f"Suggestion: {item.get_kind_display().lower()}",
             template="admin/reflection/suggestion_words.html",
             context={
-                "suggestion": show_suggestion(suggestion, held_by=holder),
-                "evidence": suggestion.evidence.select_related("trajectory"),
-                "may_review": allowed,
+                "suggestion": show_suggestion(item, held_by=holder),
+                "evidence": item.evidence.select_related("trajectory"),
             },
-            page=reverse("admin:reflection_suggestion_change", args=[suggestion.pk]),
             actions=[
                 Button(key="a", decision="accept", label=accept, tone="good", disabled=closed or elsewhere or held),
                 Button(key="e", decision="edit", label="Edit", disabled="Edit the lesson on its own page."),
                 Button(key="r", decision="dismiss", label=dismiss, tone="bad", disabled=closed),
             ],
             tabs=[Tab(name="evidence", label="Runs", template="admin/reflection/suggestion_evidence.html")],
-            note=no
-            and "You can only read this page. To decide, you need the permission “review heuristics” and the "
-            "role of a reviewer in this project.",
-            held_by="",
+            note="" if may_decide else f"You can only read this page. {self.not_allowed}",
         )
 
-    def decide(self, user: Any, id: UUID, data: Any) -> Done | Pane | None:
-        suggestion = self.find(user, id)
-        return self.decide_on(suggestion, user=user, data=data) if suggestion is not None else None
-
-    def decide_on(self, suggestion: Suggestion, *, user: Any, data: Any) -> Done:
-        """Carry out what a form says about a suggestion, as `decide` does."""
-        if not self.may_decide(user, suggestion.project_id):
-            raise PermissionDenied("You need the permission “review heuristics” in this project to decide here.")
-        by, reason = Actor.person(user), data.get("reason", "")[:2000]
+    def carry_out(self, item: Suggestion, *, user: Any, data: Any) -> Done:
+        by, reason = Actor.person(user), read_reason(data)[:MAX_REASON_CHARS]
         match data.get("decision"):
             case "accept":
-                accept_suggestion(suggestion, by=by, reason=reason)
-                return Done(said=DONE[Suggestion.Kind(suggestion.kind)])
+                accept_suggestion(item, by=by, reason=reason)
+                return Done(said=DONE[Suggestion.Kind(item.kind)])
             case "dismiss":
-                dismiss_suggestion(suggestion, by=by, reason=reason)
-                return Done(said=_DISMISSED, undo=str(suggestion.pk))
+                dismiss_suggestion(item, by=by, reason=reason)
+                return Done(said=_DISMISSED, undo=str(item.pk))
             case _:
                 raise MemoryAppError("Choose one of the buttons.")
 
     def undo(self, user: Any, token: str, *, by: Actor) -> str:
-        try:
-            suggestion = self.find(user, UUID(token))
-        except ValueError:
-            suggestion = None
+        # A suggestion has no reviews: what was dismissed is opened again.
+        id = read_id(token)
+        suggestion = self.find(user, id) if id else None
         if suggestion is None:
             raise MemoryAppError("This suggestion no longer exists.")
         reopen_suggestion(suggestion, by=by)
         return "Undone. It is waiting for a decision again."
-
-    def find(self, user: Any, id: UUID) -> Suggestion | None:
-        related = ("project", "heuristic__current_revision", "other__current_revision")
-        return find_row(narrow_to_projects(Suggestion.objects.select_related(*related), user).filter(pk=id))
 
 
 SUGGESTIONS = SuggestionItems()

@@ -1,12 +1,12 @@
 """The pages of the inbox: the list with one item, its fragments, and what happens when a person decides.
 
 A browser with script fetches the next items as fragments and sends decisions behind; it asks for JSON. Without script
-the same addresses answer with whole pages, and every button is an ordinary form.
+the same addresses answer with whole pages, and every button is an ordinary form. An item that does not wait is shown
+without the list, and stays on the page after a decision.
 """
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -19,18 +19,19 @@ from django.views.decorators.http import require_POST
 
 from desk.inbox import discussion
 from desk.inbox.all_kinds import find_kind, list_kinds
-from desk.inbox.kinds import Done, ItemKind, ItemRow, Pane, Tab
+from desk.inbox.kinds import ItemKind, Pane
 from desk.inbox.requests import (
-    get_actor,
     get_kind,
     is_fragment,
     read_filters,
     read_project,
     read_query,
     wants_json,
+    with_query,
     without_storing,
 )
 from desk.lessons.release_facts import find_roll_backs
+from desk.shell.requests import get_actor, read_id, read_number
 from memory.errors import MemoryAppError
 from memory.projects.access import visible_projects
 from memory.review.decisions import UNDO_SECONDS
@@ -38,29 +39,15 @@ from memory.review.decisions import UNDO_SECONDS
 SHOWN_ROWS = 30  # of each kind; more are fetched before the list runs out, and where it is scrolled to its end
 AHEAD = 3  # items that are fetched before they are needed
 _UNDO = "inbox_undo"  # in the session: what the next page offers to undo, without script
-View = Callable[..., HttpResponse]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Group:
-    """The waiting items of a kind: how many there are, and the first of them."""
-
-    kind: ItemKind
-    count: int
-    rows: list[ItemRow]
-
-    @property
-    def more(self) -> int:
-        return max(0, self.count - len(self.rows))
 
 
 def index(request: HttpRequest) -> HttpResponse:
     """Show what waits, and the first of it."""
     groups = _list_groups(request)
-    first = next((row for group in groups for row in group.rows), None)
+    first = next((row for group in groups for row in group["rows"]), None)
     kind = find_kind(first.kind, request.user) if first else None
     pane = kind.draw(request.user, first.id) if kind and first else None
-    return _draw_page(request, groups, pane, at="list")
+    return _draw_page(request, groups, pane, screen="list")
 
 
 def item(request: HttpRequest, kind_name: str, id: UUID) -> HttpResponse:
@@ -72,11 +59,10 @@ def item(request: HttpRequest, kind_name: str, id: UUID) -> HttpResponse:
     if pane is None:
         if is_fragment(request):
             raise Http404
-        messages.error(request, f"This {kind.noun} or its project was deleted, or you are no longer a member of it.")
-        return HttpResponseRedirect(reverse("admin:inbox"))
+        return _say_gone(request, kind)
     if is_fragment(request):
         return without_storing(HttpResponse(_draw_fragment(request, pane)))
-    return _draw_page(request, _list_groups(request), pane, at="beside" if request.GET.get("tab") else "words")
+    return _draw_item(request, pane, screen="beside" if request.GET.get("tab") else "words")
 
 
 def tab(request: HttpRequest, kind_name: str, id: UUID, name: str) -> HttpResponse:
@@ -95,11 +81,14 @@ def rows(request: HttpRequest) -> HttpResponse:
     The page drops what it lists already. To leave those rows out here would miss some: others decide at the same time.
     """
     kind = get_kind(request, request.GET.get("kind", ""))
-    listed = request.GET.get("listed", "")
-    limit = SHOWN_ROWS + (int(listed) if listed.isascii() and listed.isdecimal() and len(listed) < 5 else 0)
-    found = kind.list_rows(request.user, read_filters(request), limit=limit + 1)
-    shown = discussion.add_assignees(found[:limit])
-    context = {"kind": kind, "rows": shown, "query": read_query(request), "has_more": len(found) > limit}
+    limit = SHOWN_ROWS + min(read_number(request.GET.get("listed")) or 0, 9_999)
+    waiting = kind.list_rows(request.user, read_filters(request), limit=limit + 1)
+    context = {
+        "kind": kind,
+        "rows": discussion.add_assignees(waiting[:limit]),
+        "query": read_query(request),
+        "has_more": len(waiting) > limit,
+    }
     return without_storing(render(request, "admin/inbox/rows.html", context))
 
 
@@ -111,11 +100,11 @@ def ahead(request: HttpRequest) -> HttpResponse:
 @require_POST
 def hold(request: HttpRequest, kind_name: str, id: UUID) -> HttpResponse:
     """Claim an item for the person who reads it."""
-    held = get_kind(request, kind_name).hold(request.user, id)
-    if held is None:
+    claim = get_kind(request, kind_name).hold(request.user, id)
+    if claim is None:
         return JsonResponse({})
-    name, until = held
-    return JsonResponse({"by": name, "until": f"{until:%H:%M} UTC", "mine": name == _name(request)})
+    name, until = claim
+    return JsonResponse({"by": name, "until": f"{until:%H:%M} UTC", "mine": name == request.user.get_username()})
 
 
 @require_POST
@@ -138,61 +127,38 @@ def undo(request: HttpRequest) -> HttpResponse:
     if wants_json(request):
         return JsonResponse({"said": said, "panes": _draw_ahead(request, [key])})
     messages.success(request, said)
-    return HttpResponseRedirect(_find_address(key, request))
+    return HttpResponseRedirect(_find_address(request, key))
 
 
 def _decide(request: HttpRequest, kind: ItemKind, id: UUID) -> HttpResponse:
-    here = request.get_full_path()
+    here, key = request.get_full_path(), f"{kind.name}/{id}"
     try:
         done = kind.decide(request.user, id, request.POST)
     except MemoryAppError as refusal:
         return _refuse(request, refusal, here)
     if done is None:
-        raise Http404
+        if wants_json(request):
+            raise Http404
+        return _say_gone(request, kind)
     if isinstance(done, Pane):
         if wants_json(request):
             return JsonResponse({"pane": _draw_fragment(request, done)}, status=422)
-        return _draw_page(request, _list_groups(request), done, at="words")
+        return _draw_item(request, done, screen="words")
     if wants_json(request):
-        sent = {"said": done.said, "undo": done.undo}
-        shown = [f"{kind.name}/{id}"] if done.stays else request.POST.getlist("ahead")
-        return JsonResponse(sent | {"panes": _draw_ahead(request, shown)})
+        shown = [key] if done.stays else request.POST.getlist("ahead")
+        return JsonResponse({"said": done.said, "undo": done.undo, "panes": _draw_ahead(request, shown)})
     if done.stays or not done.undo:
         messages.success(request, done.said)
-    else:
-        remember_undo(request, kind, id, done)  # which says it too
-    if done.stays:
-        return HttpResponseRedirect(here)
-    return HttpResponseRedirect(_find_address(request.POST.get("next", ""), request))
+    else:  # the next page offers to undo it, and says it too
+        offer = {"kind": kind.name, "item": key, "token": done.undo, "said": done.said, "at": time.time()}
+        request.session[_UNDO] = offer
+    return HttpResponseRedirect(here if done.stays else _find_address(request, request.POST.get("next", "")))
 
 
-def remember_undo(request: HttpRequest, kind: ItemKind, id: UUID, done: Done) -> None:
-    """Let the next page offer to undo a decision, where no script does."""
-    key = f"{kind.name}/{id}"
-    offer = {"kind": kind.name, "item": key, "token": done.undo, "said": done.said, "at": time.time()}
-    request.session[_UNDO] = offer
-
-
-def take_undo(request: HttpRequest) -> dict[str, Any] | None:
-    """Return what a page is to offer to undo: the person's last decision, if it was a moment ago."""
-    offer = request.session.pop(_UNDO, None)
-    return offer if offer and time.time() - offer["at"] < UNDO_SECONDS else None
-
-
-def draw_own_page(request: HttpRequest, pane: Pane, **context: Any) -> HttpResponse:
-    """Draw the page of one item, which links lead to: the same fragments as in the inbox, without the list."""
-    whole = {
-        **admin.site.each_context(request),
-        **_pane_context(request, pane),
-        "form_action": request.get_full_path(),
-        "undo_action": reverse("admin:inbox_undo"),
-        "alone": True,
-        "at": "beside" if request.GET.get("tab") else "words",
-        "undoable": (offer := take_undo(request)),
-        **({"undo_action": pane.kind.undo_address(offer["token"])} if offer else {}),
-        **context,
-    }
-    return without_storing(render(request, "admin/inbox/alone.html", whole))
+def _say_gone(request: HttpRequest, kind: ItemKind) -> HttpResponse:
+    gone = f"This {kind.noun} or its project was deleted, or you are no longer a member of the project."
+    messages.error(request, f"{gone} Nothing was changed.")
+    return HttpResponseRedirect(reverse("admin:inbox"))
 
 
 def _refuse(request: HttpRequest, refusal: MemoryAppError, back: str) -> HttpResponse:
@@ -202,32 +168,76 @@ def _refuse(request: HttpRequest, refusal: MemoryAppError, back: str) -> HttpRes
     return HttpResponseRedirect(back)
 
 
-def _draw_page(request: HttpRequest, groups: list[Group], pane: Pane | None, *, at: str) -> HttpResponse:
-    query = read_query(request)
-    flat = [row for group in groups for row in group.rows]
-    place = next((n for n, row in enumerate(flat) if pane is not None and row.key == pane.key), None)
-    following = [row for row in flat[(place or 0) :] if pane and row.key != pane.key and not row.held_by]
-    preceding = [row for row in flat[: place or 0] if not row.held_by]
+def _draw_item(request: HttpRequest, pane: Pane, *, screen: str) -> HttpResponse:
+    """Draw an item, with the list where it waits in it."""
+    waiting = pane.kind.queue(request.user, read_filters(request)).filter(pk=pane.id)
+    return _draw_page(request, _list_groups(request) if waiting.exists() else None, pane, screen=screen)
+
+
+def _draw_page(
+    request: HttpRequest, groups: list[dict[str, Any]] | None, pane: Pane | None, *, screen: str
+) -> HttpResponse:
+    """Draw the list with an item or, for no groups, the item alone. `screen` is what a narrow screen shows."""
+    offer = request.session.pop(_UNDO, None)
+    is_recent = offer is not None and time.time() - offer["at"] < UNDO_SECONDS
     context = {
         **admin.site.each_context(request),
         "title": "Inbox",
-        "groups": groups,
-        "kinds": _list_kinds(request, groups),
-        "chosen": (chosen := request.GET.get("kind", "")),
-        "chosen_kind": find_kind(chosen, request.user),
-        "show": request.GET.get("show", ""),
-        "undo_action": f"{reverse('admin:inbox_undo')}?{query}" if query else reverse("admin:inbox_undo"),
-        "query": query,
-        "waiting_count": sum(group.count for group in groups),
-        "following": following[0] if following else None,
-        "preceding": preceding[-1] if preceding else None,
-        "undoable": take_undo(request),
+        "screen": screen,
+        "undo_action": with_query(request, reverse("admin:inbox_undo")),
+        "undoable": offer if is_recent else None,
         "roll_backs": find_roll_backs(request),
-        "has_projects": request.user.is_superuser or visible_projects(request.user).exists(),
-        "at": at,
         **_pane_context(request, pane),
     }
+    if groups is None:
+        assert pane is not None
+        context |= {"title": pane.heading, "alone": True, "page_of": pane.kind.table}
+    else:
+        context |= _list_context(request, groups, pane)
     return without_storing(render(request, "admin/inbox/page.html", context))
+
+
+def _list_context(request: HttpRequest, groups: list[dict[str, Any]], pane: Pane | None) -> dict[str, Any]:
+    """Return what the list shows, and what comes before and after the item. What others have claimed is passed over."""
+    rows = [row for group in groups for row in group["rows"]]
+    index = next((number for number, row in enumerate(rows) if pane is not None and row.key == pane.key), 0)
+    following = [row for row in rows[index:] if pane and row.key != pane.key and not row.held_by]
+    preceding = [row for row in rows[:index] if not row.held_by]
+    chosen, project = request.GET.get("kind", ""), read_project(request)
+    # To choose from: the kinds of which something waits, whatever the filters, and the chosen one.
+    if read_query(request):
+        kinds = [
+            kind
+            for kind in list_kinds(request.user)
+            if kind.name == chosen or kind.queue(request.user, project).exists()
+        ]
+    else:
+        kinds = [group["kind"] for group in groups if group["count"]]
+    return {
+        "groups": groups,
+        "kinds": kinds,
+        "chosen": chosen,
+        "chosen_kind": find_kind(chosen, request.user),
+        "show": request.GET.get("show", ""),
+        "waiting_count": sum(group["count"] for group in groups),
+        "following": following[0] if following else None,
+        "preceding": preceding[-1] if preceding else None,
+        "has_projects": request.user.is_superuser or visible_projects(request.user).exists(),
+    }
+
+
+def _list_groups(request: HttpRequest) -> list[dict[str, Any]]:
+    """Return for each kind how many items wait, and the first of them."""
+    query, chosen = read_filters(request), request.GET.get("kind", "")
+    kinds = [kind for kind in list_kinds(request.user) if chosen in ("", kind.name)]
+    waiting = [row for kind in kinds for row in kind.list_rows(request.user, query, limit=SHOWN_ROWS)]
+    rows = discussion.add_assignees(waiting)
+    groups = []
+    for kind in kinds:
+        own = [row for row in rows if row.kind == kind.name]
+        count = kind.count(request.user, query)
+        groups.append({"kind": kind, "count": count, "rows": own, "more": max(0, count - len(own))})
+    return groups
 
 
 def _pane_context(request: HttpRequest, pane: Pane | None) -> dict[str, Any]:
@@ -235,17 +245,25 @@ def _pane_context(request: HttpRequest, pane: Pane | None) -> dict[str, Any]:
         return {"pane": None}
     pane, arranged = discussion.add_discussion(request, pane)
     wanted = request.GET.get("tab", "") if request.method == "GET" else ""
-    tabs = [_fill(request, pane, each) if each.name == wanted else each for each in pane.tabs]
-    shown = next((each for each in tabs if each.name == wanted), next((each for each in tabs if each.template), None))
-    query = read_query(request)
-    action = f"{pane.address}?{query}" if query else pane.address
+    # Without script, the tab that the address names is drawn with the page.
+    tabs = []
+    for tab in pane.tabs:
+        if tab.name == wanted and not tab.template:
+            tab = pane.kind.draw_tab(request.user, pane.id, tab.name) or tab
+        tabs.append(tab)
+    drawn = [tab for tab in tabs if tab.template]
+    asked = [tab for tab in drawn if tab.name == wanted]
     of_tabs = {name: value for tab in tabs for name, value in tab.context.items()}
-    fixed = {"form_action": action, "pane": pane, "tabs": tabs, "shown_tab": shown, "query": query}
-    return {**of_tabs, **pane.context, **fixed, "arranged": arranged}
-
-
-def _fill(request: HttpRequest, pane: Pane, tab: Tab) -> Tab:
-    return tab if tab.template else pane.kind.draw_tab(request.user, pane.id, tab.name) or tab
+    return {
+        **of_tabs,
+        **pane.context,
+        "form_action": with_query(request, pane.address),
+        "pane": pane,
+        "tabs": tabs,
+        "shown_tab": next(iter([*asked, *drawn]), None),
+        "query": read_query(request),
+        "arranged": arranged,
+    }
 
 
 def _draw_fragment(request: HttpRequest, pane: Pane) -> str:
@@ -256,51 +274,17 @@ def _draw_ahead(request: HttpRequest, keys: Iterable[str]) -> dict[str, str]:
     drawn = {}
     for key in list(keys)[:AHEAD]:
         name, _, id = key.partition("/")
-        kind = find_kind(name, request.user)
-        uuid = _read_id(id)
+        kind, uuid = find_kind(name, request.user), read_id(id)
         pane = kind.draw(request.user, uuid) if kind is not None and uuid is not None else None
         if pane is not None:
             drawn[pane.key] = _draw_fragment(request, pane)
     return drawn
 
 
-def _list_groups(request: HttpRequest) -> list[Group]:
-    query, chosen = read_filters(request), request.GET.get("kind", "")
-    kinds = [kind for kind in list_kinds(request.user) if chosen in ("", kind.name)]
-    found = {kind.name: kind.list_rows(request.user, query, limit=SHOWN_ROWS) for kind in kinds}
-    rows = discussion.add_assignees([row for rows in found.values() for row in rows])
-    return [
-        Group(kind=kind, count=kind.count(request.user, query), rows=[row for row in rows if row.kind == kind.name])
-        for kind in kinds
-    ]
-
-
-def _list_kinds(request: HttpRequest, groups: list[Group]) -> list[ItemKind]:
-    """Return the kinds to choose from: those of which something waits, whatever the filters, and the chosen one."""
-    if not read_query(request):
-        return [group.kind for group in groups if group.count]
-    chosen, project = request.GET.get("kind"), read_project(request)
-    kinds = list_kinds(request.user)
-    return [kind for kind in kinds if kind.name == chosen or kind.queue(request.user, project).exists()]
-
-
-def _find_address(key: str, request: HttpRequest) -> str:
+def _find_address(request: HttpRequest, key: str) -> str:
+    """Return the address of an item, or of the list where there is no such kind."""
     name, _, id = key.partition("/")
-    query = read_query(request)
-    if find_kind(name, request.user) is None or (uuid := _read_id(id)) is None:
-        address = reverse("admin:inbox")
-    else:
-        address = reverse("admin:inbox_item", args=[name, uuid])
-    return f"{address}?{query}" if query else address
-
-
-def _read_id(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
-
-
-def _name(request: HttpRequest) -> str:
-    assert request.user.is_authenticated
-    return str(request.user.get_username())
+    kind, uuid = find_kind(name, request.user), read_id(id)
+    if kind is None or uuid is None:
+        return with_query(request, reverse("admin:inbox"))
+    return with_query(request, reverse("admin:inbox_item", args=[name, uuid]))

@@ -40,24 +40,7 @@ REASONS = [
     ("Unclear what to do", "Unclear"),
 ]
 
-_DECISIONS = (
-    "approve",
-    "preview",
-    "edit",
-    "reject",
-    "retire",
-    "quarantine",
-    "keep",
-    "merge",
-    "duplicate",
-    "restore",
-    "confirm_evidence",
-    "split",
-    "again",
-    "claim",
-    "release",
-)
-_PROPOSED = Heuristic.Status.PROPOSED  # after an approval: it was the first of two
+_PROPOSED = Heuristic.Status.PROPOSED
 # After these the page shows the same heuristic.
 STAYING = frozenset({"restore", "confirm_evidence", "split", "again", "claim"})
 _TEXTS = ("trigger", "guideline", "avoid", "not_when", "rationale")
@@ -71,12 +54,11 @@ _MAX_SECONDS = 3600  # a page left open for longer was not being read
 class DecisionForm(forms.Form):
     """One decision on the text the reviewer saw, known by its hash."""
 
-    decision = forms.ChoiceField(choices=[(name, name) for name in _DECISIONS])
+    decision = forms.CharField(max_length=20)
     content_sha256 = forms.CharField(max_length=64, widget=forms.HiddenInput)
     opened = forms.CharField(required=False, max_length=200, widget=forms.HiddenInput)
-    on_screen = forms.FloatField(
-        required=False, widget=forms.HiddenInput
-    )  # seconds; a page is fetched before it is shown
+    # Seconds. A page is fetched before it is shown, so the browser counts them.
+    on_screen = forms.FloatField(required=False, widget=forms.HiddenInput)
     into = forms.UUIDField(required=False, widget=forms.HiddenInput)
     into_sha256 = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
     number = forms.IntegerField(required=False, widget=forms.HiddenInput)
@@ -100,9 +82,11 @@ class DecisionForm(forms.Form):
         self.difference: list[DiffPart] = []  # what an edit would change, once it was asked for
 
     @classmethod
-    def after_change(cls, stale: "DecisionForm", heuristic: Heuristic, revision: HeuristicRevision) -> "DecisionForm":
+    def after_change(cls, stale: "DecisionForm", heuristic: Heuristic) -> "DecisionForm":
         """The form of a decision that came too late: the person's own words are kept, the text to decide on is new."""
-        data = {**stale.data.dict(), "content_sha256": revision.content_sha256}  # type: ignore[attr-defined]  # a POST
+        assert heuristic.current_revision is not None
+        sha256 = heuristic.current_revision.content_sha256
+        data = {**stale.data.dict(), "content_sha256": sha256}  # type: ignore[attr-defined]  # a POST
         data["opened"] = signing.dumps(time.time(), salt="desk")
         form = cls(data, heuristic=heuristic)
         form.is_valid()
@@ -149,29 +133,30 @@ class DecisionForm(forms.Form):
         """Call the service for the decision; return a sentence about what happened."""
         data = self.cleaned_data
         seen: dict[str, Any] = {"content_sha256": data["content_sha256"]}
-        approved = {**seen, "read_at": self._find_opening()}
-        about: dict[str, Any] = {"by": by, "reason": data["reason"], "seconds_on_screen": self._seconds_on_screen()}
+        opened_at = self._find_opening()
+        approved = {**seen, "read_at": opened_at}
+        about: dict[str, Any] = {"by": by, "reason": data["reason"], "seconds_on_screen": None}
+        if opened_at is not None:
+            seconds, on_screen = time.time() - opened_at.timestamp(), data["on_screen"]
+            if on_screen is not None and 0 <= on_screen <= seconds:
+                seconds = on_screen
+            if 0 <= seconds <= _MAX_SECONDS:
+                about["seconds_on_screen"] = round(seconds, 1)
         match data["decision"]:
             case "approve":
                 done = approve_heuristic(self.heuristic, **approved, **about)
-                return (
-                    FIRST_APPROVAL if done.status == _PROPOSED else f"Approved. Agents get this lesson {self._when()}."
-                )
+                return self._say_approved(done, "Approved. Agents get this lesson {}.")
             case "edit":
                 revision = self.heuristic.current_revision
                 assert revision is not None
                 done = edit_and_approve_heuristic(self.heuristic, text=self._edited(revision), **approved, **about)
-                return (
-                    FIRST_APPROVAL
-                    if done.status == _PROPOSED
-                    else f"Edited and approved. Agents get your wording {self._when()}."
-                )
+                return self._say_approved(done, "Edited and approved. Agents get your wording {}.")
             case "reject":
                 reject_heuristic(self.heuristic, **approved, **about)
                 return "Rejected. The lesson stays on record with your reason."
             case "retire":
                 retire_heuristic(self.heuristic, **about)
-                if self._serves_releases():
+                if serves_releases(self.heuristic.project_id):
                     return "Retired. The next release leaves it out. To withdraw it at once, quarantine it."
                 return "Retired. Agents no longer get this lesson."
             case "quarantine":
@@ -195,13 +180,15 @@ class DecisionForm(forms.Form):
             case "again":
                 return ask_again(self.heuristic, **about)
             case "claim":
-                claim = take_over_heuristic(self.heuristic, by=by)
-                return f"Reserved for you until {claim.expires_at:%H:%M} UTC."
+                claimed = take_over_heuristic(self.heuristic, by=by)
+                return f"Reserved for you until {claimed.claimed_until:%H:%M} UTC."
             case "release":
                 release_heuristic(self.heuristic, by=by)
                 return "Released. Other reviewers can take it now."
-            case _:
+            case "merge" | "duplicate":
                 return self._merge(about)
+            case _:
+                raise MemoryAppError("Choose one of the buttons.")
 
     def _merge(self, about: dict[str, Any]) -> str:
         data = self.cleaned_data
@@ -225,25 +212,17 @@ class DecisionForm(forms.Form):
             return "Merged. The other lesson now has this wording and the evidence of both."
         return "Marked as a duplicate. The other lesson now has the evidence of both."
 
-    def _serves_releases(self) -> bool:
-        return serves_releases(self.heuristic.project_id)
-
-    def _when(self) -> str:
-        return "with the next release that is deployed" if self._serves_releases() else "from now on"
+    def _say_approved(self, lesson: Heuristic, said: str) -> str:
+        # A lesson that is still proposed has its first approval of two.
+        if lesson.status == _PROPOSED:
+            return FIRST_APPROVAL
+        releases = serves_releases(self.heuristic.project_id)
+        return said.format("with the next release that is deployed" if releases else "from now on")
 
     def _edited(self, revision: HeuristicRevision) -> HeuristicText:
         # Browsers send line ends as CR LF.
         texts = {name: self.cleaned_data[name].replace("\r\n", "\n") for name in _TEXTS}
         return replace(revision.as_text(), **texts)
-
-    def _seconds_on_screen(self) -> float | None:
-        opened_at = self._find_opening()
-        if opened_at is None:
-            return None
-        seconds, said = time.time() - opened_at.timestamp(), self.cleaned_data["on_screen"]
-        if said is not None and 0 <= said <= seconds:
-            seconds = said
-        return round(seconds, 1) if 0 <= seconds <= _MAX_SECONDS else None
 
     def _find_opening(self) -> datetime | None:
         """Return when the page was drawn, as it says itself; None if it does not."""

@@ -1,10 +1,9 @@
 """What is shown of a mistake card, and the decisions on it as a form names them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
+from desk.shell.requests import read_id
 from desk.shell.word_diff import diff_words
 from memory.curation.decisions import reject_heuristic, retire_heuristic
 from memory.errors import MemoryAppError
@@ -29,15 +28,6 @@ DONE = {
 }
 SHOWN_RUNS, SHOWN_NEIGHBOURS = 20, 5
 NEIGHBOURS_FROM = 0.6  # the lowest cosine of a card worth comparing
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SimilarCard:
-    """Another card that may say the same, with the similarity of the two in percent."""
-
-    card: MistakeCard
-    percent: int
-    diff: Any
 
 
 def card_context(card: MistakeCard, *, may_review: bool) -> dict[str, Any]:
@@ -84,15 +74,16 @@ def write_card_line(card: MistakeCard, revision: HeuristicRevision) -> str:
     return write_mistake(mistake)[0]
 
 
-def _find_neighbours(card: MistakeCard, revision: HeuristicRevision) -> list[SimilarCard]:
+def _find_neighbours(card: MistakeCard, revision: HeuristicRevision) -> list[dict[str, Any]]:
+    """Return other cards that may say the same, with the similarity in percent."""
     similar = find_similar_cards(card.pk, floor=NEIGHBOURS_FROM, limit=SHOWN_NEIGHBOURS)
     cards = MistakeCard.objects.with_text().in_bulk([card_id for card_id, _ in similar])
     return [
-        SimilarCard(
-            card=cards[card_id],
-            percent=round(100 * similarity),
-            diff=diff_words(_spell_out(revision), _spell_out(cards[card_id].current_revision)),
-        )
+        {
+            "card": cards[card_id],
+            "percent": round(100 * similarity),
+            "diff": diff_words(_spell_out(revision), _spell_out(cards[card_id].current_revision)),
+        }
         for card_id, similarity in similar
         if card_id in cards
     ]
@@ -116,6 +107,7 @@ def carry_out(card: MistakeCard, decision: str, *, data: Mapping[str, Any], by: 
             "Nothing was decided, because the form does not say which words you read. Open the card's page, read it "
             "and decide with its buttons (other programs send its content_sha256)."
         )
+    cards = MistakeCard.objects.filter(project=card.project_id)
     match decision:
         case "approve":
             approve_card(card, by=by, content_sha256=sha256, reason=reason)
@@ -128,23 +120,14 @@ def carry_out(card: MistakeCard, decision: str, *, data: Mapping[str, Any], by: 
         case "reopen":
             reopen_card(card, by=by)
         case "merge":
-            into_id = _read_id(data.get("into"))
-            into = MistakeCard.objects.filter(project=card.project_id, pk=into_id).first() if into_id else None
+            into = cards.filter(pk__in=[read_id(data.get("into"))]).first()
             if into is None:
                 raise MemoryAppError("The other card no longer exists. Reload the page and choose another.")
             merge_cards(card, into=into, by=by, reason=reason)
         case "undo_merge":
-            merged_id = _read_id(data.get("merge"))
-            merged = MistakeCard.objects.filter(project=card.project_id, pk=merged_id).first() if merged_id else None
+            merged = cards.filter(pk__in=[read_id(data.get("merge"))]).first()
             if merged is None or card.pk not in (merged.pk, merged.superseded_by_id):
                 raise MemoryAppError("This merge no longer exists. Reload the page.")
             undo_merge(merged, by=by, reason=reason)
         case _:
             raise MemoryAppError("Choose one of the buttons.")
-
-
-def _read_id(value: str | None) -> UUID | None:
-    try:
-        return UUID(value or "")
-    except ValueError:
-        return None

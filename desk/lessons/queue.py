@@ -14,7 +14,7 @@ from django.template.defaultfilters import pluralize
 from django.utils import timezone
 
 from memory.heuristics.extensions import Tally
-from memory.heuristics.models import Heuristic, ReviewClaim
+from memory.heuristics.models import Heuristic
 from memory.projects.access import narrow_to_projects
 from memory.review.models import Review
 
@@ -48,12 +48,12 @@ class ClaimFilter(QueueFilter):
 
     @classmethod
     def narrow(cls, queryset: QuerySet[Heuristic], value: str, user: Any) -> QuerySet[Heuristic]:
-        live = ReviewClaim.objects.filter(heuristic=OuterRef("pk"), expires_at__gt=timezone.now())
+        claimed = Q(claimed_by__isnull=False, claimed_until__gt=timezone.now())
         if value == "mine":
-            return queryset.filter(Exists(live.filter(user=user.pk)))
+            return queryset.filter(claimed, claimed_by=user.pk)
         if value == "others":
-            return queryset.filter(Exists(live.exclude(user=user.pk)))
-        return queryset.filter(~Exists(live))
+            return queryset.filter(claimed).exclude(claimed_by=user.pk)
+        return queryset.filter(Q(claimed_by=None) | Q(claimed_until__lte=timezone.now()))
 
 
 class ApprovalsFilter(QueueFilter):

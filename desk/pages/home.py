@@ -1,7 +1,6 @@
 """The home page: what waits, how it goes, what one decided, and the first steps of a new project."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -11,9 +10,10 @@ from django.utils import timezone
 
 from desk.effects.uplift import describe_effect
 from desk.effects.verdicts import count_alarms
+from desk.inbox.all_kinds import list_kinds
+from desk.inbox.requests import is_reviewer_of_chosen, read_filters
 from desk.lessons.release_facts import count_roll_backs
 from desk.pages.trends import Period, count_decisions, count_runs
-from desk.pages.waiting import Waiting, find_waiting
 from desk.reflections.figures import count_failing_webhooks, count_reflections
 from desk.shell.chosen_project import chosen_project, narrow_to_chosen, offered_projects
 from desk.shell.pages import Figure
@@ -29,25 +29,18 @@ _SHOWN_DAYS = 14
 _SHOWN_DECISIONS = 6
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Tile:
-    """A number with its days as a small line."""
-
-    label: str
-    value: str
-    note: str
-    link: str
-    points: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FirstStep:
-    """One of the steps after which lessons come, are used, and are measured."""
-
-    label: str
-    hint: str
-    link: str
-    is_done: bool
+def find_waiting(request: HttpRequest) -> Iterable[dict[str, Any]]:
+    """Return how many of each kind wait for a person, and since when the oldest does. One query a kind."""
+    query, is_reviewer = read_filters(request), is_reviewer_of_chosen(request)
+    for kind in list_kinds(request.user):
+        count, oldest = kind.measure(request.user, query)
+        yield {
+            "label": kind.label,
+            "count": count,
+            "oldest": oldest,
+            "link": reverse("admin:inbox", query={"kind": kind.name}),
+            "is_own": is_reviewer and request.user.has_perm(kind.decides),  # the person may decide on it
+        }
 
 
 def home_context(request: HttpRequest) -> dict[str, Any]:
@@ -55,54 +48,46 @@ def home_context(request: HttpRequest) -> dict[str, Any]:
     user: Any = request.user
     if not offered_projects(request):
         return {"has_no_project": True, "may_add_project": user.has_perm("memory.add_project")}
-    seen = list(find_waiting(request))
-    own = [kind for kind in seen if kind.is_own]
-    figures = list(_figures(request))
-    waiting = own or seen
+    kinds = list(find_waiting(request))
+    own = [kind for kind in kinds if kind["is_own"]]
+    waiting = own or kinds
+    oldest = min((kind["oldest"] for kind in waiting if kind["oldest"]), default=None)
+    counts = (count_roll_backs, count_failing_webhooks, count_reflections, count_alarms, describe_effect)
+    figures = [figure for count in counts for figure in count(request)]
+    # After these steps lessons come, are used, and are measured.
     steps = list(_first_steps(request)) if user.has_perm("memory.view_trajectory") else []
     return {
         "waiting": waiting,
         "may_decide": bool(own),
-        "waiting_count": sum(kind.count for kind in waiting),
-        "oldest": _find_oldest(waiting),
-        "is_late": (_find_oldest(waiting) or timezone.now()) < timezone.now() - _LONG_WAIT,
+        "waiting_count": sum(kind["count"] for kind in waiting),
+        "oldest": oldest,
+        "is_late": oldest is not None and oldest < timezone.now() - _LONG_WAIT,
         "start": reverse("admin:inbox"),
         "tiles": [*_tiles(request), *(figure for figure in figures if figure.is_large)],
         "figures": [figure for figure in figures if not figure.is_large],
         "decided": _find_own_decisions(request),
-        "steps": steps if not all(step.is_done for step in steps) else [],
+        "steps": [] if all(step["is_done"] for step in steps) else steps,
     }
 
 
-def _figures(request: HttpRequest) -> Iterable[Figure]:
-    yield from count_roll_backs(request)
-    yield from count_failing_webhooks(request)
-    yield from count_reflections(request)
-    yield from count_alarms(request)
-    yield from describe_effect(request)
-
-
-def _find_oldest(waiting: list[Waiting]) -> Any:
-    return min((kind.oldest for kind in waiting if kind.oldest), default=None)
-
-
-def _tiles(request: HttpRequest) -> list[Tile]:
-    user: Any = request.user
+def _tiles(request: HttpRequest) -> list[Figure]:
+    """Return numbers with their days as a small line."""
     period = Period.last(_SHOWN_DAYS)
-    tiles = []
-    if user.has_perm("memory.view_trajectory"):
-        runs = count_runs(request, period).runs
-        tiles.append(_tile("Runs", runs, reverse("admin:memory_trajectory_changelist")))
-    if user.has_perm("memory.view_review"):
-        tiles.append(
-            _tile("Decisions", count_decisions(request, period).all, reverse("admin:memory_review_changelist"))
+    shown = []
+    if request.user.has_perm("memory.view_trajectory"):
+        shown.append(("Runs", count_runs(request, period).runs, "admin:memory_trajectory_changelist"))
+    if request.user.has_perm("memory.view_review"):
+        shown.append(("Decisions", count_decisions(request, period)["all"], "admin:memory_review_changelist"))
+    return [
+        Figure(
+            label=label,
+            value=f"{sum(days):,}",
+            note=f"in {_SHOWN_DAYS} days, {days[-1]:,} today",
+            link=reverse(page),
+            points=draw_sparkline(days),
         )
-    return tiles
-
-
-def _tile(label: str, days: list[int], link: str) -> Tile:
-    note = f"in {_SHOWN_DAYS} days, {days[-1]:,} today"
-    return Tile(label=label, value=f"{sum(days):,}", note=note, link=link, points=draw_sparkline(days))
+        for label, days, page in shown
+    ]
 
 
 def _find_own_decisions(request: HttpRequest) -> list[Review]:
@@ -114,39 +99,39 @@ def _find_own_decisions(request: HttpRequest) -> list[Review]:
     return list(rows[:_SHOWN_DECISIONS])
 
 
-def _first_steps(request: HttpRequest) -> Any:
+def _first_steps(request: HttpRequest) -> Iterable[dict[str, Any]]:
     runs = narrow_to_chosen(Trajectory.objects.order_by(), request)
     approvals = Review.objects.of_lessons().filter(decision=Review.Decision.APPROVE).order_by()
     project = chosen_project(request)
     keys = reverse("admin:memory_apikey_add", query={"project": project.pk} if project else None)
     docs = reverse("api-docs")
-    yield FirstStep(
-        label="Create an API key",
-        hint="An agent needs one to send its runs.",
-        link=keys if request.user.has_perm("memory.change_apikey") else "",
-        is_done=narrow_to_chosen(ApiKey.objects.order_by(), request).exists(),
-    )
-    yield FirstStep(
-        label="Record a run",
-        hint="POST /api/v1/trajectories when a task is done, or let a client do it.",
-        link=docs,
-        is_done=runs.exists(),
-    )
-    yield FirstStep(
-        label="Approve a lesson",
-        hint="Lessons are proposed from runs; agents get those you approve.",
-        link=reverse("admin:inbox"),
-        is_done=narrow_to_chosen(approvals, request).exists(),
-    )
-    yield FirstStep(
-        label="Ask for lessons",
-        hint="POST /api/v1/retrieve before a task, and put the answer into the prompt.",
-        link=docs,
-        is_done=narrow_to_chosen(Retrieval.objects.order_by(), request).exists(),
-    )
-    yield FirstStep(
-        label="Report the outcome",
-        hint="Send retrieval_id and the outcome with the run, so that the effect can be measured.",
-        link=docs,
-        is_done=runs.filter(retrieval__isnull=False).exclude(outcome=Trajectory.Outcome.UNKNOWN).exists(),
-    )
+    yield {
+        "label": "Create an API key",
+        "hint": "An agent needs one to send its runs.",
+        "link": keys if request.user.has_perm("memory.change_apikey") else "",
+        "is_done": narrow_to_chosen(ApiKey.objects.order_by(), request).exists(),
+    }
+    yield {
+        "label": "Record a run",
+        "hint": "POST /api/v1/trajectories when a task is done, or let a client do it.",
+        "link": docs,
+        "is_done": runs.exists(),
+    }
+    yield {
+        "label": "Approve a lesson",
+        "hint": "Lessons are proposed from runs; agents get those you approve.",
+        "link": reverse("admin:inbox"),
+        "is_done": narrow_to_chosen(approvals, request).exists(),
+    }
+    yield {
+        "label": "Ask for lessons",
+        "hint": "POST /api/v1/retrieve before a task, and put the answer into the prompt.",
+        "link": docs,
+        "is_done": narrow_to_chosen(Retrieval.objects.order_by(), request).exists(),
+    }
+    yield {
+        "label": "Report the outcome",
+        "hint": "Send retrieval_id and the outcome with the run, so that the effect can be measured.",
+        "link": docs,
+        "is_done": runs.filter(retrieval__isnull=False).exclude(outcome=Trajectory.Outcome.UNKNOWN).exists(),
+    }

@@ -1,6 +1,5 @@
 """Insights: how runs, decisions, cost and the queue change, and which task families lack a lesson."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -22,7 +21,7 @@ from desk.pages.trends import (
 )
 from desk.shell.chosen_project import narrow_to_chosen
 from desk.shell.pages import page_context
-from desk.shell.plots import Plot, Scale, Series, draw_plot
+from desk.shell.plots import Plot, Series, draw_plot
 from memory.effects.interval import Share
 from memory.heuristics.models import HeuristicRevision
 from memory.runs.models import Trajectory
@@ -30,22 +29,6 @@ from reflection.llm.models import DailySpend
 
 _DEFAULT_DAYS = 30
 _SHOWN_FAMILIES = 100
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Family:
-    """A task family: how its runs ended, how many were given lessons, how many lessons of its own agents may get."""
-
-    name: str
-    project: str
-    ended: EndedRuns
-    given: int
-    lessons: int
-    link: str
-
-    @property
-    def share(self) -> Share:
-        return self.ended.share
 
 
 def insights_page(request: HttpRequest) -> HttpResponse:
@@ -78,8 +61,8 @@ def coverage_page(request: HttpRequest) -> HttpResponse:
     shown = {
         "days": days,
         "periods": PERIODS_DAYS,
-        "gaps": [family for family in families if not family.lessons],
-        "covered": [family for family in families if family.lessons],
+        "gaps": [family for family in families if not family["lessons"]],
+        "covered": [family for family in families if family["lessons"]],
     }
     return TemplateResponse(request, "admin/coverage.html", page_context(request, "Gaps", **shown))
 
@@ -90,7 +73,7 @@ def read_days(request: HttpRequest) -> int:
     return int(wanted) if wanted in map(str, PERIODS_DAYS) else _DEFAULT_DAYS
 
 
-def find_families(request: HttpRequest, period: Period) -> list[Family]:
+def find_families(request: HttpRequest, period: Period) -> list[dict[str, Any]]:
     """Return the task families with runs in a period, those with the most failures first. Two queries."""
     rows = narrow_to_chosen(Trajectory.objects.filter(created_at__gte=period.since).exclude(task_id=""), request)
     counted = (
@@ -110,14 +93,16 @@ def find_families(request: HttpRequest, period: Period) -> list[Family]:
         for project, family, count in live.order_by().values_list("project_id", "task_id").annotate(count=Count("id"))
     }
     return [
-        Family(
-            name=name,
-            project=project_name,
-            ended=EndedRuns(runs=runs, successes=good, failures=bad),
-            given=given,
-            lessons=lessons.get((project, name), 0),
-            link=reverse("admin:memory_trajectory_changelist", query={"task_id": name, "outcome__exact": "failure"}),
-        )
+        {
+            "name": name,
+            "project": project_name,
+            "runs": runs,
+            "failures": bad,
+            "share": Share(successes=good, known=good + bad),
+            "given": given,
+            "lessons": lessons.get((project, name), 0),  # of its own, that agents may get
+            "link": reverse("admin:memory_trajectory_changelist", query={"task_id": name, "outcome__exact": "failure"}),
+        }
         for project, project_name, name, runs, good, bad, given in counted
     ]
 
@@ -126,12 +111,12 @@ def _plot_runs(runs: RunDays, period: Period) -> Plot:
     days = list(zip(runs.given, runs.without, strict=True))
     series = [
         Series(label="all", style="quiet", values=runs.runs),
-        Series(label="succeeded", style="first", values=[one.successes + other.successes for one, other in days]),
-        Series(label="failed", style="bad", values=[one.failures + other.failures for one, other in days]),
+        Series(label="succeeded", style="first", values=[given.successes + none.successes for given, none in days]),
+        Series(label="failed", style="bad", values=[given.failures + none.failures for given, none in days]),
     ]
     total = sum(runs.runs)
-    said = f"{total:,} run{pluralize(total)} in {len(period.days)} days."
-    return draw_plot("Runs per day", series, days=period.days, scale=Scale.count(series), said=said)
+    summary = f"{total:,} run{pluralize(total)} in {len(period.days)} days."
+    return draw_plot("Runs per day", series, days=period.days, summary=summary)
 
 
 def _plot_success(runs: RunDays, period: Period, shares: dict[str, Share]) -> Plot:
@@ -139,8 +124,8 @@ def _plot_success(runs: RunDays, period: Period, shares: dict[str, Share]) -> Pl
         _moving("given lessons", "first", runs.given, has_band=True),
         _moving("given none", "quiet", runs.without, has_band=False),
     ]
-    said = f"With lessons {shares['with']}; without {shares['without']}."
-    return draw_plot("Success, 7-day average", series, days=period.days, scale=Scale.percent(), said=said)
+    summary = f"With lessons {shares['with']}; without {shares['without']}."
+    return draw_plot("Success, 7-day average", series, days=period.days, summary=summary, is_share=True)
 
 
 def _moving(label: str, style: str, days: list[EndedRuns], *, has_band: bool) -> Series:
@@ -157,19 +142,19 @@ def _moving(label: str, style: str, days: list[EndedRuns], *, has_band: bool) ->
 def _plot_decisions(request: HttpRequest, period: Period) -> Plot:
     counted = count_decisions(request, period)
     series = [
-        Series(label="all", style="quiet", values=counted.all),
-        Series(label="approved", style="first", values=counted.approved),
+        Series(label="all", style="quiet", values=counted["all"]),
+        Series(label="approved", style="first", values=counted["approved"]),
     ]
-    total = sum(counted.all)
-    said = f"{total:,} decision{pluralize(total)}, {sum(counted.approved):,} approved."
-    return draw_plot("Decisions per day", series, days=period.days, scale=Scale.count(series), said=said)
+    total = sum(counted["all"])
+    summary = f"{total:,} decision{pluralize(total)}, {sum(counted['approved']):,} approved."
+    return draw_plot("Decisions per day", series, days=period.days, summary=summary)
 
 
 def _plot_waiting(request: HttpRequest, period: Period) -> Plot:
     counts = count_waiting(request, period)
     series = [Series(label="lessons", style="first", values=counts)]
-    said = f"Now {counts[-1]:,}; {len(counts) - 1} days ago {counts[0]:,}."
-    return draw_plot("Waiting for a first decision", series, days=period.days, scale=Scale.count(series), said=said)
+    summary = f"Now {counts[-1]:,}; {len(counts) - 1} days ago {counts[0]:,}."
+    return draw_plot("Waiting for a first decision", series, days=period.days, summary=summary)
 
 
 def _plot_cost(request: HttpRequest, period: Period) -> list[Plot]:
@@ -179,6 +164,5 @@ def _plot_cost(request: HttpRequest, period: Period) -> list[Plot]:
     if not costs:
         return []
     series = [Series(label="US dollars", style="first", values=[costs.get(day, 0.0) for day in period.days])]
-    said = f"${sum(costs.values()):,.2f} in {len(period.days)} days."
-    scale = Scale.count(series, unit="${:,.2f}")
-    return [draw_plot("Model cost per day", series, days=period.days, scale=scale, said=said)]
+    summary = f"${sum(costs.values()):,.2f} in {len(period.days)} days."
+    return [draw_plot("Model cost per day", series, days=period.days, summary=summary, unit="${:,.2f}")]

@@ -1,5 +1,6 @@
 """What happened on each day: runs and how they ended, decisions, what waited."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -82,15 +83,7 @@ class RunDays:
 
     @property
     def runs(self) -> list[int]:
-        return [one.runs + other.runs for one, other in zip(self.given, self.without, strict=True)]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DecisionDays:
-    """Decisions by day, and how many of them approved."""
-
-    all: list[int]
-    approved: list[int]
+        return [given.runs + without.runs for given, without in zip(self.given, self.without, strict=True)]
 
 
 def count_runs(request: HttpRequest, period: Period) -> RunDays:
@@ -108,27 +101,27 @@ def count_runs(request: HttpRequest, period: Period) -> RunDays:
             failures=Count("id", filter=Q(outcome=Trajectory.Outcome.FAILURE)),
         )
     )
-    found = {
+    by_day = {
         (day.date(), given): EndedRuns(runs=runs, successes=good, failures=bad)
         for day, given, runs, good, bad in counted
     }
     return RunDays(
-        given=[found.get((day, True), EndedRuns()) for day in period.days],
-        without=[found.get((day, False), EndedRuns()) for day in period.days],
+        given=[by_day.get((day, True), EndedRuns()) for day in period.days],
+        without=[by_day.get((day, False), EndedRuns()) for day in period.days],
     )
 
 
-def count_decisions(request: HttpRequest, period: Period) -> DecisionDays:
-    """Count the decisions on lessons of each day. One query."""
+def count_decisions(request: HttpRequest, period: Period) -> dict[str, list[int]]:
+    """Count the decisions on lessons of each day, and how many of them approved. One query."""
     rows = decisions(narrow_to_chosen(Review.objects.filter(created_at__gte=period.since), request)).order_by()
     counted = (
         rows.annotate(day=TruncDay("created_at"))
         .values_list("day")
         .annotate(all=Count("id"), approved=Count("id", filter=Q(decision__in=APPROVALS)))
     )
-    found = {day.date(): (total, approved) for day, total, approved in counted}
-    pairs = [found.get(day, (0, 0)) for day in period.days]
-    return DecisionDays(all=[total for total, _ in pairs], approved=[approved for _, approved in pairs])
+    by_day = {day.date(): (total, approved) for day, total, approved in counted}
+    pairs = [by_day.get(day, (0, 0)) for day in period.days]
+    return {"all": [total for total, _ in pairs], "approved": [approved for _, approved in pairs]}
 
 
 def count_waiting(request: HttpRequest, period: Period) -> list[int]:
@@ -137,14 +130,14 @@ def count_waiting(request: HttpRequest, period: Period) -> list[int]:
     left = Review.objects.filter(subject_id=OuterRef("pk"), decision__in=_LEAVES_QUEUE).order_by("created_at")
     first = heuristics.annotate(decided_at=Subquery(left.values("created_at")[:1]))
     undecided = first.filter(decided_at__isnull=True, status=Heuristic.Status.PROPOSED)
-    known = Q(decided_at__isnull=False) | Q(status=Heuristic.Status.PROPOSED)
+    counted = Q(decided_at__isnull=False) | Q(status=Heuristic.Status.PROPOSED)
     waiting = undecided.count()
-    came = _by_day(first.filter(known, created_at__gte=period.since), "created_at")
+    came = _by_day(first.filter(counted, created_at__gte=period.since), "created_at")
     went = _by_day(first.filter(decided_at__gte=period.since), "decided_at")
     counts = []
     for day in reversed(period.days):
         counts.append(waiting)
-        waiting += went.get(day, 0) - came.get(day, 0)
+        waiting += went[day] - came[day]
     return counts[::-1]
 
 
@@ -154,8 +147,5 @@ def average(days: Sequence[EndedRuns]) -> list[Share | None]:
     return [share if share.known else None for share in shares]
 
 
-def _by_day(rows: QuerySet[Any], column: str) -> dict[date, int]:
-    found: dict[date, int] = {}
-    for (at,) in rows.values_list(column):
-        found[at.date()] = found.get(at.date(), 0) + 1
-    return found
+def _by_day(rows: QuerySet[Any], column: str) -> Counter[date]:
+    return Counter(at.date() for (at,) in rows.values_list(column))

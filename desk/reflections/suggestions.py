@@ -5,13 +5,11 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Q
-from django.utils import timezone
 
 from desk.shell.word_diff import DiffPart, diff_heuristics
-from memory.heuristics.models import Heuristic, ReviewClaim
+from memory.heuristics.models import Heuristic
 from memory.heuristics.text import HeuristicText
 from reflection.consolidation.models import Suggestion
-from reflection.consolidation.suggestion_decisions import ACCEPTABLE
 
 SHOWN = 5  # with a lesson
 
@@ -28,24 +26,18 @@ def find_suggestions(heuristic: Heuristic) -> list[dict[str, Any]]:
 
 
 def show_suggestion(suggestion: Suggestion, *, held_by: str = "") -> dict[str, Any]:
-    """Return what a template needs to show a suggestion. It cannot be carried out while another holds a lesson."""
-    may_accept = suggestion.kind in ACCEPTABLE and not held_by
-    return {
-        "row": suggestion,
-        "diff": find_difference(suggestion),
-        "may_accept": may_accept,
-        "held_by": held_by,
-    }
+    """Return what a template needs to show a suggestion."""
+    return {"row": suggestion, "diff": find_difference(suggestion), "held_by": held_by}
 
 
 def find_holders(suggestions: Iterable[Suggestion], *, user: Any) -> dict[UUID, str]:
     """Return, of suggestions about a lesson that another reviewer has claimed, the name of that reviewer. One query."""
-    about = {each.pk: {each.heuristic_id, each.other_id} - {None} for each in suggestions}
+    about = {row.pk: {row.heuristic_id, row.other_id} - {None} for row in suggestions}
     ids = set().union(*about.values())
-    claims = ReviewClaim.objects.filter(heuristic__in=ids, expires_at__gt=timezone.now()).exclude(user=user.pk)
-    holders = {claim.heuristic_id: claim.user.get_username() for claim in claims.select_related("user")} if ids else {}
-    found = {pk: next((holders[id] for id in ids if id in holders), "") for pk, ids in about.items()}
-    return {pk: name for pk, name in found.items() if name}
+    claimed = Heuristic.objects.claimed().filter(pk__in=ids).exclude(claimed_by=user.pk)
+    holders = dict(claimed.values_list("pk", "claimed_by__username")) if ids else {}
+    names = {pk: next((holders[id] for id in ids if id in holders), "") for pk, ids in about.items()}
+    return {pk: name for pk, name in names.items() if name}
 
 
 def find_difference(suggestion: Suggestion) -> list[DiffPart]:

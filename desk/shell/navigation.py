@@ -1,6 +1,5 @@
 """The navigation of the admin: seven sections, each with its pages, as far as a person may open them."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +20,6 @@ class Page:
     table: str = ""
     tables: tuple[str, ...] = ()
     name: str = ""
-    query: str = ""
     permission: str = ""
     superuser: bool = False
     is_outside: bool = False  # of the admin
@@ -135,35 +133,28 @@ _SECTIONS = (
 _NAMED = frozenset(page.name for section in _SECTIONS for page in section.pages if page.name)
 
 
-def build_navigation(request: HttpRequest, apps: Any = None) -> tuple[Section, ...]:
+def build_navigation(request: HttpRequest, apps: Any = None, *, here: str = "") -> tuple[Section, ...]:
     """Return what a person may open, the present page marked. No query of its own.
 
     Args:
         apps: the tables the person may open, where the page has them already.
+        here: the name of the page that the present one belongs to, where its address does not say so.
     """
     listed = admin.site.get_app_list(request) if apps is None else apps
     lists = {model["admin_url"] for app in listed for model in app["models"] if model["admin_url"]}
-    here = request.resolver_match.url_name or "" if request.resolver_match else ""
-    return tuple(_sections(request, lists, here))
-
-
-def _sections(request: HttpRequest, lists: set[str], here: str) -> Iterable[Section]:
+    if not here and request.resolver_match:
+        here = request.resolver_match.url_name or ""
+    user, sections = request.user, []
     for section in _SECTIONS:
-        pages = tuple(_resolve(page, request, lists, here) for page in section.pages)
-        shown = tuple(page for page in pages if page.link)
-        if shown:
-            current = any(page.current for page in shown)
-            yield replace(section, pages=shown, link=shown[0].link, current=current)
-
-
-def _resolve(page: Page, request: HttpRequest, lists: set[str], here: str) -> Page:
-    """Give an entry its address; without one it is not shown."""
-    link = _find_link(page, lists)
-    user = request.user
-    allowed = (not page.superuser or user.is_superuser) and (not page.permission or user.has_perm(page.permission))
-    return replace(page, link=link if allowed else "", current=bool(link) and page.owns(here))
-
-
-def _find_link(page: Page, lists: set[str]) -> str:
-    link = reverse(page.view_name)
-    return link if page.name or link in lists else ""
+        pages = []
+        for page in section.pages:
+            link = reverse(page.view_name)
+            is_open = (not page.superuser or user.is_superuser) and (
+                not page.permission or user.has_perm(page.permission)
+            )
+            if is_open and (page.name or link in lists):
+                pages.append(replace(page, link=link, current=page.owns(here)))
+        if pages:
+            current = any(page.current for page in pages)
+            sections.append(replace(section, pages=tuple(pages), link=pages[0].link, current=current))
+    return tuple(sections)

@@ -19,6 +19,7 @@ class Figure:
     note: str = ""
     alarming: bool = False
     is_large: bool = False
+    points: str = ""  # of its days as a small line
 
 
 def page_context(request: HttpRequest, title: str, **context: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ _TAG = re.compile("<(td|th)(?= |>)")
 def shell(context: template.Context) -> dict[str, Any]:
     """Return what the frame shows to the signed-in person."""
     request = context["request"]
-    sections = build_navigation(request, context.get("available_apps"))
+    sections = build_navigation(request, context.get("available_apps"), here=context.get("page_of") or "")
     return {
         "sections": sections,
         "section": next((section for section in sections if section.current), None),
@@ -42,26 +42,22 @@ def list_heading(context: template.Context) -> str:
 @register.filter
 def active_filters(changelist: Any) -> list[str]:
     """Return what each filter in use is set to."""
-    found = []
+    settings = []
     for spec in changelist.filter_specs:
         choices = list(spec.choices(changelist))
-        chosen = next((choice for choice in choices[1:] if choice.get("selected")), None)
-        if chosen is not None:
-            found.append(f"{spec.title}: {chosen['display']}")
-    return found
+        chosen = [choice for choice in choices[1:] if choice.get("selected")]
+        settings += [f"{spec.title}: {choice['display']}" for choice in chosen[:1]]
+    return settings
 
 
 @register.filter
 def label_cells(cells: Any, headers: Any) -> list[SafeString]:
     """Name each cell of a row by its column, for screens on which a row is a card. The cells are the admin's HTML."""
-    return [_label(cell, str(header["text"])) for cell, header in zip(cells, headers, strict=False)]
-
-
-def _label(cell: SafeString, label: str) -> SafeString:
-    if "<input" in label:  # the column of boxes to tick
-        return cell
-    tag = _TAG.match(cell)
-    if tag is None:
-        return cell
-    named = format_html('{} data-label="{}"', mark_safe(tag.group()), capfirst(label))  # noqa: S308 - <td or <th
-    return mark_safe(named + cell[tag.end() :])  # noqa: S308 - the admin made the rest
+    labelled = []
+    for cell, header in zip(cells, headers, strict=False):
+        tag = _TAG.match(cell)
+        if tag is not None and "<input" not in cell:  # the column of boxes to tick needs no name
+            opening = format_html('{} data-label="{}"', mark_safe(tag.group()), capfirst(str(header["text"])))  # noqa: S308 - <td or <th
+            cell = mark_safe(opening + cell[tag.end() :])  # noqa: S308 - the admin made the rest
+        labelled.append(cell)
+    return labelled

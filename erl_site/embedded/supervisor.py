@@ -1,21 +1,23 @@
 """Keep the product's processes and embedded servers running on one machine, and stop them together.
 
-All work happens in `poll()`, which the caller runs a few times a second; there are no threads or signal handlers.
+All work happens in `poll()`, which the caller runs a few times a second; there are no threads or signal handlers. The
+processes are forks of this one (`erl_site.embedded.forks`).
 """
 
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
 import structlog
 
 from erl_site.embedded import processes
+from erl_site.embedded.forks import fork_program
 from erl_site.embedded.home import EmbeddedServerError, log_size, rotate_log
 from erl_site.embedded.patience import Patience
 
@@ -31,7 +33,7 @@ RECORD = "processes.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """A process to keep running. Its output goes to `logs/NAME.log`."""
+    """A module to keep running with its arguments, as `python -m` runs it. Its output goes to `logs/NAME.log`."""
 
     name: str
     command: tuple[str, ...]
@@ -67,7 +69,7 @@ class Child:
     """A service and its current process, if any."""
 
     service: Service
-    process: subprocess.Popen[bytes] | None = None
+    process: ForkProcess | None = None
     started: float = 0.0
     log_start: int | None = None  # the size of its log when this supervisor started it first
     backoff: Backoff = field(default_factory=Backoff)
@@ -82,15 +84,11 @@ class Supervisor:
         home: Path,
         services: Sequence[Service],
         servers: Sequence[Server] = (),
-        environment: dict[str, str] | None = None,
-        working_directory: Path | None = None,
         report: Callable[[str, str], None] = lambda name, sentence: None,
     ) -> None:
         self.home = home
         self.children = [Child(service=service) for service in services]
         self.servers = {server.name: (server, Backoff()) for server in servers}
-        self.environment = os.environ | {"PYTHONUNBUFFERED": "1"} | (environment or {})
-        self.working_directory = working_directory
         self.report = report
         self.hurry = False  # set it to cut stop() short, for example on a second Ctrl-C
         self._servers_checked = time.monotonic()
@@ -104,7 +102,7 @@ class Supervisor:
         """Note processes that ended, restart those that are due, and check the servers."""
         now = time.monotonic()
         for child in self.children:
-            if child.process is not None and (code := child.process.poll()) is not None:
+            if child.process is not None and (code := child.process.exitcode) is not None:
                 self._note_end(child, code)
             elif child.process is None and now >= child.backoff.due_at:
                 self._start(child)
@@ -137,11 +135,11 @@ class Supervisor:
         for process in running:
             process.terminate()
         end = time.monotonic() + GRACE_SECONDS
-        while any(process.poll() is None for process in running) and time.monotonic() < end and not self.hurry:
+        while any(process.exitcode is None for process in running) and time.monotonic() < end and not self.hurry:
             time.sleep(0.05)
         for process in running:
-            processes.signal_group(process.pid, signal.SIGKILL)  # including orphaned grandchildren
-            process.wait()
+            processes.signal_group(_pid(process), signal.SIGKILL)  # including orphaned grandchildren
+            process.join()
         for child in self.children:
             child.process = None
         for server, _ in self.servers.values():
@@ -154,23 +152,14 @@ class Supervisor:
         rotate_log(output)
         if child.log_start is None:
             child.log_start = log_size(output)
-        with output.open("ab") as stream:
-            child.process = subprocess.Popen(
-                child.service.command,
-                cwd=self.working_directory,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
-                start_new_session=True,  # Ctrl-C reaches only this process, and the group can be killed together
-            )
+        child.process = fork_program(child.service.command, output)
         child.started = time.monotonic()
         self._write_record()
         log.info("service_started", service=child.service.name, pid=child.process.pid)
 
     def _note_end(self, child: Child, code: int) -> None:
         assert child.process is not None
-        processes.signal_group(child.process.pid, signal.SIGKILL)
+        processes.signal_group(_pid(child.process), signal.SIGKILL)
         child.process = None
         if time.monotonic() - child.started > HEALTHY_AFTER_SECONDS:
             child.backoff = Backoff()
@@ -195,11 +184,16 @@ class Supervisor:
 
     def _write_record(self) -> None:
         """Record the running processes, so that a later supervisor can stop them if this one is killed."""
-        pids = {child.service.name: child.process.pid for child in self.children if child.process}
+        pids = {child.service.name: _pid(child.process) for child in self.children if child.process}
         entries = [{"name": name, "pid": pid, "started_at": processes.started_at(pid)} for name, pid in pids.items()]
         draft = self.home / f".{RECORD}"
         draft.write_text(json.dumps(entries))
         draft.replace(self.home / RECORD)
+
+
+def _pid(process: ForkProcess) -> int:
+    assert process.pid is not None  # it was started
+    return process.pid
 
 
 def end_leftovers(home: Path) -> list[str]:

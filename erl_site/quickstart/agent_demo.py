@@ -1,7 +1,6 @@
 """Let the sample's agent work until it waits for a person. It plays a script, so no key and no network is needed."""
 
 import time
-from collections.abc import Callable
 
 from django.conf import settings
 
@@ -23,10 +22,8 @@ PATIENCE_SECONDS = 20.0
 _GOING_ON = (Run.Status.QUEUED, Run.Status.RUNNING)
 
 
-def run_agent_demo(
-    project: Project, *, task: str, task_id: str, terminal: Terminal, poll: Callable[[], None]
-) -> str | None:
-    """Store the agent and let it begin with a task; a second time it begins nothing. `poll` is called while waiting.
+def run_agent_demo(project: Project, *, task: str, task_id: str, terminal: Terminal) -> str | None:
+    """Store the agent and let it begin with a task; a second time it begins nothing.
 
     Returns the path of the page below the admin that says how to go on, or None where the agent could not be stored.
     """
@@ -42,7 +39,6 @@ def run_agent_demo(
             run = start_run(agent, RunRequest(input=task, task_id=task_id, client="quickstart"), by=POLICY)
             ends_at = time.monotonic() + PATIENCE_SECONDS
             while run.status in _GOING_ON and time.monotonic() < ends_at:
-                poll()
                 time.sleep(0.05)
                 run.refresh_from_db()
         waiting = Approval.objects.filter(run=run, status=ApprovalStatus.PENDING).order_by("requested_at").first()

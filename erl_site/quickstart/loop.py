@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 from django.conf import settings
 
-from erl_site.embedded.supervisor import Supervisor
+from erl_site.embedded.patience import Patience
 from erl_site.quickstart.access import Access
 from erl_site.quickstart.agent_demo import run_agent_demo
 from erl_site.quickstart.terminal import Terminal
@@ -45,13 +45,12 @@ class ApiAnswer:
 
 
 class Loop:
-    """Runs the loop once against the running stack, which is polled while waiting."""
+    """Runs the loop once against the running stack; `worker` tells whether the worker still does something."""
 
-    def __init__(self, *, access: Access, terminal: Terminal, supervisor: Supervisor) -> None:
+    def __init__(self, *, access: Access, terminal: Terminal, worker: Patience) -> None:
         self.access = access
         self.terminal = terminal
-        self.poll = supervisor.poll
-        self.worker = supervisor.patience_with("worker")
+        self.worker = worker
         self.project = Project.objects.get(slug=access.project)
         self.client = httpx.Client(
             base_url=access.base_url,
@@ -79,7 +78,6 @@ class Loop:
                 answer = self._post("trajectories", line, headers={"Idempotency-Key": key}, accept=(409,))
                 new += answer.status_code == 201 and "Idempotent-Replayed" not in answer.headers
                 external_ids.append(external_id)
-                self.poll()
             known = len(lines) - new
             words.extend([f"{new} sample runs recorded"] if new else [])
             words.extend([f"{known} already recorded"] if known else [])
@@ -99,7 +97,6 @@ class Loop:
                 if self.worker.is_word_due():
                     self.terminal.event("worker", f"has {left} of {total} reflections left: {self.worker.describe()}.")
                 self.terminal.progress("Reflections", total - left, total)
-                self.poll()
                 time.sleep(0.1)
             dead = mine.filter(status=Reflection.Status.DEAD).count()
             names = sorted({reflection.reflector for reflection in mine} - {""})
@@ -144,7 +141,7 @@ class Loop:
                 "Retrieval found no approved lesson for the new task. Approve a proposal in the review queue, then run "
                 "the quickstart again."
             )
-        page = run_agent_demo(self.project, **NEW_TASK, terminal=self.terminal, poll=self.poll)
+        page = run_agent_demo(self.project, **NEW_TASK, terminal=self.terminal)
         return ApiAnswer(body=answer, curl=self._curl("retrieve", body), agent_page=page)
 
     def _post(

@@ -3,18 +3,21 @@
 import errno
 import os
 import socket
-import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 
 import httpx
+from celery import Celery
 from django.conf import settings
 
 from erl_site.celery import app
 from erl_site.embedded import postgres, valkey
+from erl_site.embedded.forks import freeze
 from erl_site.embedded.home import read_log_tail
 from erl_site.embedded.supervisor import Server, Service, Supervisor
 from erl_site.quickstart.agent_demo import SCRIPT
+from memory.embeddings.registry import load_embedder
 
 ATTEMPTS_BEFORE_GIVING_UP = 3
 MOST_PING_SECONDS = 5.0
@@ -24,6 +27,13 @@ WEB_PROCESSES, WEB_THREADS = 2, 4
 LANES = (
     ("worker", f"{settings.CELERY_TASK_DEFAULT_QUEUE},{settings.ERL_PERIODIC_QUEUE}", 2),
     ("evaluator", settings.ERL_EVALUATION_QUEUE, 1),
+)
+# What the processes run. A module that each of them imported would be there as many times, and half of what it touches
+PROGRAMS = (
+    *("erl_site.quickstart.web", "erl_site.web.gunicorn_config", "erl_site.web.worker"),
+    *("erl_site.monitoring.database_watch", "celery.bin.celery", "celery.apps.worker", "celery.apps.beat"),
+    *("celery.concurrency.prefork", "celery.worker.consumer", "celery.worker.control", "celery.contrib.django.task"),
+    "kombu.transport.redis",
 )
 
 
@@ -88,26 +98,14 @@ def embedded_servers() -> list[Server]:
 
 def build_supervisor(port: int, report: Callable[[str, str], None]) -> Supervisor:
     """Describe the stack: web server, workers, scheduler and the embedded servers."""
-    home, python = settings.ERL_HOME, sys.executable
-    bind = _address(port)
-    web = ["--bind", bind, "--workers", str(WEB_PROCESSES), "--threads", str(WEB_THREADS)]
-    celery = (python, "-m", "celery", "-A", "erl_site")
+    home, bind = settings.ERL_HOME, _address(port)
+    web = ("--bind", bind, "--workers", str(WEB_PROCESSES), "--threads", str(WEB_THREADS))
+    options = ("--config=python:erl_site.web.gunicorn_config", "--no-control-socket", "--graceful-timeout=4")
+    celery = ("celery", "-A", "erl_site")
     return Supervisor(
         home=home,
         services=[
-            Service(
-                name="web",
-                command=(
-                    python,
-                    "-m",
-                    "gunicorn",
-                    "erl_site.asgi",
-                    "--config=python:erl_site.web.gunicorn_config",
-                    *web,
-                    "--no-control-socket",
-                    "--graceful-timeout=4",
-                ),
-            ),
+            Service(name="web", command=("erl_site.quickstart.web", "erl_site.asgi", *options, *web)),
             *(
                 Service(name=name, command=(*celery, "worker", *_write_lane(name, queues=queues, processes=processes)))
                 for name, queues, processes in LANES
@@ -118,13 +116,18 @@ def build_supervisor(port: int, report: Callable[[str, str], None]) -> Superviso
             ),
         ],
         servers=embedded_servers(),
-        environment={
-            "ERL_HOME": str(home),
-            "ERL_LLM_SCRIPT": settings.ERL_LLM_SCRIPT or str(SCRIPT),  # what the sample's agent plays
-        },
-        working_directory=settings.BASE_DIR,
         report=report,
     )
+
+
+def load_all() -> None:
+    """Load what the processes need before they are forked, so that it is there once."""
+    settings.ERL_LLM_SCRIPT = settings.ERL_LLM_SCRIPT or str(SCRIPT)  # what the sample's agent plays
+    for program in PROGRAMS:
+        import_module(program)
+    app.autodiscover_tasks(force=True)
+    load_embedder()
+    freeze()
 
 
 def wait_until_ready(supervisor: Supervisor, url: str) -> None:
@@ -169,10 +172,14 @@ def _write_lane(name: str, *, queues: str, processes: int) -> list[str]:
 
 
 def _worker_answers(seconds: float) -> bool:
+    # Not the application that is forked, since a fork would share its connections
+    asking = Celery(broker=settings.CELERY_BROKER_URL, set_as_current=False)
     try:
-        answers = app.control.ping(timeout=seconds, limit=len(LANES)) or []
+        answers = asking.control.ping(timeout=seconds, limit=len(LANES)) or []
     except Exception:  # any error means that no worker answers
         return False
+    finally:
+        asking.close()
     return any(name.startswith("quickstart-worker-") for answer in answers for name in answer)
 
 

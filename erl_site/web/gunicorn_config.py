@@ -1,18 +1,13 @@
 """Gunicorn configuration: `gunicorn --config python:erl_site.web.gunicorn_config`."""
 
 import gc
-import os
 import sys
 import threading
-from contextlib import suppress
 from typing import Any
 
 from gunicorn.glogging import Logger
 
 from erl_site.monitoring.logs import logging_config
-
-# Before numpy is imported: requests already run in parallel, and small matrix products need no more threads
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 _loaded = threading.Event()
 worker_class = "erl_site.web.worker.WebWorker"
@@ -71,17 +66,11 @@ def _prepare(worker: Any) -> None:
 
 
 def _load_embedder() -> None:
-    """Load the bundled model, which takes about a second. Does nothing for other WSGI applications."""
-    if "erl_site.asgi" not in sys.modules:
-        return
-    from memory.embeddings.minilm import MiniLM
-    from memory.embeddings.registry import get_embedder
-    from memory.errors import EmbedderError
+    """Load the embedding model. Does nothing for other ASGI applications."""
+    if "erl_site.asgi" in sys.modules:
+        from memory.embeddings.registry import load_embedder
 
-    with suppress(EmbedderError):  # /ready and the first request report it
-        embedder = get_embedder()
-        if isinstance(embedder, MiniLM):
-            embedder.warm_up()
+        load_embedder()
 
 
 logconfig_dict = logging_config(level="INFO")  # until Django's settings are loaded

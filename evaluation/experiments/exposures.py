@@ -34,7 +34,7 @@ SELECT r.unit, r.arm, r.created_at, r.task_id, (e.state ->> 'canary_share')::int
     extract(epoch FROM t.ended_at - t.started_at)::float8,
     CASE WHEN %(errors)s THEN jsonb_path_exists(t.steps, '$[*] ? (@.error != "")') END,
     CASE WHEN %(harm)s THEN (
-        SELECT bool_or(f.helpful IS FALSE) FROM memory_heuristicfeedback f
+        SELECT bool_or(f.helpful IS FALSE) FROM memory_usageverdict f
         WHERE f.trajectory_id = t.id OR f.retrieval_id = r.id) END,
     CASE WHEN %(differing)s THEN (
         SELECT s.verdict = 'differs' FROM agents_evaluationrow s

@@ -16,20 +16,11 @@ END $$;
 CREATE OR REPLACE TRIGGER evaluation_experiment_keep BEFORE UPDATE ON evaluation_experiment
     FOR EACH ROW EXECUTE FUNCTION evaluation_keep_plan();
 
-CREATE OR REPLACE TRIGGER evaluation_look_keep BEFORE UPDATE ON evaluation_look
-    FOR EACH ROW EXECUTE FUNCTION memory_append_only();
-
 CREATE OR REPLACE TRIGGER evaluation_experiment_delete BEFORE DELETE ON evaluation_experiment
-    FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure();
-CREATE OR REPLACE TRIGGER evaluation_look_delete BEFORE DELETE ON evaluation_look
-    FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure();
+    FOR EACH ROW EXECUTE FUNCTION memory_append_only('but by erasure');
+CREATE OR REPLACE TRIGGER evaluation_look_keep BEFORE UPDATE OR DELETE ON evaluation_look
+    FOR EACH ROW EXECUTE FUNCTION memory_append_only('but by erasure');
 
 SELECT memory_belongs_to_project('evaluation_experiment');
 SELECT memory_belongs_to_project('evaluation_look');
-SELECT memory_check_references('evaluation_experiment', ARRAY[
-    ['deployment_id', 'memory_deployment', ''],
-    ['treated_release_id', 'memory_release', ''],
-    ['control_release_id', 'memory_release', '']
-]);
-SELECT memory_check_references('evaluation_look', ARRAY[['experiment_id', 'evaluation_experiment', '']]);
 SELECT memory_grant_tenant();

@@ -57,7 +57,6 @@ class ErrorCode(TextChoices):
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused", "The idempotency key was used for another request"
     IDEMPOTENCY_IN_PROGRESS = "idempotency_in_progress", "The same request is in progress"
     ERASED = "erased", "The result of this request was erased"
-    EVENTS_DELETED = "events_deleted", "The events of the run were deleted"
     REQUEST_TOO_LARGE = "request_too_large", "The body is too large"
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type", "The body is in an unsupported format"
     RATE_LIMITED = "rate_limited", "Too many requests"
@@ -105,7 +104,6 @@ STATUS: dict[str, int] = {
     ErrorCode.IDEMPOTENCY_KEY_REUSED: 409,
     ErrorCode.IDEMPOTENCY_IN_PROGRESS: 409,
     ErrorCode.ERASED: 410,
-    ErrorCode.EVENTS_DELETED: 410,
     ErrorCode.REQUEST_TOO_LARGE: 413,
     ErrorCode.UNSUPPORTED_MEDIA_TYPE: 415,
     ErrorCode.RATE_LIMITED: 429,

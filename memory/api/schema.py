@@ -29,7 +29,7 @@ ERRORS: dict[int, str] = {
     404: "Nothing exists at this address, or it belongs to another project.",
     406: "The `Accept` header allows no content type that the answer can have. Nothing was changed.",
     409: "The request conflicts with existing data. `error.retryable` says whether to repeat it.",
-    410: "The result of the repeated request was erased since, or the events of the run were deleted.",
+    410: "The result of the repeated request was erased since.",
     412: "The text changed after it was read; `If-Match` names another one.",
     413: "The body is too large.",
     415: "The body is not JSON in UTF-8.",
@@ -174,8 +174,6 @@ def find_error_statuses(view: Any, method: str, *, has_id: bool) -> Iterable[int
         yield from (409, 410, 413, 415)  # a body is read even where none is needed
     if method == "PATCH" or getattr(view, "reads_if_match", False):
         yield 412
-    if getattr(view, "forgets", False):
-        yield 410
 
 
 def query_parameters(model: type[BaseModel], names: Iterable[str], *, optional: bool = False) -> list[OpenApiParameter]:

@@ -7,11 +7,18 @@ from django.db import transaction
 
 from memory.blocks.edits import IN_EFFECT, Edit, add_waiting, check_writer, make_value, put_in_effect
 from memory.blocks.models import Block, BlockRevision
-from memory.errors import AlreadyDecided, ChangedMeanwhile, MemoryAppError, SecondReviewerNeeded
+from memory.errors import AlreadyDecided, ChangedMeanwhile, MemoryAppError, SecondReviewerNeeded, TooLateToUndo
 from memory.failpoints import failpoint
 from memory.projects.actors import Actor, name_actor
 from memory.redaction import redact_text
-from memory.review.decisions import check_read, check_rights, find_owners, lock_subject, record_review
+from memory.review.decisions import (
+    check_read,
+    check_rights,
+    check_undoable,
+    find_owners,
+    lock_subject,
+    record_review,
+)
 from memory.review.models import Review
 
 _Status, _Operation, _Decision = BlockRevision.Status, BlockRevision.Operation, Review.Decision
@@ -83,6 +90,45 @@ def decide_block_revision(
         _move(revision, _Status.REJECTED)
     failpoint("block_review.before_commit")
     return revision
+
+
+@transaction.atomic
+def undo_block_review(review: Review, *, by: Actor) -> BlockRevision:
+    """Take back a decision made by mistake: the block says what it said before, and the edit waits in a new revision.
+
+    Approvals are never reused, so that the edit is read and decided on again.
+
+    Raises:
+        TooLateToUndo: it is too old, another person's, not the latest decision, or the block was changed since.
+        CoveredByOrder: a quarantine order covers what the block said before.
+        NotAllowed, ProjectArchived: see `check_rights`.
+    """
+    block = Block.objects.select_for_update(of=("self",)).select_related("current").get(pk=review.subject_id)
+    check_rights(block, by=by)
+    check_undoable(block, review, by=by, of=(_Decision.APPROVE, _Decision.REJECT))
+    name_actor(by)
+    decided = block.revisions.select_related("base", "replaced").get(pk=review.revision_id)
+    base = decided.base
+    if review.decision == _Decision.APPROVE:
+        base = decided.replaced
+        if base is None or base.erased_at is not None or block.current_id != decided.pk:
+            raise TooLateToUndo(
+                f"The block {block.label} was changed since then. Look at its history and decide again."
+            )
+        check_writer(base)
+        put_in_effect(block, base)
+    edit = Edit(
+        by=Actor(label=decided.created_by),
+        reason=decided.reason,
+        conversation=decided.conversation_id,
+        run_id=decided.run_id,
+    )
+    again = add_waiting(
+        block, decided.operation, decided.value, edit, edit_texts=decided.edit, base=base, restores=decided.restores
+    )
+    record_review(block, again, _Decision.UNDO, by=by, reason=f"Undid: {review.decision}.", undoes=review.pk)
+    _repeat_waiting(block)
+    return again
 
 
 def _propose_view(block: Block, conversation: UUID, by: Actor) -> BlockRevision | None:

@@ -15,7 +15,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Greatest, Length
 from django.utils import timezone
 
-from memory.heuristics.models import Evidence, Heuristic, ReviewClaim
+from memory.heuristics.models import Evidence, Heuristic
 from memory.review.models import Review
 
 _PROPOSED = Heuristic.Status.PROPOSED
@@ -148,10 +148,10 @@ def _rank(ids: list[UUID]) -> list[UUID]:
 
 def _is_being_decided(heuristic_id: UUID) -> bool:
     """Tell whether a reviewer has a proposal open, or has approved it as the first of two."""
-    claims = ReviewClaim.objects.filter(heuristic=heuristic_id, expires_at__gt=timezone.now())
+    claimed = Heuristic.objects.claimed().filter(pk=heuristic_id)
     first = Review.objects.filter(
         subject_id=heuristic_id,
         decision=Review.Decision.FIRST_APPROVAL,
         revision_id=F("heuristic__current_revision"),
     )
-    return claims.exists() or first.exists()
+    return claimed.exists() or first.exists()

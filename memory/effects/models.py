@@ -1,4 +1,6 @@
-"""What agents say about the lessons they were given."""
+"""What runs did with the lessons they were given, as agents and judges say."""
+
+from typing import Self
 
 from django.db import models
 from django.db.models import Q
@@ -19,45 +21,6 @@ class HeuristicFeedbackVerdict(models.TextChoices):
     NOT_APPLICABLE = "not_applicable"
 
 
-class HeuristicFeedback(models.Model):
-    """A verdict on one heuristic in one run. Counted once per client and run, so that repeating it changes nothing."""
-
-    Verdict = HeuristicFeedbackVerdict
-
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="feedback")
-    trajectory = models.ForeignKey(Trajectory, null=True, blank=True, on_delete=models.CASCADE, related_name="feedback")
-    retrieval = models.ForeignKey(
-        Retrieval, null=True, blank=True, on_delete=models.SET_NULL, related_name="feedback", db_constraint=False
-    )
-    verdict = models.TextField(choices=Verdict.choices)
-    helpful = models.BooleanField(null=True, blank=True)
-    comment = StoredText(blank=True, default="")
-    client = models.TextField()
-    created_at = models.DateTimeField(default=timezone.now, editable=False)
-
-    class Meta:
-        verbose_name_plural = "heuristic feedback"
-        ordering = ["-created_at", "-id"]
-        constraints = [
-            one_of("verdict", HeuristicFeedbackVerdict, "memory_feedback_verdict_known"),
-            models.UniqueConstraint(
-                fields=["heuristic", "client", "trajectory"],
-                condition=Q(trajectory__isnull=False),
-                name="memory_feedback_once_a_run",
-            ),
-            models.UniqueConstraint(
-                fields=["heuristic", "client", "retrieval"],
-                condition=Q(trajectory__isnull=True, retrieval__isnull=False),
-                name="memory_feedback_once_a_retrieval",
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.verdict}: {self.heuristic_id}"
-
-
 class UsageVerdictVerdict(models.TextChoices):
     FOLLOWED = "followed"
     CONTRADICTED = "contradicted"
@@ -65,34 +28,77 @@ class UsageVerdictVerdict(models.TextChoices):
     UNCLEAR = "unclear"  # the run does not show it
 
 
-class UsageVerdict(models.Model):
-    """One judge's verdict on one lesson in one run. What the agent itself says is `HeuristicFeedback`.
+class UsageVerdictQuerySet(models.QuerySet["UsageVerdict"]):
+    def of_judges(self) -> Self:
+        """Those that a judge read from the run."""
+        return self.exclude(judge="")
 
-    One for a lesson and a run, so that judging again moves nothing; a later judge replaces an earlier one.
+
+class UsageVerdict(models.Model):
+    """What one run did with one lesson, as a client or a judge says.
+
+    There is one of each client and one of all judges, so that saying it again moves nothing: a later one replaces the
+    earlier one.
     """
 
     Verdict = UsageVerdictVerdict
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="usage_verdicts", db_index=False)
-    trajectory = models.ForeignKey(Trajectory, on_delete=models.CASCADE, related_name="usage_verdicts")
+    heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="+", db_index=False)
+    trajectory = models.ForeignKey(Trajectory, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
     retrieval = models.ForeignKey(
-        Retrieval, null=True, on_delete=models.SET_NULL, related_name="+", db_constraint=False
+        Retrieval, null=True, blank=True, on_delete=models.SET_NULL, related_name="verdicts", db_constraint=False
     )
-    content_sha256 = models.CharField(max_length=64, help_text="The wording the run was given.")
     verdict = models.TextField(choices=Verdict.choices)
-    step = models.PositiveIntegerField(null=True, help_text="The step that shows it.")
-    judge = models.TextField(help_text="Who read the run: rules or llm.")
+    client = models.TextField(blank=True)  # that says it; empty if a judge does
+    helpful = models.BooleanField(null=True, blank=True)
+    comment = StoredText(blank=True, default="")
+    judge = models.TextField(blank=True, default="", help_text="Who read the run: rules or llm.")
     judge_version = models.TextField(blank=True, default="")
+    content_sha256 = models.CharField(
+        max_length=64, blank=True, default="", help_text="The wording the run was given, if a judge says it."
+    )
+    step = models.PositiveIntegerField(null=True, help_text="The step that shows it.")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = UsageVerdictQuerySet.as_manager()
 
     class Meta:
         ordering = ["-created_at", "-id"]
         constraints = [
             one_of("verdict", UsageVerdictVerdict, "memory_usageverdict_verdict_known"),
-            models.UniqueConstraint(fields=["heuristic", "trajectory"], name="memory_usageverdict_once_a_run"),
+            models.CheckConstraint(
+                condition=Q(judge="") & ~Q(client="") & ~Q(verdict="unclear")
+                | Q(client="", trajectory__isnull=False) & ~Q(judge=""),
+                name="memory_usageverdict_of_client_or_judge",
+            ),
+            models.UniqueConstraint(
+                fields=["heuristic", "trajectory", "client"], name="memory_usageverdict_once_a_run"
+            ),
+            models.UniqueConstraint(
+                fields=["heuristic", "client", "retrieval"],
+                condition=Q(trajectory__isnull=True, retrieval__isnull=False),
+                name="memory_usageverdict_once_a_retrieval",
+            ),
         ]
 
     def __str__(self) -> str:
         return f"{self.verdict}: {self.heuristic_id}"
+
+
+class HeuristicFeedbackManager(models.Manager["HeuristicFeedback"]):
+    def get_queryset(self) -> models.QuerySet["HeuristicFeedback"]:
+        return super().get_queryset().filter(judge="")
+
+
+class HeuristicFeedback(UsageVerdict):
+    """What a client says itself."""
+
+    Verdict = HeuristicFeedbackVerdict  # type: ignore[assignment]  # a client knows what it did
+
+    objects = HeuristicFeedbackManager()  # type: ignore[assignment, misc]
+
+    class Meta:
+        proxy = True
+        verbose_name_plural = "heuristic feedback"

@@ -95,9 +95,10 @@ def refresh_uses_of_run(trajectory: Trajectory) -> int:
 
 def find_lessons_of_run(trajectory: Trajectory) -> list[UUID]:
     """Return the lessons a run says something about."""
-    judged = UsageVerdict.objects.filter(trajectory=trajectory).values_list("heuristic_id", flat=True)
-    told = HeuristicFeedback.objects.filter(_about(trajectory)).values_list("heuristic_id", flat=True)
-    return sorted({*judged, *told})
+    about = Q(trajectory=trajectory)
+    if trajectory.retrieval_id:
+        about |= Q(retrieval=trajectory.retrieval_id)
+    return sorted(set(UsageVerdict.objects.filter(about).values_list("heuristic_id", flat=True)))
 
 
 def find_uses(heuristic_ids: Sequence[UUID]) -> dict[UUID, list[Use]]:
@@ -112,7 +113,7 @@ def find_uses(heuristic_ids: Sequence[UUID]) -> dict[UUID, list[Use]]:
         if key not in found or rank < found[key][0]:
             found[key] = (rank, use)
 
-    for verdict in _newest(UsageVerdict.objects.exclude(verdict=_Verdict.UNCLEAR), heuristic_ids):
+    for verdict in _newest(UsageVerdict.objects.of_judges().exclude(verdict=_Verdict.UNCLEAR), heuristic_ids):
         note(1, _as_use(verdict, verdict.trajectory))
     for said in _newest(HeuristicFeedback.objects.filter(trajectory__isnull=False), heuristic_ids):
         assert said.trajectory is not None  # filtered
@@ -165,11 +166,6 @@ def _feedback_on_answers(heuristic_ids: Sequence[UUID]) -> Iterable[tuple[Heuris
         assert said.retrieval_id is not None  # filtered
         for trajectory in runs.get(said.retrieval_id, ()):
             yield said, trajectory
-
-
-def _about(trajectory: Trajectory) -> Q:
-    about = Q(trajectory=trajectory)
-    return about | Q(retrieval=trajectory.retrieval_id) if trajectory.retrieval_id else about
 
 
 def _as_use(row: Any, trajectory: Trajectory) -> Use:

@@ -1,6 +1,7 @@
 """The configured embedder."""
 
 import os
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from memory.egress import split_options
 from memory.embeddings.base import Embedder
 from memory.embeddings.http import HttpEmbedder
 from memory.embeddings.minilm import FloatMiniLM, MiniLM
+from memory.errors import EmbedderError
 
 CHOICES = ("minilm", "minilm-floats", "none")
 
@@ -61,6 +63,14 @@ def find_embedder(model_id: str) -> Embedder | None:
 @lru_cache(maxsize=2)
 def _get_bundled(kind: type[MiniLM]) -> MiniLM:
     return kind()
+
+
+def load_embedder() -> None:
+    """Load a bundled model now, which takes about a second, so that nobody waits and forks of this process share it."""
+    with suppress(EmbedderError):  # /ready and the first request report it
+        embedder = get_embedder()
+        if isinstance(embedder, MiniLM):
+            embedder.warm_up()
 
 
 def forget_embedders() -> None:

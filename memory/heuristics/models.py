@@ -101,6 +101,10 @@ class HeuristicQuerySet(ReviewedQuerySet["Heuristic"]):
         """Those that stand for themselves: not the other wordings of a group of proposals."""
         return self.filter(leader__isnull=True)
 
+    def claimed(self) -> Self:
+        """Those that a reviewer has claimed now."""
+        return self.filter(claimed_by__isnull=False, claimed_until__gt=timezone.now())
+
 
 class HeuristicManager(models.Manager["Heuristic"]):
     """Finds lessons alone, so that no list, count or search of them can forget it; see `MistakeCard` for mistakes."""
@@ -165,6 +169,16 @@ class Heuristic(ReviewSubject):
         models.TextField(), default=list, editable=False, help_text="Codes of the problems the checks found."
     )
     prioritised_at = models.DateTimeField(null=True, editable=False)
+    claimed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        null=True,
+        editable=False,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        db_index=False,
+        help_text="The reviewer who reads it, for a few minutes.",
+    )
+    claimed_until = models.DateTimeField(null=True, editable=False)
     usefulness = models.FloatField(
         default=0.5,
         editable=False,
@@ -246,6 +260,7 @@ class Heuristic(ReviewSubject):
                 name="memory_heuristic_frequent",
             ),
             models.Index(fields=["project"], condition=Q(harm__isnull=False), name="memory_heuristic_harmful"),
+            models.Index(fields=["claimed_by"], condition=Q(claimed_by__isnull=False), name="memory_heuristic_claimed"),
         ]
         permissions = [("review_heuristic", "Can approve, reject, retire and quarantine heuristics")]
 
@@ -255,6 +270,11 @@ class Heuristic(ReviewSubject):
     @property
     def review_kind(self) -> str:
         return self.kind
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether a reviewer has claimed it now."""
+        return self.claimed_by_id is not None and self.claimed_until is not None and self.claimed_until > timezone.now()
 
 
 class HeuristicRevisionPolarity(models.TextChoices):
@@ -455,30 +475,6 @@ class Evidence(models.Model):
 
     def __str__(self) -> str:
         return f"steps {self.first_step}–{self.last_step}" if self.first_step else "whole run"
-
-
-class ReviewClaim(models.Model):
-    """Which reviewer has claimed a heuristic, for a few minutes. One row per heuristic; an expired row means no one."""
-
-    heuristic = models.OneToOneField(Heuristic, primary_key=True, on_delete=models.CASCADE, related_name="claim")
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
-    claimed_at = models.DateTimeField(default=timezone.now)
-    expires_at = models.DateTimeField()
-
-    class Meta:
-        ordering = ["-claimed_at"]
-        constraints = [
-            models.CheckConstraint(
-                condition=models.Q(expires_at__gte=models.F("claimed_at")), name="memory_reviewclaim_ends_after_start"
-            )
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.user} until {self.expires_at:%H:%M}"
-
-    @property
-    def is_live(self) -> bool:
-        return self.expires_at > timezone.now()
 
 
 class SavedFilter(models.Model):

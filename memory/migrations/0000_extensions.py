@@ -1,7 +1,4 @@
-"""The extensions that the tables need: vectors, trigrams, and GIN indexes that begin with a project.
-
-They have a migration of their own so that 0001 can be written again from the models (`python -m tests.fresh_migrations`).
-"""
+"""The extensions that the tables need: vectors, trigrams, and GIN indexes that begin with a project."""
 
 from django.contrib.postgres.operations import BtreeGinExtension, TrigramExtension
 from django.db import migrations

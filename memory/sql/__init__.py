@@ -11,7 +11,6 @@ from django.db.migrations import RunSQL
 
 _FUNCTION = re.compile(r"^CREATE OR REPLACE FUNCTION (\w+)\(", re.MULTILINE)
 _VIEW = re.compile(r"^CREATE OR REPLACE VIEW ([\w.]+) ", re.MULTILINE)
-_CHECKED = re.compile(r"^SELECT memory_check_references\('(\w+)'", re.MULTILINE)  # creates a function for the table
 _ROOT = Path(__file__).resolve().parent.parent.parent
 
 
@@ -24,8 +23,7 @@ def install(name: str) -> RunSQL:
     """Run a file for the first time. Reversing drops its functions and views, with the triggers that use them."""
     statements = read_sql(name)
     views = [f"DROP VIEW IF EXISTS {view} CASCADE;" for view in _VIEW.findall(statements)]
-    names = [*_FUNCTION.findall(statements), *(f"{table}_references" for table in _CHECKED.findall(statements))]
-    functions = [f"DROP FUNCTION IF EXISTS {name} CASCADE;" for name in names]
+    functions = [f"DROP FUNCTION IF EXISTS {name} CASCADE;" for name in _FUNCTION.findall(statements)]
     return RunSQL(statements, "\n".join(views + functions))
 
 

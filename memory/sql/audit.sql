@@ -23,23 +23,37 @@ BEGIN
             encode(sha256(convert_to(coalesce(last.sha256, repeat('0', 64)) || E'\n' || body, 'UTF8')), 'hex'), moment);
 END $$;
 
+-- Append some columns of a row: when it is inserted, and when one of them changes. The arguments are the kind of the entry;
+-- a column whose value ends the kind, or nothing; the column that says what it is about; and the columns.
+CREATE OR REPLACE FUNCTION memory_audit_row() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp SET timezone = 'UTC' AS $$
+DECLARE
+    before jsonb := to_jsonb(OLD);
+    after jsonb := to_jsonb(NEW);
+    said jsonb;
+BEGIN
+    SELECT jsonb_object_agg(name, after -> name) INTO said FROM unnest(TG_ARGV[3:]) AS name;
+    IF TG_OP = 'INSERT' OR said <> (SELECT jsonb_object_agg(name, before -> name) FROM unnest(TG_ARGV[3:]) AS name) THEN
+        PERFORM memory_audit_append(
+            NEW.project_id, TG_ARGV[0] || coalesce(after ->> TG_ARGV[1], ''), (after ->> TG_ARGV[2])::uuid, said);
+    END IF;
+    RETURN NULL;
+END $$;
+
 -- A revision that goes into or out of service, with a review or without.
 CREATE OR REPLACE FUNCTION memory_audit_serving() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
 BEGIN
-    PERFORM memory_audit_append(
-        NEW.project_id, CASE WHEN NEW.served THEN 'served' ELSE 'withdrawn' END, NEW.id,
-        jsonb_build_object('heuristic', NEW.heuristic_id, 'content_sha256', NEW.content_sha256, 'approved_by', NEW.approved_by));
+    IF NEW.served <> coalesce(OLD.served, false) THEN
+        PERFORM memory_audit_append(
+            NEW.project_id, CASE WHEN NEW.served THEN 'served' ELSE 'withdrawn' END, NEW.id, jsonb_build_object(
+                'heuristic', NEW.heuristic_id, 'content_sha256', NEW.content_sha256, 'approved_by', NEW.approved_by));
+    END IF;
     RETURN NULL;
 END $$;
 DROP TRIGGER IF EXISTS memory_audit_serving ON memory_heuristicrevision;
-CREATE CONSTRAINT TRIGGER memory_audit_serving AFTER UPDATE ON memory_heuristicrevision
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.served IS DISTINCT FROM NEW.served)
-    EXECUTE FUNCTION memory_audit_serving();
-DROP TRIGGER IF EXISTS memory_audit_serving_at_once ON memory_heuristicrevision;
-CREATE CONSTRAINT TRIGGER memory_audit_serving_at_once AFTER INSERT ON memory_heuristicrevision
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.served)
-    EXECUTE FUNCTION memory_audit_serving();
+CREATE CONSTRAINT TRIGGER memory_audit_serving AFTER INSERT OR UPDATE OF served ON memory_heuristicrevision
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_serving();
 
 -- Everything about a key, its owner included, except when it was last used. Of its secret's hash only a hash is kept.
 CREATE OR REPLACE FUNCTION memory_audit_key() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
@@ -66,37 +80,25 @@ CREATE CONSTRAINT TRIGGER memory_audit_key_change AFTER UPDATE ON memory_apikey
            NEW.created_by_id))
     EXECUTE FUNCTION memory_audit_key();
 
-CREATE OR REPLACE FUNCTION memory_audit_erasure() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = public, pg_temp AS $$
-BEGIN
-    PERFORM memory_audit_append(NEW.project_id, 'erasure', NEW.trajectory_id, jsonb_build_object(
-        'heuristics', to_jsonb(NEW.heuristic_ids), 'erased_by', NEW.erased_by));
-    RETURN NULL;
-END $$;
 DROP TRIGGER IF EXISTS memory_audit_erasure ON memory_erasure;
-CREATE CONSTRAINT TRIGGER memory_audit_erasure AFTER INSERT ON memory_erasure
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_erasure();
+CREATE CONSTRAINT TRIGGER memory_audit_erasure AFTER INSERT ON memory_erasure DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION memory_audit_row('erasure', '', 'trajectory_id', 'heuristic_ids', 'erased_by');
 
 -- Who decides: settings of a project, memberships, and requests to change either or a key. A membership in every
 -- project, and what concerns every project, is in every chain.
 CREATE OR REPLACE FUNCTION memory_audit_settings() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp SET timezone = 'UTC' AS $$
 BEGIN
-    PERFORM memory_audit_append(NEW.id, 'settings', NEW.id, jsonb_build_object(
-        'four_eyes', NEW.four_eyes, 'mistake_card_policy', NEW.mistake_card_policy, 'archived_at', NEW.archived_at));
+    IF (NEW.four_eyes, NEW.mistake_card_policy, NEW.archived_at) IS DISTINCT FROM
+       (coalesce(OLD.four_eyes, false), coalesce(OLD.mistake_card_policy, 'people'), OLD.archived_at) THEN
+        PERFORM memory_audit_append(NEW.id, 'settings', NEW.id, jsonb_build_object(
+            'four_eyes', NEW.four_eyes, 'mistake_card_policy', NEW.mistake_card_policy, 'archived_at', NEW.archived_at));
+    END IF;
     RETURN NULL;
 END $$;
 DROP TRIGGER IF EXISTS memory_audit_settings ON memory_project;
-CREATE CONSTRAINT TRIGGER memory_audit_settings AFTER UPDATE ON memory_project
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-    WHEN ((OLD.four_eyes, OLD.mistake_card_policy, OLD.archived_at)
-          IS DISTINCT FROM (NEW.four_eyes, NEW.mistake_card_policy, NEW.archived_at))
-    EXECUTE FUNCTION memory_audit_settings();
-
-DROP TRIGGER IF EXISTS memory_audit_settings_at_once ON memory_project;
-CREATE CONSTRAINT TRIGGER memory_audit_settings_at_once AFTER INSERT ON memory_project
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.four_eyes OR NEW.mistake_card_policy <> 'people')
-    EXECUTE FUNCTION memory_audit_settings();
+CREATE CONSTRAINT TRIGGER memory_audit_settings AFTER INSERT OR UPDATE ON memory_project
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_settings();
 
 CREATE OR REPLACE FUNCTION memory_audit_membership() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
@@ -116,36 +118,23 @@ CREATE CONSTRAINT TRIGGER memory_audit_membership AFTER INSERT OR UPDATE OR DELE
 CREATE OR REPLACE FUNCTION memory_audit_rulechange() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
 BEGIN
-    PERFORM memory_audit_append(p.id, 'change_' || NEW.status, NEW.id, jsonb_build_object(
-        'kind', NEW.kind, 'values', NEW.values, 'requested_by', NEW.requested_by, 'decided_by', NEW.decided_by))
-    FROM memory_project p WHERE NEW.project_id IS NULL OR p.id = NEW.project_id ORDER BY p.id;
+    IF NEW.status IS DISTINCT FROM OLD.status THEN
+        PERFORM memory_audit_append(p.id, 'change_' || NEW.status, NEW.id, jsonb_build_object(
+            'kind', NEW.kind, 'values', NEW.values, 'requested_by', NEW.requested_by, 'decided_by', NEW.decided_by))
+        FROM memory_project p WHERE NEW.project_id IS NULL OR p.id = NEW.project_id ORDER BY p.id;
+    END IF;
     RETURN NULL;
 END $$;
-DROP TRIGGER IF EXISTS memory_audit_request ON memory_rulechange;
-CREATE CONSTRAINT TRIGGER memory_audit_request AFTER INSERT ON memory_rulechange
+DROP TRIGGER IF EXISTS memory_audit_rulechange ON memory_rulechange;
+CREATE CONSTRAINT TRIGGER memory_audit_rulechange AFTER INSERT OR UPDATE ON memory_rulechange
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_rulechange();
-DROP TRIGGER IF EXISTS memory_audit_confirmation ON memory_rulechange;
-CREATE CONSTRAINT TRIGGER memory_audit_confirmation AFTER UPDATE ON memory_rulechange
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status)
-    EXECUTE FUNCTION memory_audit_rulechange();
 
-CREATE OR REPLACE FUNCTION memory_audit_quarantine() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = public, pg_temp SET timezone = 'UTC' AS $$
-BEGIN
-    PERFORM memory_audit_append(NEW.project_id, 'quarantine', NEW.id, jsonb_build_object(
-        'source', NEW.source, 'since', NEW.since, 'heuristics', to_jsonb(NEW.heuristic_ids),
-        'retrievals', NEW.retrieval_count, 'ordered_by', NEW.ordered_by));
-    RETURN NULL;
-END $$;
 DROP TRIGGER IF EXISTS memory_audit_quarantine ON memory_quarantineorder;
-CREATE CONSTRAINT TRIGGER memory_audit_quarantine AFTER INSERT ON memory_quarantineorder
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_quarantine();
+CREATE CONSTRAINT TRIGGER memory_audit_quarantine AFTER INSERT ON memory_quarantineorder DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION memory_audit_row(
+        'quarantine', '', 'id', 'source', 'since', 'heuristic_ids', 'retrieval_count', 'ordered_by');
 
 -- Audit entries, erasures and quarantine orders are never changed or deleted.
-CREATE OR REPLACE FUNCTION memory_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
-END $$;
 CREATE OR REPLACE TRIGGER memory_auditentry_keep BEFORE UPDATE OR DELETE ON memory_auditentry
     FOR EACH ROW EXECUTE FUNCTION memory_append_only();
 CREATE OR REPLACE TRIGGER memory_erasure_keep BEFORE UPDATE OR DELETE ON memory_erasure

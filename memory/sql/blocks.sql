@@ -86,7 +86,7 @@ END $$;
 CREATE OR REPLACE TRIGGER memory_blockrevision_guard BEFORE INSERT OR UPDATE ON memory_blockrevision
     FOR EACH ROW EXECUTE FUNCTION memory_blockrevision_guard();
 CREATE OR REPLACE TRIGGER memory_blockrevision_keep BEFORE DELETE ON memory_blockrevision
-    FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure('with its reviews');
+    FOR EACH ROW EXECUTE FUNCTION memory_append_only('but by erasure', 'with its reviews');
 
 -- What is in effect was applied or approved, and is as long as the block allows. The policy of a block never changes:
 -- with another one, what nobody reviewed could be in effect.

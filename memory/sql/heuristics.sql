@@ -67,7 +67,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE TRIGGER memory_revision_keep BEFORE DELETE ON memory_heuristicrevision
-    FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure('with its reviews');
+    FOR EACH ROW EXECUTE FUNCTION memory_append_only('but by erasure', 'with its reviews');
 
 -- Whether a label stands for a person in this project: an active account, or a client with a key owned by one.
 CREATE OR REPLACE FUNCTION memory_is_person(project uuid, label text) RETURNS boolean LANGUAGE sql STABLE
@@ -166,20 +166,11 @@ BEGIN
     RETURN NULL;
 END $$;
 DROP TRIGGER IF EXISTS memory_status_agrees ON memory_heuristic;
-CREATE CONSTRAINT TRIGGER memory_status_agrees AFTER UPDATE OF status ON memory_heuristic
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status)
-    EXECUTE FUNCTION memory_status_agrees();
-DROP TRIGGER IF EXISTS memory_status_agrees_at_once ON memory_heuristic;
-CREATE CONSTRAINT TRIGGER memory_status_agrees_at_once AFTER INSERT ON memory_heuristic
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.status <> 'proposed')
-    EXECUTE FUNCTION memory_status_agrees();
+CREATE CONSTRAINT TRIGGER memory_status_agrees AFTER INSERT OR UPDATE OF status ON memory_heuristic
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_status_agrees();
 DROP TRIGGER IF EXISTS memory_service_agrees ON memory_heuristicrevision;
-CREATE CONSTRAINT TRIGGER memory_service_agrees AFTER UPDATE OF served ON memory_heuristicrevision
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.served IS DISTINCT FROM NEW.served)
-    EXECUTE FUNCTION memory_status_agrees();
-DROP TRIGGER IF EXISTS memory_service_agrees_at_once ON memory_heuristicrevision;
-CREATE CONSTRAINT TRIGGER memory_service_agrees_at_once AFTER INSERT ON memory_heuristicrevision
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.served) EXECUTE FUNCTION memory_status_agrees();
+CREATE CONSTRAINT TRIGGER memory_service_agrees AFTER INSERT OR UPDATE OF served ON memory_heuristicrevision
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_status_agrees();
 
 -- At commit every proposal that another one stands for in the queue has one that stands in the queue itself: it waits
 -- for a decision, in the same project, and no third stands for it. So no proposal is hidden from reviewers.
@@ -195,11 +186,5 @@ BEGIN
     RETURN NULL;
 END $$;
 DROP TRIGGER IF EXISTS memory_group_agrees ON memory_heuristic;
-CREATE CONSTRAINT TRIGGER memory_group_agrees AFTER UPDATE OF status, leader_id ON memory_heuristic
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-    WHEN ((OLD.status, OLD.leader_id) IS DISTINCT FROM (NEW.status, NEW.leader_id))
-    EXECUTE FUNCTION memory_group_agrees();
-DROP TRIGGER IF EXISTS memory_group_agrees_at_once ON memory_heuristic;
-CREATE CONSTRAINT TRIGGER memory_group_agrees_at_once AFTER INSERT ON memory_heuristic
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.leader_id IS NOT NULL)
-    EXECUTE FUNCTION memory_group_agrees();
+CREATE CONSTRAINT TRIGGER memory_group_agrees AFTER INSERT OR UPDATE OF status, leader_id ON memory_heuristic
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_group_agrees();

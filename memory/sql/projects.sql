@@ -17,18 +17,78 @@ BEGIN
         'CREATE POLICY erl_project ON %s USING ((SELECT memory_sees_every_project()) OR %s)', of_table, rule);
 END $$;
 
--- Keep the rows of a table with a column project_id in their projects (reliability C1), and limit a role to those of
--- its own (D12).
-CREATE OR REPLACE FUNCTION memory_belongs_to_project(of_table regclass) RETURNS void LANGUAGE plpgsql AS $$
+-- Let columns refer only to rows that agree with their own in other columns, which have the same names there or others:
+-- each foreign key is one of all of them. Safe to repeat. A key that has a NULL is not checked, so where a project may be
+-- empty the simple key stays, too.
+CREATE OR REPLACE FUNCTION memory_refers_within(of_table regclass, referring name[], own name[], theirs name[])
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    simple record;
+    own_names text := (SELECT string_agg(quote_ident(n), ', ') FROM unnest(own) n);
+    all_theirs text := (SELECT string_agg(quote_ident(n), ', ') FROM unnest('id'::name || theirs) n);
+    may_be_empty boolean := (SELECT bool_or(NOT attnotnull) FROM pg_attribute
+                             WHERE attrelid = of_table AND attname = ANY (own));
 BEGIN
-    PERFORM memory_limit_rows(of_table, 'project_id = (SELECT memory_current_project())');
-    EXECUTE format(
-        'CREATE OR REPLACE TRIGGER %1$s_keep_project BEFORE UPDATE OF project_id ON %1$s FOR EACH ROW'
-        ' WHEN (OLD.project_id IS DISTINCT FROM NEW.project_id) EXECUTE FUNCTION memory_keep_project()', of_table);
+    FOR simple IN
+        SELECT c.conname, c.confrelid::regclass AS referred, a.attname,
+            format('%s_%s_within', of_table, a.attname) AS within
+        FROM pg_constraint c JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = c.conkey[1]
+        WHERE c.conrelid = of_table AND c.contype = 'f' AND a.attname = ANY (referring) AND cardinality(c.conkey) = 1
+    LOOP
+        CONTINUE WHEN EXISTS (SELECT FROM pg_constraint WHERE conrelid = of_table AND conname = simple.within);
+        IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = simple.referred AND contype = 'u'
+                       AND pg_get_constraintdef(oid) = format('UNIQUE (%s)', all_theirs)) THEN
+            EXECUTE format('ALTER TABLE %s ADD UNIQUE (%s)', simple.referred, all_theirs);
+        END IF;
+        EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I FOREIGN KEY (%I, %s) REFERENCES %s (%s)'
+                       ' DEFERRABLE INITIALLY DEFERRED',
+                       of_table, simple.within, simple.attname, own_names, simple.referred, all_theirs);
+        IF NOT may_be_empty THEN
+            EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I', of_table, simple.conname);
+        END IF;
+    END LOOP;
 END $$;
 
--- Do not let an answer be deleted while a row of the table that the trigger names refers to it. An answer that moves to
--- another partition is deleted there, and still exists.
+-- Keep the rows of a table with a column project_id in their projects (reliability C1), and limit a role to those of
+-- its own (D12). Every foreign key to a table that has projects, too, is one of the project as well. A row that has to
+-- refer to another one cannot leave its project without it; the others have a trigger.
+CREATE OR REPLACE FUNCTION memory_belongs_to_project(of_table regclass) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    referring name[];
+BEGIN
+    PERFORM memory_limit_rows(of_table, 'project_id = (SELECT memory_current_project())');
+    SELECT array_agg(a.attname) INTO referring FROM pg_constraint c
+    JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = c.conkey[1]
+    JOIN pg_attribute p ON p.attrelid = c.confrelid AND p.attname = 'project_id'
+    WHERE c.conrelid = of_table AND c.contype = 'f';
+    PERFORM memory_refers_within(of_table, referring, '{project_id}', '{project_id}');
+    IF NOT EXISTS (
+        SELECT FROM pg_constraint c JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = c.conkey[1]
+        WHERE c.conrelid = of_table AND c.contype = 'f' AND a.attnotnull AND c.conname = format('%s_%s_within', of_table, a.attname)) THEN
+        EXECUTE format(
+            'CREATE OR REPLACE TRIGGER %1$s_keep_project BEFORE UPDATE OF project_id ON %1$s FOR EACH ROW'
+            ' WHEN (OLD.project_id IS DISTINCT FROM NEW.project_id) EXECUTE FUNCTION memory_keep_project()', of_table);
+    END IF;
+END $$;
+
+-- Answers are partitioned and have no key of the id alone, so triggers do what foreign keys would: for the column
+-- retrieval_id of a table, and for answers that a row of it refers to. They run with the owner's rights, so that they see the
+-- rows of other projects too.
+CREATE OR REPLACE FUNCTION memory_find_answer() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
+DECLARE
+    of_project uuid;
+BEGIN
+    SELECT r.project_id INTO of_project FROM memory_retrieval r WHERE r.id = NEW.retrieval_id FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION '% refers to an answer that does not exist', TG_TABLE_NAME USING ERRCODE = 'foreign_key_violation';
+    ELSIF of_project <> NEW.project_id THEN
+        RAISE EXCEPTION '% refers to an answer that belongs elsewhere', TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- An answer that moves to another partition is deleted there, and still exists.
 CREATE OR REPLACE FUNCTION memory_keep_answer() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
 DECLARE
@@ -42,69 +102,32 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Let the rows of a table refer only to rows of their own project (reliability C1, D12). Each reference is a column,
--- the table it refers to, and what else has to hold of the row `p` there. The trigger runs with the owner's rights, so
--- that it sees the rows of other projects too. It leaves a row that does not exist to the foreign key, but for answers:
--- their table is partitioned and has no key of the id alone, so the triggers do what a foreign key would.
-CREATE OR REPLACE FUNCTION memory_check_references(of_table regclass, reference_rows text[])
-RETURNS void LANGUAGE plpgsql AS $body$
-DECLARE
-    reference text[];
-    checks text := '';
-    columns text[] := '{}';
-    changed text[] := '{}';
+CREATE OR REPLACE FUNCTION memory_refers_to_answers(of_table regclass) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    FOREACH reference SLICE 1 IN ARRAY reference_rows LOOP
-        columns := columns || reference[1];
-        changed := changed || format('OLD.%1$s IS DISTINCT FROM NEW.%1$s', reference[1]);
-        IF reference[2] = 'memory_retrieval' THEN
-            checks := checks || format($check$
-    IF NEW.%1$s IS NOT NULL THEN
-        SELECT p.project_id INTO of_project FROM memory_retrieval p WHERE p.id = NEW.%1$s FOR KEY SHARE;
-        IF NOT FOUND THEN
-            RAISE EXCEPTION '%2$s.%1$s refers to an answer that does not exist' USING ERRCODE = 'foreign_key_violation';
-        ELSIF of_project <> NEW.project_id THEN
-            RAISE EXCEPTION '%2$s.%1$s refers to a row that belongs elsewhere' USING ERRCODE = 'restrict_violation';
-        END IF;
-    END IF;$check$, reference[1], of_table);
-            EXECUTE format($trigger$
+    EXECUTE format($triggers$
+CREATE OR REPLACE TRIGGER %1$s_finds_answer BEFORE INSERT OR UPDATE OF retrieval_id ON %1$s
+    FOR EACH ROW WHEN (NEW.retrieval_id IS NOT NULL) EXECUTE FUNCTION memory_find_answer();
 DROP TRIGGER IF EXISTS %1$s_needs_answer ON memory_retrieval;
 CREATE CONSTRAINT TRIGGER %1$s_needs_answer AFTER DELETE ON memory_retrieval DEFERRABLE INITIALLY DEFERRED
-    FOR EACH ROW EXECUTE FUNCTION memory_keep_answer('%1$s')$trigger$, of_table);
-            CONTINUE;
-        END IF;
-        checks := checks || format($check$
-    IF NEW.%1$s IS NOT NULL AND EXISTS (SELECT FROM %2$s p WHERE p.id = NEW.%1$s
-        AND NOT (p.project_id = NEW.project_id%3$s)) THEN
-        RAISE EXCEPTION '%4$s.%1$s refers to a row that belongs elsewhere' USING ERRCODE = 'restrict_violation';
-    END IF;$check$, reference[1], reference[2], ' AND ' || nullif(reference[3], ''), of_table);
-    END LOOP;
-    EXECUTE format($function$
-CREATE OR REPLACE FUNCTION %1$s_references() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = public, pg_temp AS $$
-DECLARE
-    of_project uuid;
-BEGIN%2$s
-    RETURN NEW;
+    FOR EACH ROW EXECUTE FUNCTION memory_keep_answer('%1$s')$triggers$, of_table);
 END $$;
-CREATE OR REPLACE TRIGGER %1$s_references_insert BEFORE INSERT ON %1$s FOR EACH ROW EXECUTE FUNCTION %1$s_references();
-CREATE OR REPLACE TRIGGER %1$s_references_update BEFORE UPDATE OF %3$s ON %1$s
-    FOR EACH ROW WHEN (%4$s) EXECUTE FUNCTION %1$s_references();
-$function$, of_table, checks, array_to_string(columns, ', '), array_to_string(changed, ' OR '));
-END $body$;
+
+-- What is in force is one of the row's own revisions; what a revision was made from, one of the same subject.
+SELECT memory_refers_within('memory_heuristicrevision', '{heuristic_id}', '{project_id,kind}', '{project_id,kind}');
+SELECT memory_refers_within('memory_heuristic', '{current_revision_id}', '{id}', '{heuristic_id}');
+SELECT memory_refers_within('memory_heuristicembedding', '{revision_id}', '{heuristic_id}', '{heuristic_id}');
+SELECT memory_refers_within('memory_block', '{current_id}', '{id}', '{block_id}');
+SELECT memory_refers_within('memory_blockrevision', '{base_id,replaced_id,restores_id}', '{block_id}', '{block_id}');
 
 SELECT memory_belongs_to_project('memory_apikey');
-SELECT memory_belongs_to_project('memory_auditentry');
 SELECT memory_belongs_to_project('memory_block');
 SELECT memory_belongs_to_project('memory_blockrevision');
 SELECT memory_belongs_to_project('memory_comment');
 SELECT memory_belongs_to_project('memory_deployment');
 SELECT memory_belongs_to_project('memory_deploymentevent');
-SELECT memory_belongs_to_project('memory_erasure');
 SELECT memory_belongs_to_project('memory_evidence');
 SELECT memory_belongs_to_project('memory_heuristic');
 SELECT memory_belongs_to_project('memory_heuristicembedding');
-SELECT memory_belongs_to_project('memory_heuristicfeedback');
 SELECT memory_belongs_to_project('memory_heuristicrevision');
 SELECT memory_belongs_to_project('memory_idempotencyrecord');
 SELECT memory_belongs_to_project('memory_itemstate');
@@ -113,7 +136,6 @@ SELECT memory_belongs_to_project('memory_passage');
 SELECT memory_belongs_to_project('memory_passageembedding');
 SELECT memory_belongs_to_project('memory_polarityquota');
 SELECT memory_belongs_to_project('memory_quarantinelift');
-SELECT memory_belongs_to_project('memory_quarantineorder');
 SELECT memory_belongs_to_project('memory_release');
 SELECT memory_belongs_to_project('memory_releasemember');
 SELECT memory_belongs_to_project('memory_retrieval');
@@ -125,14 +147,17 @@ SELECT memory_belongs_to_project('memory_termchange');
 SELECT memory_belongs_to_project('memory_termcount');
 SELECT memory_belongs_to_project('memory_trajectory');
 SELECT memory_belongs_to_project('memory_usageverdict');
-SELECT memory_belongs_to_project('memory_wordorigin');
+
+-- These never change, and refer to nothing.
+SELECT memory_limit_rows('memory_auditentry', 'project_id = (SELECT memory_current_project())');
+SELECT memory_limit_rows('memory_erasure', 'project_id = (SELECT memory_current_project())');
+SELECT memory_limit_rows('memory_quarantineorder', 'project_id = (SELECT memory_current_project())');
+SELECT memory_limit_rows('memory_wordorigin', 'project_id = (SELECT memory_current_project())');
 
 -- These have no project_id of their own, or one that may be empty.
 SELECT memory_limit_rows('memory_project', 'id = (SELECT memory_current_project())');
 SELECT memory_limit_rows(
     'memory_projectmembership', 'project_id = (SELECT memory_current_project()) OR project_id IS NULL');
-SELECT memory_limit_rows('memory_reviewclaim', 'EXISTS (SELECT FROM memory_heuristic h WHERE h.id = heuristic_id)');
-
 SELECT memory_limit_rows(
     'memory_rulechange', 'project_id = (SELECT memory_current_project()) OR project_id IS NULL');
 
@@ -238,68 +263,5 @@ END $$;
 CREATE OR REPLACE TRIGGER memory_rulechange_guard BEFORE UPDATE ON memory_rulechange
     FOR EACH ROW EXECUTE FUNCTION memory_rulechange_guard();
 
--- The API key of a retrieval is left to `verify_audit`: the busiest request writes retrievals.
-SELECT memory_check_references('memory_trajectory', ARRAY[
-    ['retrieval_id', 'memory_retrieval', ''],
-    ['parent_id', 'memory_trajectory', ''],
-    ['api_key_id', 'memory_apikey', '']
-]);
-SELECT memory_check_references('memory_heuristic', ARRAY[
-    ['current_revision_id', 'memory_heuristicrevision', 'p.heuristic_id = NEW.id'],
-    ['superseded_by_id', 'memory_heuristic', ''],
-    ['leader_id', 'memory_heuristic', '']
-]);
-SELECT memory_check_references('memory_heuristicrevision', ARRAY[
-    ['heuristic_id', 'memory_heuristic', 'p.kind = NEW.kind']
-]);
-SELECT memory_check_references('memory_evidence', ARRAY[
-    ['heuristic_id', 'memory_heuristic', ''],
-    ['trajectory_id', 'memory_trajectory', ''],
-    ['merged_from_id', 'memory_heuristic', '']
-]);
-SELECT memory_check_references('memory_heuristicembedding', ARRAY[
-    ['heuristic_id', 'memory_heuristic', ''],
-    ['revision_id', 'memory_heuristicrevision', 'p.heuristic_id = NEW.heuristic_id'],
-    ['trajectory_id', 'memory_trajectory', '']
-]);
-SELECT memory_check_references('memory_heuristicfeedback', ARRAY[
-    ['heuristic_id', 'memory_heuristic', ''],
-    ['trajectory_id', 'memory_trajectory', ''],
-    ['retrieval_id', 'memory_retrieval', '']
-]);
-SELECT memory_check_references('memory_review', ARRAY[['reviewer_key_id', 'memory_apikey', '']]);
-SELECT memory_check_references('memory_release', ARRAY[
-    ['parent_id', 'memory_release', '']
-]);
-SELECT memory_check_references('memory_releasemember', ARRAY[
-    ['release_id', 'memory_release', ''],
-    ['revision_id', 'memory_heuristicrevision', '']
-]);
-SELECT memory_check_references('memory_deployment', ARRAY[
-    ['stable_id', 'memory_release', ''],
-    ['candidate_id', 'memory_release', ''],
-    ['previous_id', 'memory_release', '']
-]);
-SELECT memory_check_references('memory_deploymentevent', ARRAY[
-    ['deployment_id', 'memory_deployment', '']
-]);
-SELECT memory_check_references('memory_taskvector', ARRAY[
-    ['trajectory_id', 'memory_trajectory', '']
-]);
-SELECT memory_check_references('memory_usageverdict', ARRAY[
-    ['heuristic_id', 'memory_heuristic', ''],
-    ['trajectory_id', 'memory_trajectory', ''],
-    ['retrieval_id', 'memory_retrieval', '']
-]);
-SELECT memory_check_references('memory_block', ARRAY[
-    ['current_id', 'memory_blockrevision', 'p.block_id = NEW.id']
-]);
-SELECT memory_check_references('memory_blockrevision', ARRAY[
-    ['block_id', 'memory_block', ''],
-    ['base_id', 'memory_blockrevision', 'p.block_id = NEW.block_id'],
-    ['replaced_id', 'memory_blockrevision', 'p.block_id = NEW.block_id'],
-    ['restores_id', 'memory_blockrevision', 'p.block_id = NEW.block_id']
-]);
-SELECT memory_check_references('memory_passageembedding', ARRAY[
-    ['passage_id', 'memory_passage', '']
-]);
+SELECT memory_refers_to_answers('memory_trajectory');
+SELECT memory_refers_to_answers('memory_usageverdict');

@@ -123,14 +123,7 @@ CREATE OR REPLACE TRIGGER memory_wordorigin_keep BEFORE UPDATE OR DELETE ON memo
     FOR EACH ROW EXECUTE FUNCTION memory_append_only();
 CREATE OR REPLACE TRIGGER memory_quarantinelift_keep BEFORE UPDATE OR DELETE ON memory_quarantinelift
     FOR EACH ROW EXECUTE FUNCTION memory_append_only();
-CREATE OR REPLACE FUNCTION memory_audit_lift() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = public, pg_temp AS $$
-BEGIN
-    PERFORM memory_audit_append(NEW.project_id, 'quarantine_lift', NEW.id, jsonb_build_object(
-        'order', NEW.order_id, 'subject', NEW.subject_id, 'wordings', to_jsonb(NEW.wording_ids),
-        'lifted_by', NEW.lifted_by));
-    RETURN NULL;
-END $$;
 DROP TRIGGER IF EXISTS memory_audit_lift ON memory_quarantinelift;
-CREATE CONSTRAINT TRIGGER memory_audit_lift AFTER INSERT ON memory_quarantinelift
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_lift();
+CREATE CONSTRAINT TRIGGER memory_audit_lift AFTER INSERT ON memory_quarantinelift DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION memory_audit_row(
+        'quarantine_lift', '', 'id', 'order_id', 'subject_id', 'wording_ids', 'lifted_by');

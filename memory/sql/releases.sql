@@ -35,10 +35,8 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
-CREATE OR REPLACE TRIGGER memory_revision_live BEFORE INSERT ON memory_heuristicrevision
-    FOR EACH ROW EXECUTE FUNCTION memory_revision_live();
-CREATE OR REPLACE TRIGGER memory_revision_live_later
-    BEFORE UPDATE OF served, live, approved_sha256, withdrawn_at ON memory_heuristicrevision
+CREATE OR REPLACE TRIGGER memory_revision_live
+    BEFORE INSERT OR UPDATE OF served, live, approved_sha256, withdrawn_at ON memory_heuristicrevision
     FOR EACH ROW EXECUTE FUNCTION memory_revision_live();
 
 -- A quarantined lesson is given to no agent in any of its approved wordings, in every release at once. Undoing the
@@ -61,33 +59,15 @@ CREATE OR REPLACE TRIGGER memory_quarantine_wordings AFTER UPDATE OF status ON m
     EXECUTE FUNCTION memory_quarantine_wordings();
 
 -- Releases and the history of deployments are only added to; erasing a project removes them.
-CREATE OR REPLACE TRIGGER memory_release_guard BEFORE UPDATE ON memory_release
-    FOR EACH ROW EXECUTE FUNCTION memory_append_only();
-CREATE OR REPLACE TRIGGER memory_release_keep BEFORE DELETE ON memory_release
-    FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure();
-CREATE OR REPLACE TRIGGER memory_deploymentevent_guard BEFORE UPDATE ON memory_deploymentevent
-    FOR EACH ROW EXECUTE FUNCTION memory_append_only();
-CREATE OR REPLACE TRIGGER memory_deploymentevent_keep BEFORE DELETE ON memory_deploymentevent
-    FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure();
+CREATE OR REPLACE TRIGGER memory_release_keep BEFORE UPDATE OR DELETE ON memory_release
+    FOR EACH ROW EXECUTE FUNCTION memory_append_only('but by erasure');
+CREATE OR REPLACE TRIGGER memory_deploymentevent_keep BEFORE UPDATE OR DELETE ON memory_deploymentevent
+    FOR EACH ROW EXECUTE FUNCTION memory_append_only('but by erasure');
 
-CREATE OR REPLACE FUNCTION memory_audit_release() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = public, pg_temp AS $$
-BEGIN
-    PERFORM memory_audit_append(NEW.project_id, 'release_cut', NEW.id, jsonb_build_object(
-        'number', NEW.number, 'sha256', NEW.sha256, 'parent', NEW.parent_id, 'how', NEW.how, 'by', NEW.created_by));
-    RETURN NULL;
-END $$;
 DROP TRIGGER IF EXISTS memory_audit_release ON memory_release;
-CREATE CONSTRAINT TRIGGER memory_audit_release AFTER INSERT ON memory_release
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_release();
-
-CREATE OR REPLACE FUNCTION memory_audit_deployment() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = public, pg_temp AS $$
-BEGIN
-    PERFORM memory_audit_append(NEW.project_id, 'deployment_' || NEW.kind, NEW.deployment_id, jsonb_build_object(
-        'version', NEW.version, 'state', NEW.state, 'by', NEW.made_by));
-    RETURN NULL;
-END $$;
+CREATE CONSTRAINT TRIGGER memory_audit_release AFTER INSERT ON memory_release DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION memory_audit_row(
+        'release_cut', '', 'id', 'number', 'sha256', 'parent_id', 'how', 'created_by');
 DROP TRIGGER IF EXISTS memory_audit_deployment ON memory_deploymentevent;
-CREATE CONSTRAINT TRIGGER memory_audit_deployment AFTER INSERT ON memory_deploymentevent
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_deployment();
+CREATE CONSTRAINT TRIGGER memory_audit_deployment AFTER INSERT ON memory_deploymentevent DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION memory_audit_row('deployment_', 'kind', 'deployment_id', 'version', 'state', 'made_by');

@@ -1,15 +1,14 @@
 -- What the database guarantees about decisions, whatever was decided on: each names the exact text that was read, stays as
 -- it was written, and is in the audit chain.
 
--- Revisions and reviews are deleted only by erasure, which announces itself with SET LOCAL erl.erasing = 'on'. With an
--- argument a revision takes its reviews with it: they are of many kinds, so that no foreign key could.
-CREATE OR REPLACE FUNCTION memory_only_by_erasure() RETURNS trigger LANGUAGE plpgsql AS $$
+-- What is written once. With an argument, erasure may delete it; it announces itself with SET LOCAL erl.erasing = 'on'. With
+-- another, a revision takes its reviews with it: they are of many kinds, so that no foreign key could.
+CREATE OR REPLACE FUNCTION memory_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF current_setting('erl.erasing', true) IS DISTINCT FROM 'on' THEN
-        RAISE EXCEPTION '% is append-only: use the erase service', TG_TABLE_NAME
-            USING ERRCODE = 'restrict_violation';
+    IF TG_OP = 'UPDATE' OR TG_NARGS = 0 OR current_setting('erl.erasing', true) IS DISTINCT FROM 'on' THEN
+        RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
     END IF;
-    IF TG_NARGS > 0 THEN
+    IF TG_NARGS = 2 THEN
         DELETE FROM memory_review WHERE revision_id = OLD.id;
     END IF;
     RETURN OLD;
@@ -54,7 +53,7 @@ END $$;
 CREATE OR REPLACE TRIGGER memory_review_guard BEFORE UPDATE ON memory_review
     FOR EACH ROW EXECUTE FUNCTION memory_review_guard();
 CREATE OR REPLACE TRIGGER memory_review_keep BEFORE DELETE ON memory_review
-    FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure();
+    FOR EACH ROW EXECUTE FUNCTION memory_append_only('but by erasure');
 
 -- Whether a review approved exactly this text.
 CREATE OR REPLACE FUNCTION memory_is_approved(revision uuid, sha256 text) RETURNS boolean LANGUAGE sql STABLE AS $$

@@ -36,10 +36,8 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
-CREATE OR REPLACE TRIGGER memory_embedding_serve BEFORE INSERT ON memory_heuristicembedding
-    FOR EACH ROW EXECUTE FUNCTION memory_embedding_serve();
-CREATE OR REPLACE TRIGGER memory_embedding_follow BEFORE UPDATE OF served, revision_id ON memory_heuristicembedding
-    FOR EACH ROW EXECUTE FUNCTION memory_embedding_serve();
+CREATE OR REPLACE TRIGGER memory_embedding_serve BEFORE INSERT OR UPDATE OF served, revision_id
+    ON memory_heuristicembedding FOR EACH ROW EXECUTE FUNCTION memory_embedding_serve();
 
 -- The tasks of evidence come into service when it is approved, or copied by a merge that was, and go when an undo takes
 -- that back or the evidence is gone.

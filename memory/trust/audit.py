@@ -29,7 +29,7 @@ FROM memory_auditentry a
 WHERE a.kind = 'review' AND NOT EXISTS (SELECT FROM memory_review r WHERE r.id = a.subject_id)
     AND EXISTS (SELECT FROM memory_project p WHERE p.id = a.project_id)
     AND NOT EXISTS (SELECT FROM memory_auditentry e WHERE e.project_id = a.project_id AND e.kind = 'erasure'
-                    AND e.content::jsonb #> '{said,heuristics}' ? (a.content::jsonb #>> '{said,subject}'))
+                    AND e.content::jsonb #> '{said,heuristic_ids}' ? (a.content::jsonb #>> '{said,subject}'))
 """
 _SERVING = """
 SELECT v.project_id, v.id::text, last.number,

@@ -60,7 +60,7 @@ def judge_by_calls(revision: HeuristicRevision, episode: Episode) -> Judgement:
 
 def find_unjudged(project: Project) -> QuerySet[Trajectory]:
     """Return the newest runs that were given lessons and have not been judged."""
-    judged = UsageVerdict.objects.filter(trajectory=OuterRef("pk"))
+    judged = UsageVerdict.objects.of_judges().filter(trajectory=OuterRef("pk"))
     runs = Trajectory.objects.for_project(project).filter(retrieval__isnull=False, retrieval__injected_ids__len__gt=0)
     return runs.filter(~Exists(judged)).select_related("retrieval").order_by("-created_at", "-pk")[:MAX_RUNS]
 
@@ -93,7 +93,7 @@ def record_verdicts(trajectory: Trajectory, judgements: Iterable[Judgement], *, 
     UsageVerdict.objects.bulk_create(
         rows,
         update_conflicts=True,
-        unique_fields=["heuristic", "trajectory"],
+        unique_fields=["heuristic", "trajectory", "client"],
         update_fields=["verdict", "step", "judge", "judge_version", "content_sha256", "retrieval"],
     )
     refresh_uses({row.heuristic_id for row in rows})

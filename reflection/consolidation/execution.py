@@ -150,7 +150,7 @@ def _judge(at: Pass) -> StageResult:
         record_verdicts(trajectory, judgements, judge=JUDGE, version=VERSION)
     refresh_uses(used_lessons(at.run.project))
     # Counted from rows, because what an earlier attempt judged belongs to the consolidation too.
-    judged = UsageVerdict.objects.filter(project=at.run.project, created_at__gte=at.run.created_at)
+    judged = UsageVerdict.objects.of_judges().filter(project=at.run.project, created_at__gte=at.run.created_at)
     return StageResult(figures={"verdicts": judged.exclude(verdict=UsageVerdict.Verdict.UNCLEAR).count()})
 
 

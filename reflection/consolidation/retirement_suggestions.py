@@ -13,7 +13,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from memory.effects.harm import describe_harm
-from memory.effects.models import HeuristicFeedback, UsageVerdict
+from memory.effects.models import UsageVerdict
 from memory.effects.outcomes import OutcomeCount, count_by_heuristic
 from memory.effects.uses import Use, find_uses
 from memory.heuristics.models import Heuristic
@@ -45,9 +45,8 @@ def suggest_retirements(project: Project, lessons: Sequence[Lesson]) -> list[Adv
 def used_lessons(project: Project) -> list[UUID]:
     """Return the lessons that have a verdict, or had one before its run was erased."""
     judged: Any = UsageVerdict.objects.filter(project=project).order_by().values_list("heuristic_id", flat=True)
-    told: Any = HeuristicFeedback.objects.filter(project=project).order_by().values_list("heuristic_id", flat=True)
     counted: Any = Heuristic.objects.for_project(project).exclude(usefulness_version="").values_list("pk", flat=True)
-    return sorted({*judged.distinct(), *told.distinct(), *counted})
+    return sorted({*judged.distinct(), *counted})
 
 
 def _suggest(lesson: Lesson, given: OutcomeCount | None, uses: Iterable[Use]) -> Advice | None:

@@ -10,35 +10,7 @@ SELECT memory_belongs_to_project('reflection_runpatterns');
 SELECT memory_belongs_to_project('reflection_suggestion');
 SELECT memory_belongs_to_project('reflection_suggestionevidence');
 
-SELECT memory_check_references('reflection_job', ARRAY[
-    ['trajectory_id', 'memory_trajectory', ''],
-    ['endpoint_id', 'reflection_webhookendpoint', '']
-]);
 
-SELECT memory_check_references('reflection_suggestion', ARRAY[
-    ['run_id', 'reflection_job', ''],
-    ['heuristic_id', 'memory_heuristic', ''],
-    ['other_id', 'memory_heuristic', '']
-]);
-SELECT memory_check_references('reflection_suggestionevidence', ARRAY[
-    ['suggestion_id', 'reflection_suggestion', ''],
-    ['trajectory_id', 'memory_trajectory', '']
-]);
-SELECT memory_check_references('reflection_proposal', ARRAY[
-    ['reflection_id', 'reflection_job', ''],
-    ['heuristic_id', 'memory_heuristic', ''],
-    ['near_id', 'memory_heuristic', '']
-]);
-SELECT memory_check_references('reflection_runpatterns', ARRAY[
-    ['trajectory_id', 'memory_trajectory', '']
-]);
-SELECT memory_check_references('reflection_modelcall', ARRAY[
-    ['job_id', 'reflection_job', '']
-]);
-SELECT memory_check_references('reflection_reservation', ARRAY[
-    ['spend_id', 'reflection_dailyspend', ''],
-    ['job_id', 'reflection_job', '']
-]);
 
 CREATE OR REPLACE TRIGGER reflection_suggestion_end_discussion AFTER DELETE ON reflection_suggestion
     FOR EACH ROW EXECUTE FUNCTION memory_end_discussion();

@@ -3,7 +3,6 @@
 
 SELECT memory_belongs_to_project('reflection_webhookendpoint');
 SELECT memory_belongs_to_project('reflection_webhooksecret');
-SELECT memory_check_references('reflection_webhooksecret', ARRAY[['endpoint_id', 'reflection_webhookendpoint', '']]);
 
 -- Where a project's events go, and with which secrets. Of the address only the host and a hash are kept: chat services
 -- put a secret into theirs.

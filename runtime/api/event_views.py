@@ -15,8 +15,8 @@ from memory.api.errors import ErrorCode, Refusal
 from memory.api.schema import describe
 from memory.projects.models import ApiKey
 from runtime.models.runs import Run
-from runtime.streaming.feed import read_events
 from runtime.streaming.readers import KeyReader
+from runtime.streaming.reading import read_events
 from runtime.streaming.sse import EventStream
 
 Scope = ApiKey.Scope
@@ -24,28 +24,28 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 _EVENT = {
     "type": "object",
     "properties": {
-        "id": {"type": "string", "description": "Its number in the run, for `Last-Event-ID`."},
+        "id": {"type": "string", "description": "Its number in the run, for `Last-Event-ID`. `text` has none."},
         "event": {"type": "string", "description": "Its kind."},
         "data": {"type": "string", "contentMediaType": "application/json"},
     },
-    "required": ["id", "event", "data"],
+    "required": ["event", "data"],
 }
 
 
 class RunEventsView(ApiView):
     required_scopes = {"GET": Scope.RUN}
     allowed_query_params = frozenset({"after"})
-    forgets = True
 
     @describe(
         "followRun",
         tag="agents",
         summary="Follow a run",
         description="Server-sent events from the run's own rows: `run`, `step`, `message`, `effect`, `approval`, "
-        "`compaction`, `cancel`, and `text` with parts of an answer that is on its way. The stream ends with the run, "
-        "or when the key is revoked. "
+        "`compaction`, `cancel`, and `text` with parts of an answer that is on its way. Those are a preview without an "
+        "`id`: they are not sent again, nor at all behind a pooler in transaction mode, and the whole answer follows "
+        "as a `message`. The stream ends with the run, or when the key is revoked. "
         "Send `Last-Event-ID` to go on after an event; any server of the installation can. 204 says that no more will "
-        "come, 410 that the events of a run that ended were deleted after their time.",
+        "come.",
         parameters=[
             OpenApiParameter(
                 "Last-Event-ID", OpenApiTypes.STR, OpenApiParameter.HEADER, description="The last event that you have."
@@ -64,10 +64,6 @@ class RunEventsView(ApiView):
             raise _refuse(request, f"The run has {run.events_written} events so far. Send the id of one that you have.")
         first = read_events(run.pk, after=after)
         if not first and not run.is_live:
-            if after < run.events_written:
-                raise Refusal(
-                    ErrorCode.EVENTS_DELETED, "The events of this run were deleted; its messages and steps were not."
-                )
             return HttpResponse(status=204)
         reader = KeyReader(key_id=self.api_key.pk, project_id=run.project_id)
         return EventStream(run, after=after, first=first, reader=reader)

@@ -7,14 +7,22 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
-from memory.errors import AlreadyDecided
+from memory.errors import AlreadyDecided, TooLateToUndo
 from memory.projects.actors import Actor, name_actor
 from memory.projects.models import Project
-from memory.review.decisions import add_revision, check_read, check_rights, lock_subject, record_review
-from memory.review.models import ReviewDecision
+from memory.review.decisions import (
+    add_revision,
+    check_read,
+    check_rights,
+    check_undoable,
+    lock_subject,
+    record_review,
+)
+from memory.review.models import Review, ReviewDecision
 from runtime.definitions.checks import check_tool, find_form_faults
 from runtime.definitions.values import Example, ToolDefinition
 from runtime.errors import InvalidDefinition
+from runtime.models.agents import AgentRevision
 from runtime.models.tools import Tool, ToolRevision, ToolStatus
 from runtime.tools.catalogue import core_tools
 
@@ -128,6 +136,37 @@ def reject_tool(revision: ToolRevision, *, by: Actor, sha256: str) -> ToolRevisi
     return revision
 
 
+@transaction.atomic
+def undo_tool_review(review: Review, *, by: Actor) -> ToolRevision:
+    """Take back a decision made by mistake: what was in force before is in force again, and the revision waits.
+
+    A revision that was approved earlier, too, stays approved.
+
+    Raises:
+        TooLateToUndo: it is too old, another person's, not the latest decision, or an agent has the revision already.
+        NotAllowed, ProjectArchived: see `check_rights`.
+    """
+    tool = Tool.objects.select_for_update().get(pk=review.subject_id)
+    check_rights(tool, by=by)
+    check_undoable(tool, review, by=by, of=(ReviewDecision.APPROVE, ReviewDecision.REJECT))
+    revision = tool.revisions.get(pk=review.revision_id)
+    earlier = [
+        approval
+        for approval in revision.reviews.filter(decision=ReviewDecision.APPROVE).exclude(pk=review.pk)
+        if not revision.reviews.filter(undoes=approval.pk).exists()
+    ]
+    if review.decision == ReviewDecision.APPROVE:
+        pinned = AgentRevision.objects.filter(project=tool.project_id, tools__contains=[{"revision": str(revision.pk)}])
+        if tool.current_id != revision.pk or (not earlier and pinned.exists()):
+            raise TooLateToUndo("An agent has this revision already. Put another one in force instead.")
+        Tool.objects.filter(pk=tool.pk).update(current=tool.previous_id, previous=None)
+    name_actor(by)
+    record_review(tool, revision, ReviewDecision.UNDO, by=by, reason=f"Undid: {review.decision}.", undoes=review.pk)
+    revision.status = ToolStatus.APPROVED if earlier else ToolStatus.PROPOSED
+    revision.save(update_fields=["status"])
+    return revision
+
+
 def _lock_to_decide(revision: ToolRevision, *, by: Actor, sha256: str) -> tuple[Tool, ToolRevision]:
     tool = lock_subject(revision.tool)
     check_rights(tool, by=by)
@@ -138,7 +177,7 @@ def _lock_to_decide(revision: ToolRevision, *, by: Actor, sha256: str) -> tuple[
 
 def _put_in_force(tool: Tool, revision: ToolRevision, *, by: Actor) -> None:
     _decide(revision, ReviewDecision.APPROVE, by=by)
-    Tool.objects.filter(pk=tool.pk).update(current=revision)
+    Tool.objects.filter(pk=tool.pk).update(current=revision, previous=tool.current_id)
 
 
 def _decide(revision: ToolRevision, decision: str, *, by: Actor) -> None:

@@ -33,7 +33,7 @@ from runtime.loop.waiting import room
 from runtime.models.conversations import Conversation, Message
 from runtime.models.runs import Event, Run, Step
 from runtime.revisions import deployed_revision
-from runtime.streaming.events import append_event
+from runtime.streaming.events import append_event, send_text
 from runtime.tools.catalogue import tools_of
 
 SECONDS_BETWEEN_PARTS = 0.1
@@ -207,8 +207,6 @@ def _write_answer(claimed: Claimed, step: Step, answer: ChatAnswer, call: ModelC
             role="assistant",
             seq=message.seq,
             step=step.seq,
-            content=message.content,
-            tool_calls=message.tool_calls,
             is_reply=message.is_reply,
         )
         append_event(
@@ -245,25 +243,25 @@ def _learn_window(run: Run, step: Step, window_tokens: int | None) -> None:
 
 
 class _Parts:
-    """Writes what happens while a step's question is under way as events of its run."""
+    """Tells those who follow a run what happens while a step's question is under way."""
 
     def __init__(self, claimed: Claimed, step: Step) -> None:
         self._claimed = claimed
         self._step = step
         self._pieces: deque[str] = deque()  # filled by the thread that reads the answer
-        self._written_at = time.monotonic()
+        self._sent_at = time.monotonic()
 
     def add(self, piece: str) -> None:
         self._pieces.append(piece)
 
     def flush(self) -> None:
-        """Write the parts of the answer that have come as one event, unless the last one is recent."""
-        if not self._pieces or time.monotonic() - self._written_at < SECONDS_BETWEEN_PARTS:
+        """Send the parts of the answer that have come, unless the last time is recent."""
+        if not self._pieces or time.monotonic() - self._sent_at < SECONDS_BETWEEN_PARTS:
             return
         text = "".join(self._pieces.popleft() for _ in range(len(self._pieces)))
-        with self._claimed.writing() as run:
-            append_event(run.pk, "text", step=self._step.seq, attempt=self._claimed.fence, text=text)
-        self._written_at = time.monotonic()
+        if not send_text(self._claimed.run_id, self._claimed.job, step=self._step.seq, text=text):
+            raise LostClaim("Another worker goes on with the run, or it has ended.")
+        self._sent_at = time.monotonic()
 
     def note_failure(self, error: ProviderError) -> ReflectionError:
         """Write down that an attempt at the answer failed; one that always takes too long is not paid for ever."""
@@ -298,4 +296,4 @@ def remind(claimed: Claimed, text: str) -> None:
     """Tell the agent something in the conversation, as a note of ERL."""
     with claimed.writing() as run:
         message = add_message(run, role=Message.Role.NOTE, content=text)
-        append_event(run.pk, "message", role="note", seq=message.seq, content=text)
+        append_event(run.pk, "message", role="note", seq=message.seq)

@@ -47,7 +47,7 @@ def finish_run(run: Run, *, status: RunStatus, reason: StopReason, error: str = 
     )
     run.waiting_since, run.trajectory = None, trajectory
     _propose_views(run)
-    append_event(run.pk, "run", status=status, stop_reason=reason, error=run.error, **_figures(run))
+    append_event(run.pk, "run", status=status, stop_reason=reason, **_figures(run))
     return run
 
 

@@ -96,7 +96,6 @@ def plan_effect(
         step=step.seq,
         index=index,
         tool=effect.tool,
-        arguments=effect.arguments,
         kind=effect.kind,
         status=effect.status,
         parent=parent.pk if parent else None,
@@ -123,6 +122,7 @@ def ask_people(effect: Effect, *, about_unknown: bool = False) -> Approval:
     append_event(
         run.pk,
         "approval",
+        approval=approval.pk,
         effect=effect.pk,
         tool=effect.tool,
         arguments_sha256=effect.arguments_sha256,
@@ -146,7 +146,6 @@ def end_effect(effect: Effect, *, status: str, result: str = "", error: str = ""
         effect=effect.pk,
         tool=effect.tool,
         status=effect.status,
-        error=effect.error,
         result_characters=len(effect.result),
     )
     if effect.parent_id is None and status != Effect.Status.SUPERSEDED and not is_answered:
@@ -168,7 +167,7 @@ def add_result(effect: Effect) -> None:
     if effect.step.seq >= TOLD_AT and _count_same(effect) == TOLD_AT:
         message.content += f"\n[{NO_PROGRESS_NOTE.format(times=TOLD_AT)}]"
         message.save(update_fields=["content"])
-    append_event(effect.run_id, "message", role="tool", seq=message.seq, content=message.content, effect=effect.pk)
+    append_event(effect.run_id, "message", role="tool", seq=message.seq, effect=effect.pk)
 
 
 def _has_open_calls(step: Step) -> bool:

@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, Q, TextField, Value, When
+from django.db.models import Q, TextField, Value
 from django.db.models.functions import MD5, Coalesce, Now, NullIf
 
 from runtime.context.planning import Shown
@@ -15,7 +15,7 @@ from runtime.endings import LOOKED_AT, MOST_UNREADABLE, TOLD_AT, count_repeats
 from runtime.models.conversations import Message
 from runtime.models.effects import Effect
 from runtime.models.runs import Run, Step
-from runtime.rules import Called, find_conditional, read_rules
+from runtime.rules import Called, find_conditional, read_rules, reads_history
 
 REMINDER = "Before you finish, call"
 UNREADABLE = "The arguments are not a JSON object"  # begins the refusal of a call that nothing could read
@@ -114,23 +114,26 @@ def count_unreadable(steps: list[str]) -> int:
 def read_history(run: Run) -> tuple[Called, ...]:
     """Return the calls of a run in their order, without those that were not let start by a rule.
 
-    Those of tools in the sandbox come last: they have no place among the model's own. What a call returned is read only
-    where a rule asks for it: a run may have many long results, and this is read before each action.
+    Those of tools in the sandbox come last: they have no place among the model's own. Nothing is read where no rule
+    asks for it, and what a call returned only of the model's last one: a run may have many calls with long results, and
+    this is read before each action.
     """
-    asked_for = find_conditional(read_rules(run.revision.rules))
-    returned = Coalesce(NullIf("result", Value("")), "error")
-    rows = (
-        run.effects.exclude(status__in=[Effect.Status.REFUSED, Effect.Status.SUPERSEDED])
-        .annotate(
-            by_tool=Q(parent__isnull=False),
-            output=Case(
-                When(status__in=Effect.OPEN, then=Value(None)),
-                When(tool__in=asked_for, then=returned),
-                default=Value(""),
-                output_field=TextField(),
-            ),
-        )
-        .order_by("by_tool", "step_id", "index", "id")
-        .values_list("tool", "step__seq", "output", "by_tool")
+    rules = read_rules(run.revision.rules)
+    if not reads_history(rules):
+        return ()
+    calls = run.effects.exclude(status__in=[Effect.Status.REFUSED, Effect.Status.SUPERSEDED])
+    calls = calls.annotate(by_tool=Q(parent__isnull=False)).order_by("by_tool", "step_id", "index", "id")
+    rows = list(calls.values_list("id", "tool", "step__seq", "status", "by_tool"))
+    outputs = _read_last_output([(id, tool) for id, tool, *_, by_tool in rows if not by_tool], find_conditional(rules))
+    return tuple(
+        Called(tool=tool, step=step, output=None if status in Effect.OPEN else outputs.get(id, ""), by_tool=by_tool)
+        for id, tool, step, status, by_tool in rows
     )
-    return tuple(Called(tool=tool, step=step, output=output, by_tool=by_tool) for tool, step, output, by_tool in rows)
+
+
+def _read_last_output(calls: list[tuple[UUID, str]], asked_for: list[str]) -> dict[UUID, str]:
+    """Return what the last of these calls returned, by its id, if it is of a tool that is asked for."""
+    if not calls or calls[-1][1] not in asked_for:
+        return {}
+    returned = Coalesce(NullIf("result", Value("")), "error", output_field=TextField())
+    return dict(Effect.objects.filter(pk=calls[-1][0]).values_list("id", returned))

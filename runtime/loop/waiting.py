@@ -1,7 +1,7 @@
 """Runs that wait for their model, without a process or a thread each.
 
 A task that has asked a model waits a moment for the answer. Then it hands the question over to a thread of its process
-and ends, so that the process is free for others. The thread holds the job: it extends the lease and writes the parts of
+and ends, so that the process is free for others. The thread holds the job: it extends the lease and sends the parts of
 the answer that have come. When the answer is there it is kept in the ledger and the job is given back; the
 next attempt finds the answer there. A process that dies loses its questions, and they are asked again.
 """
@@ -36,10 +36,10 @@ SHUTDOWN_SECONDS = 20.0
 
 
 class Listener(Protocol):
-    """Writes down what happens while a question is under way."""
+    """Tells what happens while a question is under way."""
 
     def flush(self) -> None:
-        """Write the parts of the answer that have come."""
+        """Send the parts of the answer that have come."""
 
     def note_failure(self, error: ProviderError) -> ReflectionError:
         """Write down that there was no answer; return the failure that the job ends or is tried again with."""

@@ -221,10 +221,9 @@ class Step(models.Model):
 
 
 class Event(models.Model):
-    """What happened in a run, in order: what a stream sends. `text` events are parts of an answer that is on its way.
+    """What happened in a run, in order: what a stream sends, with the texts of what an event is about.
 
-    The numbers have no gaps until old `text` events are pruned, and become visible in their order. The table is
-    partitioned by the month of the run (runtime/sql/event_months.sql).
+    The numbers have no gaps, and become visible in their order.
     """
 
     pk = models.CompositePrimaryKey("run", "seq")
@@ -232,7 +231,7 @@ class Event(models.Model):
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events", db_index=False)
     seq = models.PositiveIntegerField()
     kind = models.TextField()
-    payload = StoredJson(default=dict)
+    payload = StoredJson(default=dict)  # ids and small values, as of that moment
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:

@@ -42,12 +42,18 @@ class ToolQuerySet(models.QuerySet["Tool"]):
 
 
 class Tool(ReviewSubject):
-    """A tool of a project. `current` is its approved revision, which new agents are given; None where there is none."""
+    """A tool of a project. `current` is its approved revision, which new agents are given; None where there is none.
+
+    `previous` was in force before that, for an approval that is undone.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     name = models.TextField()
     current = models.OneToOneField(
+        "agents.ToolRevision", null=True, on_delete=models.SET_NULL, related_name="+", editable=False
+    )
+    previous = models.ForeignKey(
         "agents.ToolRevision", null=True, on_delete=models.SET_NULL, related_name="+", editable=False
     )
     created_by = models.TextField(editable=False)

@@ -6,33 +6,21 @@
 CREATE OR REPLACE FUNCTION agents_audit_approval() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
 BEGIN
-    PERFORM memory_audit_append(NEW.project_id, 'call_' || NEW.status, NEW.id, jsonb_build_object(
-        'run', NEW.run_id, 'effect', NEW.effect_id, 'arguments_sha256', NEW.arguments_sha256,
-        'about_unknown', NEW.about_unknown, 'by', NEW.decided_by, 'row_sha256', memory_review_digest(NEW)));
+    IF NEW.status <> coalesce(OLD.status, 'pending') THEN
+        PERFORM memory_audit_append(NEW.project_id, 'call_' || NEW.status, NEW.id, jsonb_build_object(
+            'run', NEW.run_id, 'effect', NEW.effect_id, 'arguments_sha256', NEW.arguments_sha256,
+            'about_unknown', NEW.about_unknown, 'by', NEW.decided_by, 'row_sha256', memory_review_digest(NEW)));
+    END IF;
     RETURN NULL;
 END $$;
 DROP TRIGGER IF EXISTS agents_audit_approval ON agents_approval;
-CREATE CONSTRAINT TRIGGER agents_audit_approval AFTER UPDATE ON agents_approval
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status)
-    EXECUTE FUNCTION agents_audit_approval();
-DROP TRIGGER IF EXISTS agents_audit_approval_at_once ON agents_approval;
-CREATE CONSTRAINT TRIGGER agents_audit_approval_at_once AFTER INSERT ON agents_approval
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.status <> 'pending')
-    EXECUTE FUNCTION agents_audit_approval();
+CREATE CONSTRAINT TRIGGER agents_audit_approval AFTER INSERT OR UPDATE ON agents_approval
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION agents_audit_approval();
 
 -- Another revision of a tool is in force. It may have been approved long ago.
-CREATE OR REPLACE FUNCTION agents_audit_tool() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = public, pg_temp AS $$
-BEGIN
-    PERFORM memory_audit_append(NEW.project_id, 'tool_in_force', NEW.id, jsonb_build_object(
-        'name', NEW.name, 'revision', NEW.current_id));
-    RETURN NULL;
-END $$;
 DROP TRIGGER IF EXISTS agents_audit_tool ON agents_tool;
-CREATE CONSTRAINT TRIGGER agents_audit_tool AFTER UPDATE ON agents_tool
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-    WHEN ((OLD.name, OLD.current_id) IS DISTINCT FROM (NEW.name, NEW.current_id))
-    EXECUTE FUNCTION agents_audit_tool();
+CREATE CONSTRAINT TRIGGER agents_audit_tool AFTER UPDATE ON agents_tool DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION memory_audit_row('tool_in_force', '', 'id', 'name', 'current_id');
 
 -- An agent is made, has another revision, or starts no more runs.
 CREATE OR REPLACE FUNCTION agents_audit_agent() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
@@ -58,18 +46,7 @@ CREATE CONSTRAINT TRIGGER agents_audit_agent AFTER UPDATE ON agents_agent
     EXECUTE FUNCTION agents_audit_agent();
 
 -- A change of an agent is proposed, climbs, or comes down.
-CREATE OR REPLACE FUNCTION agents_audit_change() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = public, pg_temp AS $$
-BEGIN
-    PERFORM memory_audit_append(NEW.project_id, 'change_' || NEW.rung, NEW.id, jsonb_build_object(
-        'agent', NEW.agent_id, 'number', NEW.number, 'kinds', to_jsonb(NEW.kinds), 'base', NEW.base_id,
-        'target', NEW.target_id, 'release', NEW.release_id, 'rung', NEW.rung, 'decided_by', NEW.decided_by));
-    RETURN NULL;
-END $$;
 DROP TRIGGER IF EXISTS agents_audit_change ON agents_change;
-CREATE CONSTRAINT TRIGGER agents_audit_change AFTER UPDATE ON agents_change
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.rung IS DISTINCT FROM NEW.rung)
-    EXECUTE FUNCTION agents_audit_change();
-DROP TRIGGER IF EXISTS agents_audit_change_at_once ON agents_change;
-CREATE CONSTRAINT TRIGGER agents_audit_change_at_once AFTER INSERT ON agents_change
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION agents_audit_change();
+CREATE CONSTRAINT TRIGGER agents_audit_change AFTER INSERT OR UPDATE OF rung ON agents_change DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION memory_audit_row(
+        'change_', 'rung', 'id', 'agent_id', 'number', 'kinds', 'base_id', 'target_id', 'release_id', 'rung', 'decided_by');

@@ -1,7 +1,7 @@
 -- What a change is made of never changes. Needs runs.sql and memory/sql/heuristics.sql.
 CREATE OR REPLACE TRIGGER agents_change_keep
     BEFORE UPDATE OF base_id, target_id, agent_id, lessons, retrieval, evidence, reason, source
-    ON agents_change FOR EACH ROW EXECUTE FUNCTION agents_keep();
+    ON agents_change FOR EACH ROW EXECUTE FUNCTION memory_append_only();
 
 -- The wordings that a change brings are of its project.
 CREATE OR REPLACE FUNCTION agents_change_lessons() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -1,14 +1,8 @@
 -- What conversations and their messages refer to, and what people do with conversations, in the audit chain.
 
-SELECT memory_check_references('agents_conversation', ARRAY[
-    ['agent_id', 'agents_agent', ''],
-    ['forked_from_id', 'agents_conversation', 'p.agent_id = NEW.agent_id']
-]);
-SELECT memory_check_references('agents_message', ARRAY[
-    ['conversation_id', 'agents_conversation', ''],
-    ['copied_from_id', 'agents_message', ''],
-    ['run_id', 'agents_run', '']
-]);
+SELECT memory_refers_within('agents_conversation', '{forked_from_id}', '{agent_id}', '{agent_id}');
+SELECT memory_belongs_to_project('agents_conversation');
+SELECT memory_belongs_to_project('agents_message');
 
 -- A conversation that a person or a key rewound or deleted. One that goes with its agent or project says nothing itself.
 CREATE OR REPLACE FUNCTION agents_audit_conversation() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER

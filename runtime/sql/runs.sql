@@ -2,21 +2,15 @@
 -- memory/sql/projects.sql, memory/sql/heuristics.sql and memory/sql/audit.sql.
 
 -- A revision of an agent, a compaction, what was found out and the words of a message stay as they are.
-CREATE OR REPLACE FUNCTION agents_keep() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION 'a row of % stays as it is: write a new one', TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
-END $$;
-CREATE OR REPLACE TRIGGER agents_agentrevision_keep BEFORE UPDATE ON agents_agentrevision
-    FOR EACH ROW EXECUTE FUNCTION agents_keep();
 CREATE OR REPLACE TRIGGER agents_compaction_keep BEFORE UPDATE ON agents_compaction
-    FOR EACH ROW EXECUTE FUNCTION agents_keep();
+    FOR EACH ROW EXECUTE FUNCTION memory_append_only();
 CREATE OR REPLACE TRIGGER agents_evaluationrow_keep BEFORE UPDATE ON agents_evaluationrow
     FOR EACH ROW EXECUTE FUNCTION memory_append_only();
 -- What an evolution found leaves with its project alone.
 CREATE OR REPLACE TRIGGER agents_evaluationrow_delete BEFORE DELETE ON agents_evaluationrow
-    FOR EACH ROW WHEN (OLD.kind IN ('evolution', 'candidate')) EXECUTE FUNCTION memory_only_by_erasure();
+    FOR EACH ROW WHEN (OLD.kind IN ('evolution', 'candidate')) EXECUTE FUNCTION memory_append_only('but by erasure');
 CREATE OR REPLACE TRIGGER agents_message_keep BEFORE UPDATE OF seq, role, tool_calls, tool_call_id, conversation_id
-    ON agents_message FOR EACH ROW EXECUTE FUNCTION agents_keep();
+    ON agents_message FOR EACH ROW EXECUTE FUNCTION memory_append_only();
 
 -- A step begins when every call of the steps before it has ended.
 CREATE OR REPLACE FUNCTION agents_step_after_effects() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -69,52 +63,24 @@ CREATE CONSTRAINT TRIGGER agents_effect_is_asked AFTER INSERT OR UPDATE OF statu
     DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW WHEN (NEW.status = 'waiting') EXECUTE FUNCTION agents_effect_is_asked();
 
+-- What is of an agent or a run refers to others of the same.
+SELECT memory_refers_within('agents_agent', '{current_id}', '{id}', '{agent_id}');
+SELECT memory_refers_within('agents_change', '{base_id,target_id}', '{agent_id}', '{agent_id}');
+SELECT memory_refers_within('agents_run', '{revision_id,conversation_id}', '{agent_id}', '{agent_id}');
+SELECT memory_refers_within('agents_effect', '{step_id}', '{run_id}', '{run_id}');
+SELECT memory_refers_within('agents_approval', '{effect_id}', '{run_id}', '{run_id}');
 SELECT memory_belongs_to_project('agents_agent');
 SELECT memory_belongs_to_project('agents_agentrevision');
 SELECT memory_belongs_to_project('agents_change');
 SELECT memory_belongs_to_project('agents_evaluationrow');
-SELECT memory_belongs_to_project('agents_conversation');
-SELECT memory_belongs_to_project('agents_message');
 SELECT memory_belongs_to_project('agents_compaction');
 SELECT memory_belongs_to_project('agents_run');
 SELECT memory_belongs_to_project('agents_step');
 SELECT memory_belongs_to_project('agents_effect');
 SELECT memory_belongs_to_project('agents_approval');
 SELECT memory_belongs_to_project('agents_event');
-SELECT memory_check_references('agents_agent', ARRAY[['current_id', 'agents_agentrevision', 'p.agent_id = NEW.id']]);
-SELECT memory_check_references('agents_agentrevision', ARRAY[['agent_id', 'agents_agent', '']]);
-SELECT memory_check_references('agents_change', ARRAY[
-    ['agent_id', 'agents_agent', ''],
-    ['base_id', 'agents_agentrevision', 'p.agent_id = NEW.agent_id'],
-    ['target_id', 'agents_agentrevision', 'p.agent_id = NEW.agent_id'],
-    ['release_id', 'memory_release', '']
-]);
-SELECT memory_check_references('agents_evaluationrow', ARRAY[
-    ['agent_id', 'agents_agent', ''],
-    ['change_id', 'agents_change', ''],
-    ['parent_id', 'agents_evaluationrow', ''],
-    ['run_id', 'agents_run', ''],
-    ['retrieval_id', 'memory_retrieval', ''],
-    ['stable_id', 'memory_release', ''],
-    ['candidate_id', 'memory_release', '']
-]);
-SELECT memory_check_references('agents_compaction', ARRAY[['conversation_id', 'agents_conversation', '']]);
-SELECT memory_check_references('agents_run', ARRAY[
-    ['agent_id', 'agents_agent', ''],
-    ['revision_id', 'agents_agentrevision', 'p.agent_id = NEW.agent_id'],
-    ['conversation_id', 'agents_conversation', 'p.agent_id = NEW.agent_id'],
-    ['retrieval_id', 'memory_retrieval', ''],
-    ['release_id', 'memory_release', ''],
-    ['trajectory_id', 'memory_trajectory', '']
-]);
-SELECT memory_check_references('agents_step', ARRAY[['run_id', 'agents_run', '']]);
-SELECT memory_check_references('agents_effect', ARRAY[
-    ['run_id', 'agents_run', ''],
-    ['tool_revision_id', 'agents_toolrevision', ''],
-    ['step_id', 'agents_step', 'p.run_id = NEW.run_id']
-]);
-SELECT memory_check_references('agents_approval', ARRAY[['effect_id', 'agents_effect', 'p.run_id = NEW.run_id']]);
-SELECT memory_check_references('agents_event', ARRAY[['run_id', 'agents_run', '']]);
+SELECT memory_refers_to_answers('agents_evaluationrow');
+SELECT memory_refers_to_answers('agents_run');
 CREATE OR REPLACE TRIGGER agents_approval_end_discussion AFTER DELETE ON agents_approval
     FOR EACH ROW EXECUTE FUNCTION memory_end_discussion();
 CREATE OR REPLACE TRIGGER agents_toolrevision_end_discussion AFTER DELETE ON agents_toolrevision

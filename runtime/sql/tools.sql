@@ -15,7 +15,7 @@ END $$;
 CREATE OR REPLACE TRIGGER agents_toolrevision_guard BEFORE INSERT OR UPDATE ON agents_toolrevision
     FOR EACH ROW EXECUTE FUNCTION agents_toolrevision_guard();
 CREATE OR REPLACE TRIGGER agents_toolrevision_delete BEFORE DELETE ON agents_toolrevision
-    FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure('with its reviews');
+    FOR EACH ROW EXECUTE FUNCTION memory_append_only('but by erasure', 'with its reviews');
 
 -- What is in force is a revision of the same tool or agent that a review approved.
 CREATE OR REPLACE FUNCTION agents_serves_approved() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -37,11 +37,10 @@ CREATE OR REPLACE TRIGGER agents_tool_serves_approved BEFORE INSERT OR UPDATE OF
 CREATE OR REPLACE TRIGGER agents_agent_serves_approved BEFORE INSERT OR UPDATE OF current_id ON agents_agent
     FOR EACH ROW EXECUTE FUNCTION agents_serves_approved();
 
-CREATE OR REPLACE TRIGGER agents_agentrevision_delete BEFORE DELETE ON agents_agentrevision
-    FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure('with its reviews');
+CREATE OR REPLACE TRIGGER agents_agentrevision_keep BEFORE UPDATE OR DELETE ON agents_agentrevision
+    FOR EACH ROW EXECUTE FUNCTION memory_append_only('but by erasure', 'with its reviews');
 
+SELECT memory_refers_within('agents_tool', '{current_id}', '{id}', '{tool_id}');
 SELECT memory_belongs_to_project('agents_tool');
 SELECT memory_belongs_to_project('agents_toolrevision');
-SELECT memory_check_references('agents_tool', ARRAY[['current_id', 'agents_toolrevision', '']]);
-SELECT memory_check_references('agents_toolrevision', ARRAY[['tool_id', 'agents_tool', '']]);
 SELECT memory_grant_tenant();

@@ -1,18 +1,19 @@
-"""The events of a run: written in the transaction of what happened, and announced to those who follow the run."""
+"""The events of a run: written in the transaction of what happened, and announced to those who follow the run.
 
-from datetime import timedelta
+An event has ids and small facts, of that moment, and no copy of a text: see runtime/streaming/reading.py.
+"""
+
 from typing import Any
 from uuid import UUID
 
 import orjson
 from django.db import connection
-from django.db.models.functions import Now
 
-from runtime.models.runs import Event
+from reflection.jobs.models import Job
 
 CHANNEL = "agents_event"
-PARTS_KEPT = timedelta(hours=1)
-PARTS_AT_ONCE = 10_000
+# A notification has to be shorter than 8,000 bytes, and a character is up to 6 of them in JSON.
+PART_CHARACTERS = 1_000
 
 # One statement: the number comes from the run's own row, whose lock lasts until the commit. So events become visible in
 # the order of their numbers, and the notification is sent with the commit.
@@ -27,16 +28,32 @@ WITH numbered AS (
 SELECT seq, pg_notify('{CHANNEL}', %s) FROM written
 """  # noqa: S608 - constants of this module
 
+# Parts of an answer say after which event they come, so that nobody is given one that comes too late. A worker that
+# lost its job, or whose run has ended, sends none.
+_SEND = f"""
+SELECT pg_notify('{CHANNEL}', concat_ws(' ', run.id, run.events_written, %s))
+FROM agents_run run, reflection_job job
+WHERE run.id = %s AND run.finished_at IS NULL AND job.id = %s AND job.attempts = %s AND job.status = 'running'
+"""  # noqa: S608 - constants of this module
 
-def append_event(run_id: UUID, kind: str, /, **payload: Any) -> int:
+
+def append_event(run_id: UUID, kind: str, /, **facts: Any) -> int:
     """Write one event and return its number. Call it with the run's row locked, or as a transaction of its own."""
     with connection.cursor() as cursor:
-        cursor.execute(_APPEND, [run_id, run_id, kind, orjson.dumps(payload, default=str).decode(), str(run_id)])
+        cursor.execute(_APPEND, [run_id, run_id, kind, orjson.dumps(facts, default=str).decode(), str(run_id)])
         row = cursor.fetchone()
     return int(row[0]) if row else 0
 
 
-def prune_parts() -> int:
-    """Delete the parts of answers in runs that ended an hour ago; the messages stay. Return how many."""
-    old = Event.objects.filter(kind="text", run__finished_at__lt=Now() - PARTS_KEPT).order_by()
-    return Event.objects.filter(pk__in=old.values("pk")[:PARTS_AT_ONCE]).delete()[0]
+def send_text(run_id: UUID, job: Job, *, step: int, text: str) -> bool:
+    """Tell those who follow a run what has come of an answer. It is stored nowhere: the whole message will be.
+
+    Call it outside of transactions. Returns False where the run has ended or another worker holds its job.
+    """
+    with connection.cursor() as cursor:
+        for start in range(0, len(text), PART_CHARACTERS):
+            payload = {"step": step, "attempt": job.attempts, "text": text[start : start + PART_CHARACTERS]}
+            cursor.execute(_SEND, [orjson.dumps(payload).decode(), run_id, job.pk, job.attempts])
+            if not cursor.rowcount:
+                return False
+    return True

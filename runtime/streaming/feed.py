@@ -1,7 +1,8 @@
 """The events of runs for those who follow them: one thread and one connection to the database for all of a process.
 
-PostgreSQL tells of new events; once a second the thread looks by itself too, so that nothing depends on being told. It
-also ends the streams of readers who may no longer follow.
+PostgreSQL tells of new events; once a second the thread looks by itself too, so that no event depends on being told.
+Parts of answers are only told: without LISTEN, behind a pooler in transaction mode, readers get whole messages. The
+thread also ends the streams of readers who may no longer follow.
 """
 
 import asyncio
@@ -13,34 +14,33 @@ from threading import Lock, Thread
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import orjson
 import structlog
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
-from runtime.models.runs import Event
 from runtime.streaming.events import CHANNEL
 from runtime.streaming.readers import Reader
+from runtime.streaming.reading import Seen, read_events
 
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 1.0
 CHECK_SECONDS = 3.0  # after a revocation a stream ends within this and the second of a look
-AT_ONCE = 500
 REST_SECONDS = 1.0  # after an error
 
 
-class Seen(NamedTuple):
-    """An event as it is sent."""
+class Notice(NamedTuple):
+    """What PostgreSQL tells: that a run has new events or, with `text`, a part of an answer after one of its events."""
 
-    seq: int
-    kind: str
-    payload: dict[str, Any]
+    run_id: UUID
+    after: int = 0
+    text: str = ""  # as JSON
 
-
-def read_events(run_id: UUID, *, after: int) -> list[Seen]:
-    """Return the next events of a run, in their order."""
-    rows = Event.objects.filter(run=run_id, seq__gt=after).order_by("seq")
-    return [Seen(*row) for row in rows.values_list("seq", "kind", "payload")[:AT_ONCE]]
+    @classmethod
+    def read(cls, payload: str) -> "Notice":
+        run_id, *part = payload.split(" ", 2)
+        return cls(UUID(run_id), int(part[0]), part[1]) if part else cls(UUID(run_id))
 
 
 class Subscription:
@@ -60,6 +60,11 @@ class Subscription:
         if new:
             self.position = new[-1].seq
             self._put(new)
+
+    def give_text(self, part: Notice) -> None:
+        """Hand over a part of an answer, unless an event that was written after it was handed over before."""
+        if part.after >= self.position:
+            self._put([Seen(0, "text", orjson.loads(part.text))])
 
     async def take(self, *, seconds: float) -> list[Seen]:
         """Return the next events, or none where none came in time."""
@@ -137,8 +142,13 @@ class Feed:
                 self._check_readers()
                 checked_at = time.monotonic()
             with connection.wrap_database_errors:
-                told = {UUID(each.payload) for each in raw.notifies(timeout=LOOK_SECONDS, stop_after=1)}
-            self._hand_out(told)
+                notices = [Notice.read(told.payload) for told in raw.notifies(timeout=LOOK_SECONDS, stop_after=1)]
+            told = {notice.run_id for notice in notices if not notice.text}
+            if told or not notices:
+                self._hand_out(told)
+            for part in notices:
+                if part.text:
+                    self._hand_on(part)
 
     def _check_readers(self) -> None:
         with self._lock:
@@ -157,6 +167,15 @@ class Feed:
             events = read_events(run_id, after=min(each.position for each in concerned))
             for each in concerned:
                 each.give(events)
+
+    def _hand_on(self, part: Notice) -> None:
+        """Give a part of an answer to the readers of its run, after the events before it."""
+        with self._lock:
+            readers = [each for each in self._subscriptions if each.run_id == part.run_id]
+        if any(reader.position < part.after for reader in readers):
+            self._hand_out({part.run_id})
+        for reader in readers:
+            reader.give_text(part)
 
 
 feed = Feed()

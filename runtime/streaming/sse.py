@@ -8,8 +8,9 @@ import orjson
 from django.http import StreamingHttpResponse
 
 from runtime.models.runs import Run
-from runtime.streaming.feed import Seen, feed, read_events
+from runtime.streaming.feed import feed
 from runtime.streaming.readers import Reader
+from runtime.streaming.reading import Seen, read_events
 
 PING_SECONDS = 15.0
 TICK_SECONDS = 1.0  # so often the web server can see that a reader is gone, or that it is to stop itself
@@ -70,8 +71,9 @@ def write_past_events(run_id: UUID, first: list[Seen]) -> Iterator[bytes]:
 
 
 def write_event(event: Seen) -> bytes:
-    """Write one event in the form of the HTML standard, §9.2."""
-    return f"id: {event.seq}\nevent: {event.kind}\ndata: ".encode() + orjson.dumps(event.payload) + b"\n\n"
+    """Write one event in the form of the HTML standard, §9.2. A part of an answer leaves the reader's position."""
+    position = f"id: {event.seq}\n" if event.seq else ""
+    return f"{position}event: {event.kind}\ndata: ".encode() + orjson.dumps(event.payload) + b"\n\n"
 
 
 def is_last(event: Seen) -> bool:

@@ -26,7 +26,7 @@ def send_message(effect: Effect) -> str:
     if not text.strip():
         raise ToolError("Write something in message.")
     message = add_message(effect.run, role=Message.Role.ASSISTANT, content=text, is_reply=True, effect=effect)
-    append_event(effect.run_id, "message", role="assistant", seq=message.seq, content=text, is_reply=True)
+    append_event(effect.run_id, "message", role="assistant", seq=message.seq, is_reply=True)
     return "Sent."
 
 

@@ -8,10 +8,7 @@ from tests.security.any_rows import project_tables
 
 PROJECT = "project_id"
 # Tables of projects whose rows name something of the project instead, and what that is.
-BY_PARENT = {
-    "memory_project": "the project itself",
-    "memory_reviewclaim": "heuristic_id: a row while a page is open",
-}
+BY_PARENT = {"memory_project": "the project itself"}
 # Keys that have to be unique over all projects, and why.
 ACROSS_PROJECTS = {
     ("memory_project", ("slug",)): "names a project in addresses; a table that every shard has a copy of",

@@ -20,7 +20,7 @@ def log_in(username: str, **options: Any) -> Client:
 
 
 def address(heuristic: Heuristic) -> str:
-    return reverse("admin:memory_heuristic_change", args=[heuristic.pk])
+    return reverse("admin:inbox_item", args=["lesson", heuristic.pk])
 
 
 def hold(client: Client, heuristic: Heuristic) -> None:
@@ -29,9 +29,11 @@ def hold(client: Client, heuristic: Heuristic) -> None:
 
 
 def page(client: Client, heuristic: Heuristic) -> str:
+    """Return the page of a lesson with all its tabs, which a browser fetches when they are opened."""
     response = client.get(address(heuristic))
     assert response.status_code == 200
-    return response.content.decode()
+    tabs = [client.get(f"{address(heuristic)}tab/{name}/") for name in ("similar", "effect", "history")]
+    return "".join(part.content.decode() for part in (response, *tabs))
 
 
 def decide(client: Client, heuristic: Heuristic, decision: str = "approve", **values: Any) -> str:

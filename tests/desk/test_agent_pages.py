@@ -44,6 +44,8 @@ def waiting() -> tuple[Run, Approval]:
 
 
 def path_of(row: Any) -> str:
+    if isinstance(row, Approval):
+        return reverse("admin:inbox_item", args=["call", row.pk])
     return reverse(f"admin:agents_{row._meta.model_name}_change", args=[row.pk])
 
 
@@ -60,7 +62,10 @@ def test_person_approves_without_javascript() -> None:
     answer = decide(client, approval, "approve")
     go_on(run, Script("Done."))
 
-    assert answer.headers["Location"] == path_of(run)
+    assert answer.headers["Location"] == reverse("admin:inbox")
+    assert client.get(reverse("admin:agents_approval_change", args=[approval.pk])).headers["Location"] == path_of(
+        approval
+    )
     assert [run.status, run.messages.get(effect__isnull=False, role="assistant").content] == ["succeeded", "Hello <b>"]
     approval.refresh_from_db()
     assert (approval.status, approval.decided_by) == ("approved", f"user:reviewer-{run.project.slug}")
@@ -229,13 +234,16 @@ def test_tool_is_put_in_force_by_the_hash_that_was_read() -> None:
     tool = Tool.objects.get()
     client, first = log_in(project), tool.revisions.get(number=1)
     page = client.get(path_of(tool)).content.decode()
-    assert all(text in page for text in ("Put revision 1 in force", "A1 is here", ">shop</a>"))
+    item = reverse("admin:inbox_item", args=["tool", first.pk])
+    assert all(text in page for text in ("Put revision 1 in force again", item, "A1 is here", ">shop</a>"))
 
-    client.post(path_of(tool), {"sha256": "0" * 64})
-    client.post(path_of(tool), {"sha256": "\x00"})
+    client.post(item, {"decision": "approve", "sha256": "0" * 64})
+    client.post(item, {"decision": "approve", "sha256": "\x00"})
     assert Tool.objects.get().current != first
-    assert log_in(project, role="auditor").post(path_of(tool), {"sha256": first.content_sha256}).status_code == 403
-    client.post(path_of(tool), {"sha256": first.content_sha256})
+    sent = {"decision": "approve", "sha256": first.content_sha256}
+    assert log_in(project, role="auditor").post(item, sent).status_code == 403
+    assert client.post(path_of(tool), sent).status_code == 403  # the inbox decides
+    client.post(item, sent)
     assert Tool.objects.get().current == first
 
 
@@ -243,11 +251,11 @@ def test_proposed_tool_is_rejected_and_then_not_put_in_force() -> None:
     project = make_project()
     definition = read_definitions(TOOL).tools[0]
     revision = save_tool(project, definition, by=BY).revision
-    client, sent = log_in(project), {"sha256": revision.content_sha256, "do": "reject"}
-    assert ">Reject</button>" in client.get(path_of(revision.tool)).content.decode()
+    client, item = log_in(project), reverse("admin:inbox_item", args=["tool", revision.pk])
+    assert item in client.get(path_of(revision.tool)).content.decode()
 
-    client.post(path_of(revision.tool), sent)
-    client.post(path_of(revision.tool), {"sha256": revision.content_sha256})
+    client.post(item, {"decision": "reject", "sha256": revision.content_sha256})
+    client.post(item, {"decision": "approve", "sha256": revision.content_sha256})
 
     revision.refresh_from_db()
     assert revision.status == "rejected"

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.django_db
 
 Kind = Suggestion.Kind
 RIGHTS = ("review_heuristic", "view_heuristic", "view_suggestion", "view_consolidationrun")
-LIST = reverse("admin:reflection_suggestion_changelist")
 TEXT: dict[str, Any] = {"trigger": "When a flight has to be changed", "polarity": "works", "task_id": "airline"}
 
 
@@ -68,8 +67,8 @@ def approved(**text: Any) -> Heuristic:
 
 
 def decide(client: Client, suggestion: Suggestion, decision: str = "accept") -> Any:
-    page = reverse("admin:reflection_suggestion_decide", args=[suggestion.pk])
-    return client.post(page, {"decision": decision, "next": LIST}, follow=True)
+    page = reverse("admin:inbox_item", args=["suggestion", suggestion.pk])
+    return client.post(page, {"decision": decision}, follow=True)
 
 
 def test_merge_is_carried_out_with_one_click(reviewer: Client) -> None:
@@ -166,7 +165,8 @@ def test_desk_shows_what_is_suggested_and_what_its_use_was(reviewer: Client) -> 
         usefulness=0.42, usefulness_basis=count_uses([]) | {"runs": 3, "clients": 2}
     )
 
-    page = reviewer.get(reverse("admin:memory_heuristic_change", args=[heuristic.pk])).content.decode()
+    tabs = [reverse("admin:inbox_tab", args=["lesson", heuristic.pk, name]) for name in ("similar", "effect")]
+    page = "".join(reviewer.get(tab).content.decode() for tab in tabs)
 
     assert "All 3 runs that followed it failed." in page
     assert "usefulness is 0.42" in page

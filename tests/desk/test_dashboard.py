@@ -56,11 +56,11 @@ def test_home_says_what_waits_and_leads_to_it(admin: Client) -> None:
     make_heuristic()
 
     shown = admin.get("/admin/").context
-    kinds = {kind.label: kind for kind in shown["waiting"]}
+    kinds = {kind["label"]: kind for kind in shown["waiting"]}
 
-    assert (kinds["Lessons"].count, kinds["Suggestions"].count, kinds["Agent calls"].count) == (1, 0, 0)
+    assert (kinds["Lessons"]["count"], kinds["Suggestions"]["count"], kinds["Agent calls"]["count"]) == (1, 0, 0)
     assert "Start reviewing" in home(admin)
-    assert {admin.get(kind.link).status_code for kind in kinds.values()} == {200}
+    assert {admin.get(kind["link"]).status_code for kind in kinds.values()} == {200}
 
 
 def test_home_counts_edits_of_blocks_and_revisions_of_tools_that_wait(admin: Client) -> None:
@@ -73,10 +73,10 @@ def test_home_counts_edits_of_blocks_and_revisions_of_tools_that_wait(admin: Cli
         project, ToolDefinition(name="hello", description="Greet.", parameters=parameters, source=source), by=ROOT
     )
 
-    kinds = {kind.label: kind for kind in admin.get("/admin/").context["waiting"]}
+    kinds = {kind["label"]: kind for kind in admin.get("/admin/").context["waiting"]}
 
-    assert (kinds["Block edits"].count, kinds["Tools"].count) == (1, 1)
-    assert {admin.get(kinds[label].link).status_code for label in ("Block edits", "Tools")} == {200}
+    assert (kinds["Block edits"]["count"], kinds["Tools"]["count"]) == (1, 1)
+    assert {admin.get(kinds[label]["link"]).status_code for label in ("Block edits", "Tools")} == {200}
 
 
 def test_home_counts_what_the_inbox_shows(admin: Client) -> None:
@@ -85,9 +85,9 @@ def test_home_counts_what_the_inbox_shows(admin: Client) -> None:
     tomorrow = timezone.now() + timedelta(days=1)
     ItemState.objects.create(project=project, kind="lesson", object_id=asleep.pk, snoozed_until=tomorrow)
 
-    kinds = {kind.label: kind for kind in admin.get("/admin/").context["waiting"]}
+    kinds = {kind["label"]: kind for kind in admin.get("/admin/").context["waiting"]}
 
-    assert (kinds["Lessons"].count, kinds["Lessons"].link) == (1, "/admin/inbox/?kind=lesson")
+    assert (kinds["Lessons"]["count"], kinds["Lessons"]["link"]) == (1, "/admin/inbox/?kind=lesson")
 
 
 def test_home_asks_no_decision_of_a_person_who_may_not_decide(client: Client) -> None:
@@ -112,7 +112,7 @@ def test_home_counts_only_what_a_person_may_decide(client: Client) -> None:
 
     shown = client.get("/admin/").context
 
-    assert ([kind.label for kind in shown["waiting"]], shown["waiting_count"]) == (["Mistake cards"], 0)
+    assert ([kind["label"] for kind in shown["waiting"]], shown["waiting_count"]) == (["Mistake cards"], 0)
 
 
 def test_harmful_lesson_waits_since_its_harm_was_found(admin: Client) -> None:
@@ -120,9 +120,9 @@ def test_harmful_lesson_waits_since_its_harm_was_found(admin: Client) -> None:
     harmful = make_heuristic(status="approved")
     Heuristic.objects.filter(pk=harmful.pk).update(harm={"since": since.isoformat()})
 
-    kinds = {kind.label: kind for kind in admin.get("/admin/").context["waiting"]}
+    kinds = {kind["label"]: kind for kind in admin.get("/admin/").context["waiting"]}
 
-    assert (kinds["Harmful?"].count, kinds["Harmful?"].oldest) == (1, since)
+    assert (kinds["Harmful?"]["count"], kinds["Harmful?"]["oldest"]) == (1, since)
 
 
 def test_home_marks_a_proposal_that_waits_for_long(admin: Client) -> None:
@@ -223,13 +223,13 @@ def test_home_counts_failed_reflections(admin: Client) -> None:
 
 def test_first_steps_are_ticked_and_disappear_when_all_are_done(admin: Client) -> None:
     project = make_project()
-    steps = {step.label: step.is_done for step in admin.get("/admin/").context["steps"]}
+    steps = {step["label"]: step["is_done"] for step in admin.get("/admin/").context["steps"]}
     assert set(steps.values()) == {False}
     make_api_key(project=project)
     heuristic = make_heuristic(project=project)
     approve_as_read(heuristic, by=ROOT)
     given = make_retrieval(project=project, heuristic_ids=[heuristic.pk])
-    assert [step.label for step in admin.get("/admin/").context["steps"] if not step.is_done] == [
+    assert [step["label"] for step in admin.get("/admin/").context["steps"] if not step["is_done"]] == [
         "Record a run",
         "Report the outcome",
     ]

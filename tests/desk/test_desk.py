@@ -48,7 +48,7 @@ def test_desk_costs_the_same_queries_however_much_there_is_to_show(reviewer: Cli
     with CaptureQueriesContext(connection) as many:
         page(reviewer, big)
 
-    assert len(many) == len(few) == 26
+    assert len(many) == len(few) == 60
 
 
 def test_desk_marks_runs_that_were_given_lessons(reviewer: Client) -> None:

@@ -1,6 +1,7 @@
 """What the form of the review desk does, without a browser."""
 
 import time
+from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -21,8 +22,13 @@ pytestmark = pytest.mark.django_db
 
 def undo(client: Client, decision: str) -> str:
     """Undo the one decision of its kind, and return the page that follows."""
-    review = Review.objects.get(decision=decision)
-    return client.post(reverse("admin:memory_heuristic_undo", args=[review.pk]), follow=True).content.decode()
+    html: str = send_undo(client, Review.objects.get(decision=decision)).content.decode()
+    return html
+
+
+def send_undo(client: Client, review: Review) -> Any:
+    sent = {"kind": "lesson", "item": f"lesson/{review.subject_id}", "token": str(review.pk)}
+    return client.post(reverse("admin:inbox_undo"), sent, follow=True)
 
 
 def test_decision_keeps_the_seconds_on_screen(reviewer: Client) -> None:
@@ -124,7 +130,7 @@ def test_undo_without_the_permission_is_refused(reviewer: Client) -> None:
     decide(reviewer, heuristic, "approve")
     get_user_model().objects.get().user_permissions.set(Permission.objects.filter(codename="view_heuristic"))
 
-    response = reviewer.post(reverse("admin:memory_heuristic_undo", args=[Review.objects.get().pk]))
+    response = send_undo(reviewer, Review.objects.get())
 
     assert response.status_code == 403
     assert Review.objects.count() == 1
@@ -133,7 +139,7 @@ def test_undo_without_the_permission_is_refused(reviewer: Client) -> None:
 def test_undo_by_a_link_is_refused(reviewer: Client) -> None:
     decide(reviewer, make_heuristic(), "approve")
 
-    assert reviewer.get(reverse("admin:memory_heuristic_undo", args=[Review.objects.get().pk])).status_code == 405
+    assert reviewer.get(reverse("admin:inbox_undo")).status_code == 405
 
 
 def test_restored_revision_is_proposed_again(reviewer: Client) -> None:

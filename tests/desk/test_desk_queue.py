@@ -50,7 +50,7 @@ def listed(client: Client, query: str = QUEUE) -> list[Heuristic]:
 
 
 def address(heuristic: Heuristic, query: str = "") -> str:
-    return reverse("admin:memory_heuristic_change", args=[heuristic.pk], query={"_changelist_filters": query[1:]})
+    return reverse("admin:inbox_item", args=["lesson", heuristic.pk]) + query
 
 
 # ── Order ──
@@ -125,7 +125,7 @@ def test_desk_shows_the_tasks_it_fits_and_how_they_ended(reviewer: Client) -> No
     remember(make_trajectory(project=project, task="Change my seat", outcome="success", score=1), 1, 0)
     remember(make_trajectory(project=project, task="Write a poem"), 0, 1)
 
-    html = reviewer.get(address(heuristic)).content.decode()
+    html = reviewer.get(reverse("admin:inbox_tab", args=["lesson", heuristic.pk, "effect"])).content.decode()
 
     assert "It fits 1 recorded task" in html
     assert "Change my seat" in html
@@ -194,7 +194,8 @@ def test_another_reflection_of_its_run_is_queued_and_recorded(reviewer: Client) 
     assert "queued for another reflection" in html
     assert Reflection.objects.get().requested_by == "user:ana"
     assert Review.objects.get().decision == "reflect_again"
-    assert "Another reflection requested" in html
+    history = reverse("admin:inbox_tab", args=["lesson", heuristic.pk, "history"])
+    assert "Another reflection requested" in reviewer.get(history).content.decode()
 
 
 def test_another_reflection_without_a_run_says_why_not(reviewer: Client) -> None:

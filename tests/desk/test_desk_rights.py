@@ -98,7 +98,7 @@ def test_permission_to_decide_lost_after_opening_the_page_says_so() -> None:
     user.user_permissions.remove(user.user_permissions.get(codename="review_heuristic"))
     html = decide(client, heuristic)
 
-    assert "You need the permission “review heuristics”" in html
+    assert "you need the permission “review heuristics”" in html
     assert "Nothing was changed." in html
     assert not Review.objects.exists()
 

@@ -266,7 +266,7 @@ def test_uplift_that_cannot_be_told_from_none_says_so_beside_its_interval() -> N
 def test_lesson_page_tells_an_effect_from_an_association() -> None:
     lesson = make_lesson()
     record_observed(lesson, "Show an order", given=(40, 10), without=(20, 30))
-    url = reverse("admin:memory_heuristic_change", args=[lesson.pk])
+    url = reverse("admin:inbox_tab", args=["lesson", lesson.pk, "effect"])
 
     client = log_in()
 

@@ -1,5 +1,6 @@
 """The inbox without script: what it lists, and deciding by its forms and links alone."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ from django.utils import timezone
 
 from desk.shell.word_diff import DiffPart, diff_words
 from memory.curation.proposal_groups import join_group
-from memory.heuristics.models import Heuristic, ReviewClaim
+from memory.heuristics.models import Heuristic
 from memory.intake.recording import record_trajectory
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
@@ -108,12 +109,12 @@ def test_looking_claims_nothing(reviewer: Client) -> None:
     heuristic = make_heuristic()
 
     read(reviewer, address(heuristic))
-    assert not ReviewClaim.objects.exists()
+    assert not Heuristic.objects.claimed().exists()
     hold(reviewer, heuristic)
-    assert ReviewClaim.objects.get().heuristic == heuristic
+    assert Heuristic.objects.claimed().get() == heuristic
     reviewer.post(reverse("admin:inbox_release", args=["lesson", heuristic.pk]))
 
-    assert not ReviewClaim.objects.exists()
+    assert not Heuristic.objects.claimed().exists()
 
 
 def test_rejection_without_a_reason_is_asked_for_one(reviewer: Client) -> None:
@@ -185,16 +186,19 @@ def test_item_of_another_project_is_not_found(client: Client) -> None:
     assert response.status_code == 404
 
 
-def test_withdrawn_lesson_stays_on_its_own_page(reviewer: Client) -> None:
+def test_withdrawn_lesson_stays_on_the_page(reviewer: Client) -> None:
     """Where the next item was shown after a withdrawal, `a` approved an unrelated proposal."""
     heuristic = make_heuristic()
     make_heuristic(project=heuristic.project)
     approve_as_read(heuristic, by=ANA)
     own = reverse("admin:memory_heuristic_change", args=[heuristic.pk])
+    assert reviewer.get(own)["Location"] == address(heuristic)
+    following = re.search(r'name="next" value="([^"]+)"', read(reviewer, address(heuristic)))
+    assert following is not None
 
-    response = decide(reviewer, own, heuristic, "retire", reason="wrong")
+    response = decide(reviewer, address(heuristic), heuristic, "retire", reason="wrong", next=following[1])
 
-    assert response["Location"] == own
+    assert response["Location"] == address(heuristic)
 
 
 # ── Mistake cards ──

@@ -27,7 +27,7 @@ def make(client: Client, project: Project, **fields: Any) -> Any:
 
 
 def act(client: Client, key: ApiKey, do: str) -> Any:
-    return client.post(reverse("admin:memory_apikey_act", args=[key.pk]), {"do": do}, follow=True)
+    return client.post(reverse("admin:memory_apikey_change", args=[key.pk]), {"do": do}, follow=True)
 
 
 # ── Keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -125,7 +125,7 @@ def test_key_is_revoked_on_its_page() -> None:
 def test_key_of_another_project_is_not_found(do: str) -> None:
     key = make_api_key(project=make_project()).api_key
 
-    assert act(log_in(make_project()), key, do).status_code == 404
+    assert act(log_in(make_project()), key, do).status_code == 403
     key.refresh_from_db()
     assert (key.revoked_at, ApiKey.objects.count()) == (None, 1)
 

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.conf import settings
 from django.contrib import admin
 from django.db import connection
@@ -215,6 +216,29 @@ def test_lists_without_an_entry_belong_to_a_section(admin_client: Client) -> Non
 
     assert shown.context["frame"]["section"].label == "Settings"
     assert b"<h1>Webhook deliveries</h1>" in shown.content
+
+
+@pytest.mark.parametrize(
+    ("kind", "where", "wanted"),
+    [
+        ("reflection", {"reflector": "rules"}, {"result": {"reflector": "rules"}}),
+        ("consolidationrun", {"cause": "nightly", "method": "llm"}, {
+            "payload": {"cause": "nightly"}, "result": {"method": "llm"}
+        }),
+        ("webhookdelivery", {"event": "webhook.test"}, {"payload": {"event": "webhook.test"}}),
+    ],
+)  # fmt: skip
+def test_jobs_are_filtered_by_what_is_only_true_of_their_kind(
+    admin_client: Client, kind: str, where: dict[str, str], wanted: dict[str, Any]
+) -> None:
+    model = apps.get_model("reflection", kind)
+    run = make_trajectory()
+    shown = model.objects.create(project=run.project, trajectory=run, subject="1", **wanted)
+    model.objects.create(project=run.project, trajectory=run, subject="2")
+
+    page = admin_client.get(reverse(f"admin:reflection_{kind}_changelist"), where)
+
+    assert [row.pk for row in page.context["cl"].queryset] == [shown.pk]
 
 
 # ── Search ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, Route, expect
 from bench.desk_timing import measure_decisions
 from desk.inbox.views import SHOWN_ROWS
 from memory.curation.proposals import revise_heuristic
-from memory.heuristics.models import Heuristic, HeuristicRevision, ReviewClaim
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -269,12 +269,12 @@ def test_skimming_claims_nothing_and_typing_does(desk: Page, live_server: Any, t
     open_inbox(desk, live_server)
     desk.keyboard.press("j")
     expect(words(desk)).to_contain_text("lesson two")
-    assert not ReviewClaim.objects.exists()
+    assert not Heuristic.objects.claimed().exists()
 
     with desk.expect_response("**/hold/"):
         desk.keyboard.press("e")
         desk.keyboard.type("x")
-    assert ReviewClaim.objects.get().heuristic == three[1]
+    assert Heuristic.objects.claimed().get() == three[1]
     with desk.expect_request("**/release/"):
         desk.keyboard.press("Escape")
         desk.keyboard.press("j")

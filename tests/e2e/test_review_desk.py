@@ -1,4 +1,4 @@
-"""The page of one lesson in a real browser. The inbox has its own tests."""
+"""The address of a lesson, which leads to its item in the inbox, in a real browser."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def press(desk: Page, key: str) -> None:
     desk.keyboard.press(key)
 
 
-def test_approve_serves_the_heuristic_and_stays(desk: Page, live_server: Any, project: Project) -> None:
+def test_approve_serves_the_heuristic_and_shows_the_next(desk: Page, live_server: Any, project: Project) -> None:
     make_heuristic(project=project, trigger="the older one")
     heuristic = make_heuristic(project=project, trigger="the newer one")
     open_heuristic(desk, live_server, heuristic)
@@ -46,7 +46,7 @@ def test_approve_serves_the_heuristic_and_stays(desk: Page, live_server: Any, pr
 
     expect(desk.locator(".says")).to_contain_text("Agents get this lesson from now on")
     expect(desk.locator(".messagelist")).to_have_count(0)
-    expect(desk.locator(".lesson")).to_contain_text("the newer one")
+    expect(desk.locator(".lesson")).to_contain_text("the older one")
     assert HeuristicRevision.objects.get(served=True).heuristic == heuristic
     assert Review.objects.get().reviewer == "user:ana"
 
@@ -191,7 +191,7 @@ def test_keys_approve_and_undo(desk: Page, live_server: Any, project: Project) -
     expect(desk.locator(".undo")).to_be_visible()
     press(desk, "u")
 
-    expect(desk.locator(".messagelist")).to_contain_text("Undone")
+    expect(desk.locator(".says")).to_contain_text("Undone")
     assert not HeuristicRevision.objects.filter(served=True).exists()
 
 
@@ -206,6 +206,7 @@ def test_one_key_decides_on_every_wording_of_a_row(desk: Page, live_server: Any,
     desk.goto(f"{live_server.url}/admin/memory/heuristic/?status__exact=proposed")
     expect(desk.locator("#result_list tbody tr")).to_have_count(2)
     desk.get_by_role("link", name="a refund is asked for (and 1 more wording)").click()
+    desk.get_by_role("tab", name="Similar").click()
     expect(desk.locator(".wordings")).to_contain_text(longer)
 
     press(desk, "a")
@@ -249,7 +250,7 @@ def test_keys_on_what_another_is_on_lead_to_taking_it_over(desk: Page, live_serv
     press(desk, "a")
     expect(desk.locator(".says")).to_contain_text("ben has claimed it. Take it over with c")
     press(desk, "c")
-    desk.wait_for_selector(".messagelist")
+    expect(desk.locator(".claim")).to_contain_text("Reserved for you")
     press(desk, "a")
 
     expect(desk.locator(".says")).to_contain_text("Approved")

@@ -28,11 +28,11 @@ def test_connections_carry_the_limit(name: str, value: str) -> None:
         assert cursor.fetchone() == (value,)
 
 
-def test_web_server_limits_its_statements() -> None:
-    program = (
-        "import erl_site.asgi; from django.conf import settings;"
-        "print(settings.DATABASES['default']['OPTIONS']['options'])"
-    )
+@pytest.mark.parametrize(
+    "start", ["import erl_site.asgi", "from erl_site.quickstart.web import limit_statements; limit_statements()"]
+)
+def test_web_server_limits_its_statements(start: str) -> None:
+    program = f"{start}; from django.conf import settings; print(settings.DATABASES['default']['OPTIONS']['options'])"
     environment = {k: v for k, v in os.environ.items() if k != "ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS"}
 
     shown = subprocess.run(

@@ -89,7 +89,7 @@ def test_web_that_does_nothing_is_given_up_with_reason_and_remedy(
     monkeypatch.setattr("erl_site.embedded.patience.STALLED_SECONDS", 1.0)
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "web.log").write_text("an error of the run before\n")
-    supervisor = Supervisor(home=tmp_path, services=[Service(name="web", command=(sys.executable, "-c", IDLE))])
+    supervisor = Supervisor(home=tmp_path, services=[Service(name="web", command=("tests.run_code", IDLE))])
     supervisor.start()
     try:
         with pytest.raises(StackError) as refusal:

@@ -28,7 +28,7 @@ Build = Callable[..., Supervisor]
 
 
 def python(name: str, code: str) -> Service:
-    return Service(name=name, command=(sys.executable, "-c", code))
+    return Service(name=name, command=("tests.run_code", code))
 
 
 def poll_until(supervisor: Supervisor, condition: Callable[[], object]) -> None:
@@ -42,6 +42,7 @@ def poll_until(supervisor: Supervisor, condition: Callable[[], object]) -> None:
 def pid_of(supervisor: Supervisor) -> int:
     process = supervisor.children[0].process
     assert process is not None
+    assert process.pid is not None
     return process.pid
 
 
@@ -202,7 +203,7 @@ import sys, time
 from pathlib import Path
 from erl_site.embedded.supervisor import Service, Supervisor
 commands = [("web", sys.argv[2]), ("worker", sys.argv[3])]
-services = [Service(name=name, command=(sys.executable, "-c", code)) for name, code in commands]
+services = [Service(name=name, command=("tests.run_code", code)) for name, code in commands]
 Supervisor(home=Path(sys.argv[1]), services=services).start()
 print("started", file=sys.stderr)
 time.sleep(300)

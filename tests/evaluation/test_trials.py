@@ -90,10 +90,10 @@ def climb_by_admin(service: Service) -> Change:
     agent = make_deployed_shop(service, make_project())
     client = log_in(agent.project, permissions=["view_change", "decide_change", "deploy_release"])
     change = propose_refund(agent, refund(agent))
-    page = reverse("admin:agents_change_change", args=[change.pk])
+    page = reverse("admin:inbox_item", args=["change", change.pk])
 
     def press(button: str) -> None:
-        client.post(page, {"do": button, "sha256": change.target.content_sha256, "reason": "Read."})
+        client.post(page, {"decision": button, "sha256": change.target.content_sha256, "reason": "Read."})
 
     press("check")
     press("shadow")
@@ -185,7 +185,7 @@ def test_trial_of_a_person_is_watched_and_waits_for_the_person(shop: Service) ->
     assert get_deployment(agent.project).canary_share == 200
     client = log_in(agent.project, permissions=["view_agent", "view_change", "decide_change", "deploy_release"])
     lineage = client.get(reverse("admin:agents_agent_change", args=[agent.pk])).content.decode()
-    page = client.get(reverse("admin:agents_change_change", args=[change.pk])).content.decode()
+    page = client.get(reverse("admin:inbox_item", args=["change", change.pk])).content.decode()
     assert 'aria-keyshortcuts="b"' in lineage
     assert all(re.search(r"experiment 1</a>: \+\d+\.\d points", each) for each in (lineage, page))
 

@@ -264,7 +264,7 @@ def test_reference_to_an_answer_that_does_not_exist_is_refused(project: Project)
 def test_reference_to_an_answer_of_another_project_is_refused(project: Project) -> None:
     answer = make_answer(project)
 
-    with pytest.raises(DatabaseError, match="belongs elsewhere"):
+    with pytest.raises(DatabaseError, match="refers to an answer that belongs elsewhere"):
         make_trajectory(project=make_project(), retrieval_id=answer.pk)
 
 

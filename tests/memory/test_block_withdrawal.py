@@ -80,8 +80,13 @@ def test_reviewer_reads_and_decides_on_the_page(client: Client, project: Project
     page = reverse("admin:memory_block_change", args=[block.pk])
 
     shown = client.get(page).content.decode()
-    form = {"revision": revision.pk, "content_sha256": revision.content_sha256, "compared": "1"}
-    client.post(page, form | {"decision": "approve"})
+    item = reverse("admin:inbox_item", args=["block", revision.pk])
+    form = {"content_sha256": revision.content_sha256, "compared": "1", "decision": "approve"}
+    client.post(page, form)
+    assert read_block(block).pk != revision.pk  # the inbox decides
+    client.post(item, form)
+
+    assert item in shown
 
     assert "&lt;b&gt;tea&lt;/b&gt;[U+202E]" in shown  # as agents will get it
     assert "Told⟨U+202E⟩" in shown
@@ -92,12 +97,15 @@ def test_reviewer_reads_and_decides_on_the_page(client: Client, project: Project
 
 def test_reader_sees_the_page_without_buttons(client: Client, project: Project) -> None:
     block = make_block(project, policy="propose")
-    set_block(block, value="x", edit=Edit(by=GOOD))
+    revision = set_block(block, value="x", edit=Edit(by=GOOD))
     client.force_login(make_member("rob", project=project, permissions=["view_block"]))
     page = reverse("admin:memory_block_change", args=[block.pk])
+    item = reverse("admin:inbox_item", args=["block", revision.pk])
 
-    assert 'value="approve"' not in client.get(page).content.decode()
-    assert client.post(page, {"decision": "approve"}).status_code == 403
+    assert 'value="undo"' not in client.get(page).content.decode()
+    assert 'value="approve"' not in client.get(item).content.decode()
+    assert client.post(page, {"decision": "undo"}).status_code == 403
+    assert client.post(item, {"decision": "approve"}).status_code == 403
 
 
 def test_lists_show_only_the_projects_of_a_member(client: Client, project: Project) -> None:

@@ -40,7 +40,7 @@ def approve(client: Client) -> int:
     heuristic = make_heuristic()
     assert heuristic.current_revision is not None
     sent = {"decision": "approve", "content_sha256": heuristic.current_revision.content_sha256}
-    return client.post(reverse("admin:memory_heuristic_change", args=[heuristic.pk]), sent).status_code
+    return client.post(reverse("admin:inbox_item", args=["lesson", heuristic.pk]), sent).status_code
 
 
 def test_reviewer_decides(client: Client) -> None:

@@ -62,7 +62,7 @@ def test_count_leaves_out_what_was_only_listed(world: World) -> None:
 
 
 def test_desk_says_what_the_count_says(world: World, admin: Client) -> None:
-    page = read(admin, "memory_heuristic_change", world.heuristic.pk)
+    page = read(admin, "inbox_tab", "lesson", world.heuristic.pk, "effect")
 
     assert "Given in 3 answers" in page
     assert "Of the runs given it, 1 succeeded and 1 failed." in page

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from memory.curation.reviewers import claim_heuristic, take_over_heuristic
 from memory.errors import ClaimedByOther
-from memory.heuristics.models import ReviewClaim
+from memory.heuristics.models import Heuristic
 from memory.projects.actors import Actor
 from memory.review.models import Review
 from tests.desk.desk_pages import decide, hold, log_in, page
@@ -71,12 +71,12 @@ def test_claim_ends_by_itself() -> None:
     ana, ben = make_member("ana"), make_member("ben")
     assert heuristic.current_revision is not None
     claim_heuristic(heuristic, user_id=ana.pk)
-    past = timezone.now() - timedelta(minutes=20)
-    ReviewClaim.objects.update(claimed_at=past, expires_at=past + timedelta(minutes=10))
+    past = timezone.now() - timedelta(minutes=10)
+    Heuristic.objects.update(claimed_until=past)
 
-    claim = claim_heuristic(heuristic, user_id=ben.pk)
+    claimed = claim_heuristic(heuristic, user_id=ben.pk)
 
-    assert claim.user == ben
+    assert claimed.claimed_by == ben
     assert approve_as_read(heuristic, by=Actor.person(ben)).status == "approved"
 
 
@@ -86,7 +86,7 @@ def test_released_claim_is_free_for_others() -> None:
     hold(ana, heuristic)
 
     assert "Released." in decide(ana, heuristic, "release")
-    assert not ReviewClaim.objects.filter(heuristic=heuristic).exists()
+    assert not Heuristic.objects.claimed().exists()
 
 
 def test_claim_is_asked_for_in_the_service() -> None:

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.django_db
 
 OPERATES = ("change_project", "view_project", "view_rulechange")
 REVIEWS = ("review_heuristic", "view_project", "view_rulechange")
-LIST = "admin:memory_rulechange_changelist"
 
 
 def person(name: str, *, permissions: tuple[str, ...] = REVIEWS, roles: tuple[str, ...] = ("reviewer",)) -> Any:
@@ -120,13 +119,14 @@ def test_where_two_are_required_the_admin_makes_a_request_that_another_confirms(
     assert (project.name, project.four_eyes) == ("Renamed", True)
 
     change = RuleChange.objects.get()
-    action = {"action": "confirm_selected", "_selected_action": [str(change.pk)]}
-    html = signed_in(ana).post(reverse(LIST), action, follow=True).content.decode()
+    item = reverse("admin:inbox_item", args=["rule", change.pk])
+    html = signed_in(ana).post(item, {"decision": "confirm"}, follow=True).content.decode()
     assert "another reviewer has to confirm it" in html
     assert Project.objects.get(pk=project.pk).four_eyes
 
     assert "<span>Rule changes</span> <strong>1</strong>" in signed_in(ben).get("/admin/").content.decode()
-    html = signed_in(ben).post(reverse(LIST), action, follow=True).content.decode()
+    assert signed_in(ben).get(reverse("admin:memory_rulechange_change", args=[change.pk])).headers["Location"] == item
+    html = signed_in(ben).post(item, {"decision": "confirm"}, follow=True).content.decode()
     assert "Confirmed, and in force now" in html
     assert not Project.objects.get(pk=project.pk).four_eyes
     kinds = [kind for kind, _ in audited(project)]
@@ -142,8 +142,7 @@ def test_operator_cannot_confirm() -> None:
     change = change_settings(project, values={"four_eyes": False}, by=Actor.person(ana))
     assert change is not None
 
-    action = {"action": "confirm_selected", "_selected_action": [str(change.pk)]}
-    signed_in(olga).post(reverse(LIST), action)
+    signed_in(olga).post(reverse("admin:inbox_item", args=["rule", change.pk]), {"decision": "confirm"})
     with pytest.raises(NotAllowed):
         confirm_change(change, by=Actor.person(olga))
 

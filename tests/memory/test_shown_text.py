@@ -72,7 +72,7 @@ def test_desk_isolates_and_warns_in_each_field(field: str, client: Client, proje
     heuristic = make_heuristic(project=project, **words)
     client.force_login(make_member("ana", project=project, permissions=["view_heuristic", "review_heuristic"]))
 
-    page = client.get(reverse("admin:memory_heuristic_change", args=[heuristic.pk])).content.decode()
+    page = client.get(reverse("admin:inbox_item", args=["lesson", heuristic.pk])).content.decode()
 
     assert "\u2068א\u2069 5 &lt; 1000 \u2068ב\u2069" in page
     assert "mixes Cyrillic and Latin letters" in page

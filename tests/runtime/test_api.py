@@ -10,12 +10,11 @@ from django.test import Client
 from memory.projects.actors import Actor
 from runtime.definitions.storage import save_tool
 from runtime.definitions.values import ToolDefinition
-from runtime.models.runs import Event, Run
+from runtime.models.runs import Run
 from runtime.streaming.events import append_event
-from runtime.streaming.feed import read_events
 from runtime.streaming.readers import KeyReader
+from runtime.streaming.reading import read_events
 from runtime.streaming.sse import write_events
-from tests.api.problems import error_of
 from tests.factories import bearer, make_api_key, make_project
 from tests.runtime.running import Script, go_on, make_agent, make_run
 from tests.waiting import step_through
@@ -265,17 +264,6 @@ def test_stream_that_has_everything_ends() -> None:
     finish(run, "On its way.")
 
     assert api.get(f"runs/{run['id']}/events?after=1000").status_code == 204
-
-
-def test_stream_of_a_run_whose_events_were_deleted_says_so() -> None:
-    api = Api()
-    run = start(api)
-    finish(run, "On its way.")
-    Event.objects.filter(run=run["id"]).delete()
-    last = Run.objects.get(pk=run["id"]).events_written
-
-    assert error_of(api.get(f"runs/{run['id']}/events")) == (410, "events_deleted")
-    assert api.get(f"runs/{run['id']}/events?after={last}").status_code == 204
 
 
 def test_stream_of_a_run_that_ended_ends_after_what_people_said_later() -> None:

@@ -324,7 +324,7 @@ def climb_by_policy(agent: Agent, *, until: str) -> Change:
 
 def read_both(api: Api, change: Change) -> tuple[list[str], str]:
     """Return the objections by API, and the text of the page."""
-    page = reverse("admin:agents_change_change", args=[change.pk])
+    page = reverse("admin:inbox_item", args=["change", change.pk])
     html = log_in(change.project, permissions=["view_change"]).get(page).content.decode()
     return api.get(f"changes/{change.pk}").json()["objections"], unescape(html)
 

@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db.models import F
 from django.db.models.functions import Now
 
 from memory.blocks.edits import NewBlock, create_block
@@ -18,13 +17,12 @@ from runtime.approvals import decide_effect
 from runtime.definitions.python_file import read_definitions
 from runtime.definitions.storage import save_tool
 from runtime.errors import OutcomeUnknown
-from runtime.loop import asking
 from runtime.loop.actions import ExecuteEffect, MarkUnknown, next_action
 from runtime.loop.execution import RunAttempt
 from runtime.loop.rows import load_rows, read_history
 from runtime.models.agents import Agent
 from runtime.models.effects import Effect
-from runtime.models.runs import Event, Run
+from runtime.models.runs import Run
 from runtime.revisions import AgentSpec, create_agent
 from runtime.runs import cancel_run
 from runtime.tools.catalogue import Tool, core_tools, pin_tools
@@ -313,7 +311,8 @@ def test_many_long_results_in_one_answer_are_kept_and_not_read_before_each_actio
         name="look", description=".", parameters={"type": "object"}, kind=Effect.Kind.PURE, execute=lambda effect: text
     )
     monkeypatch.setitem(core_tools(), "look", tool)
-    run = make_run(make_agent(tools=["look", "read_result"], window_tokens=8_000, max_output_tokens=500))
+    rules = ({"type": "max_count_per_run", "tool": "look", "count": 50},)
+    run = make_run(make_agent(tools=["look", "read_result"], rules=rules, window_tokens=8_000, max_output_tokens=500))
     script = Script([("look", {})] * 50, [("read_result", {"result": 3, "start": 150_000})], "Done.")
 
     go_on(run, script)
@@ -321,6 +320,28 @@ def test_many_long_results_in_one_answer_are_kept_and_not_read_before_each_actio
     assert (run.status, run.effects.filter(tool="look", status="succeeded").count()) == ("succeeded", 50)
     assert run.effects.get(tool="read_result").result.startswith("word word")
     assert {each.output for each in read_history(run)} == {""}
+
+
+def test_rule_about_results_reads_that_of_the_last_call_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, Effect.Kind.PURE)
+    rules = ({"type": "conditional", "tool": "note", "outcomes": {"never": "send_message"}},)
+    run = make_run(make_agent(tools=["note", "send_message"], rules=rules))
+
+    go_on(run, Script(*[[("note", {"text": str(number)})] for number in range(3)], "Done."))
+
+    outputs = [each.output for each in read_history(run)]
+    assert outputs == ["", "", "noted"]
+
+
+@pytest.mark.parametrize("rules", [(), ({"type": "requires_approval", "tool": "send_message"},)])
+def test_calls_are_not_read_where_no_rule_is_about_them(
+    monkeypatch: pytest.MonkeyPatch, rules: tuple[dict[str, Any], ...]
+) -> None:
+    register(monkeypatch, Effect.Kind.PURE)
+    run = make_run(make_agent(tools=["note", "send_message"], rules=rules))
+    go_on(run, Script([("note", {"text": "1"})], "Done."))
+
+    assert read_history(run) == ()
 
 
 def test_next_action_after_a_crash_depends_on_the_kind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -385,16 +406,3 @@ def test_cancelled_run_does_not_wait_for_its_next_attempt(monkeypatch: pytest.Mo
     cancel_run(run, by=BY)
 
     assert Job.objects.waiting().filter(subject=str(run.pk)).exists()
-
-
-def test_worker_that_lost_its_claim_writes_no_part_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = make_run(make_agent())
-
-    def lose_claim(request: Any) -> str:
-        Job.objects.filter(subject=str(run.pk)).update(attempts=F("attempts") + 1)
-        return "Stale."
-
-    monkeypatch.setattr(asking, "SECONDS_BETWEEN_PARTS", 0.0)
-    go_on(run, Script(lose_claim))
-
-    assert not Event.objects.filter(run=run, kind="text").exists()

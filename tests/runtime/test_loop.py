@@ -65,7 +65,7 @@ def count_statements(steps: int) -> int:
 
 
 def test_step_with_a_call_takes_no_more_statements_than_known() -> None:
-    assert count_statements(4) - count_statements(3) == 64
+    assert count_statements(4) - count_statements(3) == 62
 
 
 def test_erasure_of_the_trajectory_takes_the_run_along() -> None:

@@ -203,16 +203,16 @@ def test_person_reads_the_lesson_on_the_page_and_approves_it_with_the_trial() ->
     change = propose(make_deployed_agent(project), lesson, retrieval=Retrieving(top_k=3))
     check_change(change, by=BY)
     rehearse(change, "Cancelled.")
-    page = reverse("admin:agents_change_change", args=[change.pk])
+    page = reverse("admin:inbox_item", args=["change", change.pk])
     may = ["view_change", "decide_change", "deploy_release"]
     client = log_in(project, permissions=may)
 
     shown = client.get(page).content.decode()
-    client.post(page, {"do": "try", "sha256": change.sha256})
+    client.post(page, {"decision": "try", "sha256": change.sha256})
     assert (Change.objects.get().rung, Heuristic.objects.get(pk=lesson.pk).status) == ("shadowed", "proposed")
     permission = Permission.objects.get(codename="review_heuristic")
     get_user_model().objects.get().user_permissions.add(permission)
-    client.post(page, {"do": "try", "sha256": change.sha256})
+    client.post(page, {"decision": "try", "sha256": change.sha256})
 
     assert all(said in shown for said in (GUIDELINE, "Promising cash.", "Lessons per run, at most: 3", change.sha256))
     assert (Change.objects.get().rung, Heuristic.objects.get(pk=lesson.pk).status) == ("canary", "approved")

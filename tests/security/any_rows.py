@@ -14,7 +14,6 @@ APPS = ("memory", "reflection", "agents", "evaluation")
 SHARED = {
     "memory_embeddingmodel": "names of models",
     "memory_savedfilter": "addresses within the admin, of accounts",
-    "reflection_periodicrun": "when periodic work last began",
     "reflection_providerstate": "whether a provider answers",
     "reflection_workerheartbeat": "signs of life of workers",
 }

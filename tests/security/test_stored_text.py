@@ -47,7 +47,7 @@ _NO_TEXT_HERE = """
 agents_agentrevision.limits agents_change.source agents_evaluationrow.name agents_run.task_id agents_tool.name
 evaluation_experiment.steps evaluation_look.reason memory_auditentry.content memory_polarityquota.task_id
 memory_project.name memory_quarantineorder.source reflection_job.payload reflection_job.result
-reflection_periodicrun.name reflection_workerheartbeat.name
+reflection_workerheartbeat.name
 """
 # What links the rows that `fill` left apart, all of them to the one run.
 _LINKS = """
@@ -57,7 +57,7 @@ UPDATE memory_retrieval SET created_at = now(), heuristic_ids = ARRAY[(SELECT id
 UPDATE memory_idempotencyrecord SET resource_id = (SELECT id FROM memory_retrieval);
 UPDATE memory_blockrevision SET run_id = (SELECT id FROM memory_trajectory);
 UPDATE memory_passage SET run_id = (SELECT id FROM memory_trajectory);
-UPDATE memory_heuristicfeedback SET trajectory_id = (SELECT id FROM memory_trajectory);
+UPDATE memory_usageverdict SET trajectory_id = (SELECT id FROM memory_trajectory);
 UPDATE memory_heuristic SET current_revision_id = (SELECT id FROM memory_heuristicrevision);
 UPDATE memory_heuristicrevision SET lineage = ARRAY[id];
 UPDATE memory_comment SET object_id = (SELECT id FROM memory_heuristic);

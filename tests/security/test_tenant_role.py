@@ -80,6 +80,18 @@ def test_every_table_has_the_policy_or_belongs_to_no_project() -> None:
         }
 
 
+def test_every_reference_stays_within_its_project() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT c.conrelid::regclass::text, a.attname FROM pg_constraint c"
+            " JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = c.conkey[1]"
+            " JOIN pg_attribute own ON own.attrelid = c.conrelid AND own.attname = 'project_id'"
+            " JOIN pg_attribute theirs ON theirs.attrelid = c.confrelid AND theirs.attname = 'project_id'"
+            " WHERE c.contype = 'f' GROUP BY 1, 2 HAVING max(cardinality(c.conkey)) = 1"
+        )
+        assert cursor.fetchall() == []
+
+
 def test_role_sees_the_rows_of_its_project_alone(projects: Any) -> None:
     one_each = dict.fromkeys((model._meta.db_table for model in project_tables()), 1)
 

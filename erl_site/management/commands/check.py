@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.core.management.commands import check
 from django.template.defaultfilters import pluralize
+from django.urls import get_resolver
 
 from erl_site.diagnosis.database import DatabaseStatus
 from erl_site.diagnosis.running import diagnose
@@ -33,6 +34,7 @@ class Command(check.Command):
             # Named before Django's checks fail on them
             if faults := find_faults(alias):
                 raise CommandError(" ".join(faults))
+        get_resolver().url_patterns  # noqa: B018 - pages register with the admin, which else has nothing to check
         super().handle(*args, **options)
 
     def _check_running(self, *, as_json: bool, strict: bool) -> None:

@@ -2,6 +2,7 @@
 
 import fcntl
 import logging
+import os
 import shutil
 import signal
 import sys
@@ -21,7 +22,9 @@ from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
 from erl_site.embedded import postgres, processes, valkey
+from erl_site.embedded.forks import ForkEnded, call_in_fork
 from erl_site.embedded.home import EmbeddedServerError, home_unusable
+from erl_site.embedded.patience import Patience
 from erl_site.embedded.supervisor import Supervisor, end_leftovers
 from erl_site.quickstart.access import FILE, PreparedAccess, prepare_access, read_access, write_access
 from erl_site.quickstart.loop import ApiAnswer, Loop, LoopError
@@ -31,11 +34,13 @@ from erl_site.quickstart.stack import (
     check_port,
     embedded_servers,
     is_ready,
+    load_all,
     site_url,
     wait_until_ready,
 )
 from erl_site.quickstart.terminal import Terminal
 
+FAILURES = (StackError, LoopError, EmbeddedServerError, DatabaseError, ForkEnded)
 QUEUE = "memory/heuristic/?status__exact=proposed"
 
 
@@ -74,7 +79,7 @@ class Command(BaseCommand):
                 return self._point_to_running(home, terminal, **options)
             try:
                 self._run(home, terminal, **options)
-            except (StackError, LoopError, EmbeddedServerError, DatabaseError) as error:
+            except FAILURES as error:
                 raise CommandError(str(error)) from error
             except KeyboardInterrupt:
                 raise CommandError("Interrupted.", returncode=130) from None
@@ -95,10 +100,15 @@ class Command(BaseCommand):
             terminal.say(f"Ready after {time.monotonic() - started:.1f} s.")
             if options["json"]:
                 print(prepared.access.as_json(), flush=True)
-            answer = (
-                None if options["no_sample"] else self._run_loop(prepared, supervisor, terminal, once=options["once"])
-            )
-            self._show(prepared, answer, terminal, home=home)
+            worker = supervisor.patience_with("worker")
+
+            def show() -> None:
+                answer = None
+                if not options["no_sample"]:
+                    answer = self._run_loop(prepared, worker, terminal, once=options["once"])
+                self._show(prepared, answer, terminal, home=home)
+
+            call_in_fork(show, expected=(*FAILURES, CommandError), poll=supervisor.poll)
             if not options["once"]:
                 _supervise(supervisor, terminal)
         finally:
@@ -109,25 +119,32 @@ class Command(BaseCommand):
             with terminal.working(server.name) as words:
                 server.ensure()
                 words.append("running, data in " + _short(home / server.name.lower().replace("postgresql", "postgres")))
-        with terminal.working("Tables") as words:
-            words.append(migrate())
-        with terminal.working("Access") as words:
-            prepared = prepare_access(site_url=site_url(port), home=home)
-            write_access(prepared.access, home)
-            key = "new API key" if prepared.is_new_key else "same API key"
-            words.append(f"project {prepared.access.project}, {key}, user {prepared.access.admin_user}")
-        connection.close()  # child processes must not share it
+
+        def prepare() -> PreparedAccess:
+            with terminal.working("Tables") as words:
+                words.append(migrate())
+            with terminal.working("Access") as words:
+                prepared = prepare_access(site_url=site_url(port), home=home)
+                write_access(prepared.access, home)
+                key = "new API key" if prepared.is_new_key else "same API key"
+                words.append(f"project {prepared.access.project}, {key}, user {prepared.access.admin_user}")
+            return prepared
+
+        # Whatever uses the database does so in a fork: this process is what all others are forked from, now and when
+        # one of them has died
+        prepared = call_in_fork(prepare, expected=(*FAILURES, CommandError), poll=lambda: None)
         with terminal.working("Processes") as words:
+            load_all()
             supervisor.start()
             wait_until_ready(supervisor, site_url(port))
             words.append(f"web at {site_url(port)}, worker, scheduler")
         return prepared
 
     def _run_loop(
-        self, prepared: PreparedAccess, supervisor: Supervisor, terminal: Terminal, *, once: bool
+        self, prepared: PreparedAccess, worker: Patience, terminal: Terminal, *, once: bool
     ) -> ApiAnswer | None:
         try:
-            return Loop(access=prepared.access, terminal=terminal, supervisor=supervisor).run()
+            return Loop(access=prepared.access, terminal=terminal, worker=worker).run()
         except (LoopError, httpx.HTTPError) as error:
             if once:
                 raise LoopError(str(error)) from error
@@ -226,6 +243,8 @@ def _lock(home: Path) -> Iterator[bool]:
         except BlockingIOError:
             yield False
         else:
+            # No fork may hold it: the next quickstart ends what this one has left if it is killed
+            os.register_at_fork(after_in_child=lock.close)
             yield True
 
 
@@ -249,7 +268,6 @@ def _stop(supervisor: Supervisor, terminal: Terminal) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, hurry)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    connection.close()
     terminal.say()
     with terminal.working("Stopping") as words:
         supervisor.stop()

@@ -30,7 +30,12 @@
   events.addEventListener("text", (event) => {
     const part = JSON.parse(event.data);
     const place = shown.querySelector(`.live-text[data-step="${Number(part.step)}"]`);
-    if (place) place.append(part.text);
+    if (!place) return;
+    if (place.dataset.attempt !== String(part.attempt)) { // the answer begins again: a worker was lost, or a try failed
+      place.textContent = "";
+      place.dataset.attempt = part.attempt;
+    }
+    place.append(part.text);
   });
   for (const kind of ["run", "step", "message", "effect", "approval", "compaction", "cancel"]) {
     events.addEventListener(kind, soon);

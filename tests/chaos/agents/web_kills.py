@@ -14,7 +14,7 @@ from uuid import UUID
 import psutil
 
 from memory.projects.api_keys import create_api_key
-from runtime.models.runs import Event
+from runtime.streaming.reading import Seen, read_events
 from tests.chaos.agents.policy import every_kind
 from tests.chaos.agents.scene import Scene, load_average, scene
 from tests.chaos.agents.worker_kills import a_person
@@ -160,11 +160,17 @@ def _compare(readers: list[Reader]) -> tuple[int, int, int]:
     rows: dict[UUID, dict[int, tuple[str, Any]]] = {}
     for reader in readers:
         if reader.run_id not in rows:
-            stored = Event.objects.filter(run=reader.run_id).values_list("seq", "kind", "payload")
-            rows[reader.run_id] = {seq: (kind, payload) for seq, kind, payload in stored}
+            rows[reader.run_id] = {seq: (kind, payload) for seq, kind, payload in _read_all(reader.run_id)}
         there = rows[reader.run_id]
         numbers = [seq for seq, _, _ in reader.read]
         missing += len(set(there) - set(numbers))
         doubled += sum(after <= before for before, after in pairwise(numbers))
         wrong += sum(there.get(seq) != (kind, payload) for seq, kind, payload in reader.read)
     return missing, doubled, wrong
+
+
+def _read_all(run_id: UUID) -> list[Seen]:
+    events: list[Seen] = []
+    while page := read_events(run_id, after=len(events)):
+        events += page
+    return events

@@ -1,0 +1,54 @@
+"""What is called in a fork gives its result, its exception, or neither."""
+
+import os
+import signal
+from typing import NoReturn
+
+import pytest
+
+from erl_site.embedded.forks import ForkEnded, call_in_fork
+
+
+def refuse() -> NoReturn:
+    raise ValueError("no")
+
+
+def test_call_in_fork_returns_the_result_of_another_process() -> None:
+    result = call_in_fork(lambda: [os.getppid(), os.getpid()], expected=(), poll=lambda: None)
+
+    assert result[0] == os.getpid() != result[1]
+
+
+def test_call_in_fork_raises_what_was_expected() -> None:
+    with pytest.raises(ValueError, match="no"):
+        call_in_fork(refuse, expected=(ValueError,), poll=lambda: None)
+
+
+def test_call_in_fork_of_a_killed_process_says_so() -> None:
+    with pytest.raises(ForkEnded):
+        call_in_fork(lambda: os.kill(os.getpid(), signal.SIGKILL), expected=(), poll=lambda: None)
+
+
+def test_interrupt_during_a_fork_is_not_lost() -> None:
+    here, interrupts = os.getpid(), [signal.SIGINT]
+
+    def interrupt() -> None:
+        while interrupts:  # at the first fork alone: what is registered stays
+            os.kill(here, interrupts.pop())
+
+    # As any function that is registered for forks, where Python ignores what a handler raises
+    os.register_at_fork(after_in_parent=interrupt)
+
+    with pytest.raises(KeyboardInterrupt):
+        call_in_fork(signal.pause, expected=(), poll=lambda: None)
+
+
+def test_call_in_fork_ends_the_fork_when_interrupted() -> None:
+    def interrupt() -> NoReturn:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        call_in_fork(signal.pause, expected=(), poll=interrupt)
+
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
