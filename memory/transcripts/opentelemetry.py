@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from .log import Json, as_text, read_integer, to_count
-from .traces import Span, as_messages, parse, read_list, read_object, read_objects
+from .log import Json, as_text, parse, read_integer, to_count
+from .traces import Span, as_messages, read_list, read_object, read_objects
 
 _STORES = (
     *("search_memory", "create_memory", "update_memory", "upsert_memory", "delete_memory"),
