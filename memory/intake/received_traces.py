@@ -176,5 +176,6 @@ def _without_repeats(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _as_data(transcript: Transcript) -> dict[str, Any]:
-    data = TrajectoryInput.from_body(transcript.fields()).run()
+    # While a trace is not over, its name stands for the task that a later span may say.
+    data = TrajectoryInput.from_body({"task": transcript.name, **transcript.fields()}).run()
     return {**data, "steps": normalise_steps(data.get("steps")), "tools": read_tools(data.get("tools"))}

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from .log import Json, as_text, read_integer, to_count
-from .traces import Span, parse, read_list, read_object, read_objects
+from .log import Json, as_text, parse, read_integer, to_count
+from .traces import Span, read_list, read_object, read_objects
 
 _OTEL_KINDS = {
     "chat": "llm",

@@ -8,8 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from .log import Json, Log, Transcript, as_text, read_arguments
+from .log import Json, Log, Transcript, as_text, parse, read_arguments
 from .messages import is_message, read_messages, read_or_leave_out
+
+_NOTHING = ("", "[]", "{}", "null")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -132,7 +134,8 @@ def _transcript(spans: list[Span], *, format: str) -> Transcript:
         metadata["error"] = root.error
     return log.transcript(
         format=format,
-        task=log.task or plain(root.input) or root.name,
+        task=next((task for task in (log.task, plain(root.input)) if task.strip() not in _NOTHING), ""),
+        name=root.name,
         external_id=root.trace,
         agent=known.get("agent") or (root.name if root.kind == "agent" else ""),
         model=next((span.model for span in models if span.model), ""),
@@ -209,16 +212,6 @@ def as_messages(value: Json, role: str) -> list[Json]:
                 found.append({"role": role, "content": as_text(item)})
         return found
     return [] if value in (None, "") else [{"role": role, "content": as_text(value)}]
-
-
-def parse(value: Json) -> Json:
-    """Return what a string of JSON holds, where it is an object or a list; anything else as it is."""
-    if isinstance(value, str) and value[:1] in ("{", "["):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return value
 
 
 def unwrap(value: Json) -> Json:

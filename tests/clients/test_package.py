@@ -25,12 +25,13 @@ print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 
 
 def contents(folder: str) -> dict[str, str]:
-    return {path.name: path.read_text(encoding="utf-8") for path in Path(folder).glob("*.py")}
+    files = Path(folder).rglob("*.py")
+    return {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in files}
 
 
 def test_converter_is_the_servers() -> None:
     assert contents(transcripts.__path__[0]) == contents(of_server.__path__[0])
-    assert "formats.py" in contents(transcripts.__path__[0])
+    assert {"formats.py", "programs/codex.py"} <= set(contents(transcripts.__path__[0]))
 
 
 def test_client_imports_nothing_of_the_server_nor_of_an_sdk() -> None:

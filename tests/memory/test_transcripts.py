@@ -135,18 +135,21 @@ READ: dict[str, tuple[str, str, int, int, int, str, list[str], str, int | None]]
 }
 BROKEN = {
     "unknown_object.json": "This is in no format that is known here: an object with the members event, user.",
-    "unknown_role.json": "messages[1].role must be one of system, ",
-    "call_without_name.json": "messages[1].tool_calls[0].function.name must be the tool's name",
-    "content_is_a_number.json": "messages[1].content must be a string.",
     "part_without_type.json": "messages[0].content[0] must be a content part, an object with type.",
-    "langchain_unknown_type.json": "messages[1] is a LangChain message of the unknown type 'SpeechMessage'.",
-    "tau_reward_too_large.json": "reward is 3.5, and a score lies between 0 and 1.",
     "otlp_without_spans.json": "resourceSpans holds no span.",
     "truncated.pb": "truncated.pb is not readable. The body is not an OTLP trace request in protobuf.",
     "truncated.json": "truncated.json is not readable JSON.",
     "lines_with_a_broken_one.jsonl": "line 2: Expecting value",
     "steps_are_a_text.json": "entry 1: steps must be a list of steps or of chat messages, not a string.",
     "empty.json": "The log is empty.",
+}
+
+LEFT_OUT = {
+    "unknown_role.json": "messages[1]: role must be one of system, ",
+    "call_without_name.json": "messages[1].tool_calls[0]: function.name must be the tool's name",
+    "content_is_a_number.json": "messages[1]: content must be a string.",
+    "langchain_unknown_type.json": "messages[1]: is a LangChain message of the unknown type 'SpeechMessage'.",
+    "tau_reward_too_large.json": "reward: 3.5, and a score lies between 0 and 1",
 }
 
 
@@ -199,6 +202,14 @@ def test_broken_log_is_refused_with_place_and_reason(name: str) -> None:
 
     assert len(said) == 1
     assert said[0].startswith(BROKEN[name])
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_part_that_cannot_be_read_leaves_the_rest_of_the_log(name: str) -> None:
+    (entry,) = read_entries(SAMPLES / "broken" / name)
+
+    assert entry.data is not None
+    assert entry.data["metadata"]["left_out"][0].startswith(LEFT_OUT[name])
 
 
 def test_agent_called_by_an_agent_is_a_run_of_its_own() -> None:

@@ -147,7 +147,10 @@ class Run:
         if self._messages or not (traced := self._traced()):
             return [self._body(self._told(), [] if self._messages else self.calls.errors())]
         own, *called = traced
-        return [self._body(own), *(fit(as_plain({"task_id": self.family, **sub.fields()})) for sub in called)]
+        return [
+            self._body(own),
+            *(fit(as_plain({"task_id": self.family, "task": sub.name, **sub.fields()})) for sub in called),
+        ]
 
     def _traced(self) -> list[Transcript]:
         """Return what the spans say, nothing where no agent was at work in them."""
@@ -174,7 +177,7 @@ class Run:
         metadata = {**said.metadata, **self.metadata}
         if said.left_out:
             metadata["left_out"] = said.left_out
-        task = self.task if self.task.strip() else said.task
+        task = next((task for task in (self.task, said.task) if task.strip()), said.name)
         fields: dict[str, Any] = {
             "task": task if task.strip() else self.family.strip() or "(no task)",
             "task_id": self.family.strip(),

@@ -81,6 +81,8 @@ def _find(options: argparse.Namespace, folders: list[Path]) -> Found:
         found.problems += [f"{file}, {problem}" for problem in read.problems]
         found.sessions += 1
         found.tasks += len(read.session.tasks)
+        if not read.session.tasks:
+            found.skipped["session without a prompt"] += 1
         recorded = SessionNotes(spool, options.agent, read.session.id).recorded()
         for task in read.session.tasks:
             reason = ALREADY_SENT if task.id in recorded else task.reason_to_skip
@@ -126,7 +128,12 @@ def _send(options: argparse.Namespace, found: Found) -> int:
 
 def _record(erl: ERL, task: LoggedTask, family: str) -> None:
     try:
-        erl.api.post_patiently("/trajectories", run_of(task, family=family))
+        try:
+            erl.api.post_patiently("/trajectories", run_of(task, family=family, with_parent=True))
+        except Refused as error:
+            if error.code != "not_found":
+                raise
+            erl.api.post_patiently("/trajectories", run_of(task, family=family))  # its parent is not recorded
     except Refused as error:
         if error.code != "external_id_taken":  # recorded before, by another computer or when the task was shorter
             raise
