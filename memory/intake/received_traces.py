@@ -26,6 +26,7 @@ from memory.runs.models import Trajectory
 from memory.runs.step_formats import normalise_steps
 from memory.runs.tools import read_tools
 from memory.strict_json import InvalidJson, check_json
+from memory.transcripts.lesson_blocks import read_task
 from memory.transcripts.log import Transcript, UnreadableTranscript
 from memory.transcripts.opentelemetry import spans_of_otlp
 from memory.transcripts.traces import transcripts_of
@@ -178,4 +179,5 @@ def _without_repeats(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _as_data(transcript: Transcript) -> dict[str, Any]:
     # While a trace is not over, its name stands for the task that a later span may say.
     data = TrajectoryInput.from_body({"task": transcript.name, **transcript.fields()}).run()
-    return {**data, "steps": normalise_steps(data.get("steps")), "tools": read_tools(data.get("tools"))}
+    read = {"steps": normalise_steps(data.get("steps")), "tools": read_tools(data.get("tools"))}
+    return {**data, **read, "task": read_task(data["task"])}
