@@ -188,7 +188,10 @@ def test_repetition_is_found_among_many_lessons() -> None:
         ),
         (
             "When a customer asks to change a flight",
-            "Following the lesson, do not call get_reservation_details before update_reservation_flights.",
+            (
+                "Following the lesson, do not call get_reservation_details to read the cabin before "
+                "update_reservation_flights."
+            ),
         ),
     ],
 )
