@@ -72,7 +72,7 @@ def read_chain(items: Items, session: str, side: str) -> Transcript:
             prompt = ""
         kept = {"role": message.get("role") or line["type"], "content": message.get("content")}
         read_or_leave_out(log, kept | members(line, "timestamp"), where)
-    first = live[0][1]
+    first = live[0][1] if live else {}
     return log.transcript(
         format="claude-code",
         external_id=f"{session}/{side}" if side else session,

@@ -42,8 +42,10 @@ def live_lines(items: Items) -> tuple[list[Item], int]:
     messages = {text(line, "message", "id") for _, line in live} - {""}
     beside = [item for item in others if text(item[1], "message", "id") in messages]
     calls = {text(block, "id") for _, line in [*live, *beside] for block in _blocks_of(line)} - {""}
-    beside += [item for item in others if any(get(b, "tool_use_id") in calls for b in _blocks_of(item[1]))]
+    beside += [item for item in others if any(text(b, "tool_use_id") in calls for b in _blocks_of(item[1]))]
     kept = {id(item[1]): item for item in [*live, *beside] if is_said(item[1])}
+    if not kept:  # the branch of a note, in a file whose lines are out of order
+        kept = {id(item[1]): item for item in items if is_said(item[1])}
     abandoned = sum(is_said(line) and id(line) not in kept for _, line in others)
     ordered = sorted(kept.values(), key=lambda item: places[id(item[1])]) if beside else list(kept.values())
     return ordered, abandoned + copies

@@ -1,10 +1,9 @@
 """Codex: `~/.codex/sessions/**/rollout-*.jsonl`."""
 
 from collections.abc import Mapping
-from itertools import chain
 
 from ..harness import is_added_by_harness
-from ..items import Items, mapping, members, read_each, text, times
+from ..items import Items, get, mapping, members, number, read_each, text, times
 from ..log import Json, Log, Transcript
 from ..messages import is_message, read_or_leave_out
 from .codex_items import read_item
@@ -21,8 +20,9 @@ def read(items: Items) -> list[Transcript]:
         log.leave_out("session", f"{abandoned} lines of turns that were taken back, or of the parent session")
     reads_events = has_only_events(live)
     # The same reasoning is written as an event and as an item, whose summary may be empty.
-    told = chain.from_iterable(mapping(line, "payload").get("summary") or () for _, line in live)
-    thoughts = {text(part, "text") for part in told}
+    thoughts = {
+        text(part, "text") for where, line in live for _, part in number(get(line, "payload", "summary"), where)
+    }
 
     def read_line(log: Log, line: Mapping[str, Json], where: str) -> bool | None:
         payload, kind = mapping(line, "payload"), line.get("type")
@@ -33,7 +33,7 @@ def read(items: Items) -> list[Transcript]:
                 log.task = log.task or find_prompt(line, reads_events=False)
             if not is_added_by_harness(item):
                 read_or_leave_out(log, item, where)
-        elif event == "agent_reasoning" and payload.get("text") not in thoughts:
+        elif event == "agent_reasoning" and text(payload, "text") not in thoughts:
             log.think(text(payload, "text"))
         elif reads_events and (prompt := find_prompt(line, reads_events=True)):
             log.hear(prompt)
