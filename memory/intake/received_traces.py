@@ -27,6 +27,7 @@ from memory.runs.models import Trajectory
 from memory.runs.step_formats import normalise_steps
 from memory.runs.tools import read_tools
 from memory.strict_json import InvalidJson, check_json
+from memory.transcripts.lesson_blocks import NO_TASK, read_task
 from memory.transcripts.log import Transcript, UnreadableTranscript
 from memory.transcripts.opentelemetry import is_told_by_event, spans_of_otlp
 from memory.transcripts.traces import awaits_events, transcripts_of
@@ -34,7 +35,6 @@ from memory.transcripts.traces import awaits_events, transcripts_of
 log = structlog.get_logger(__name__)
 
 MAX_SERVICE_CHARS = 500  # of JSON
-NO_TASK = "(no task)"  # as long as nothing says what was asked
 NO_WORDS = (
     "its model calls do not say what was asked and answered, so its run stays open for log events, which go to "
     "/otlp/v1/logs. OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT switches them on."
@@ -193,4 +193,5 @@ def _without_repeats(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _as_data(transcript: Transcript) -> dict[str, Any]:
     data = TrajectoryInput.from_body({"task": NO_TASK, **transcript.fields()}).run()
-    return {**data, "steps": normalise_steps(data.get("steps")), "tools": read_tools(data.get("tools"))}
+    read = {"steps": normalise_steps(data.get("steps")), "tools": read_tools(data.get("tools"))}
+    return {**data, **read, "task": read_task(data["task"])}

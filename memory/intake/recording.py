@@ -23,7 +23,7 @@ from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
 from memory.runs.step_formats import read_steps
 from memory.runs.tools import read_tools
-from memory.transcripts.lesson_blocks import cut_lesson_blocks
+from memory.transcripts.lesson_blocks import read_task
 
 # Sent with sender=Trajectory and trajectory=…, reflect=bool, actor=Actor; receivers run inside the transaction.
 trajectory_recorded = Signal()
@@ -94,7 +94,7 @@ def record_trajectory(
     """
     texts = {name: data[name] for name in _TEXTS if name in data}
     if "task" in texts:
-        texts["task"] = cut_lesson_blocks(texts["task"]) or texts["task"]
+        texts["task"] = read_task(texts["task"])
     redacted = redact(texts)
     steps, left_out = read_steps(redacted.value.get("steps", []))
     fields: dict[str, Any] = {

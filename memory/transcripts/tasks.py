@@ -2,16 +2,25 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .checks import judge
 from .harness import find_inside, typed_text
-from .items import Item, Items, get, text
-from .log import Json, Transcript, UnreadableTranscript, as_text, read_time
-from .programs import claude_code, codex, cursor
+from .items import Item, Items, get, mapping, text
+from .lesson_blocks import cut_lesson_blocks
+from .log import Json, Log, Transcript, UnreadableTranscript, as_text, read_time
+from .programs import claude_code, codex, cursor, gemini_cli, opencode, qwen_code
 from .programs.claude_code_sessions import is_of_side, live_lines
 from .programs.codex_sessions import count_codex_tokens, find_meta, find_parent, find_prompt, has_only_events
 from .programs.codex_sessions import live_lines as live_codex_lines
+from .programs.live_sessions import (
+    find_gemini_messages,
+    find_gemini_prompt,
+    find_opencode_messages,
+    find_opencode_prompt,
+    find_qwen_lines,
+    find_qwen_prompt,
+)
 from .trees import without_copies
 
 MIN_PROMPT_BYTES = 9  # "continue", "yes", "go on" say nothing by themselves
@@ -65,7 +74,7 @@ def is_too_short(prompt: str) -> bool:
 def cut_session(agent: str, lines: Sequence[Mapping[str, Json]], *, name: str, last: int = 0) -> Session:
     """Return the tasks of a session file, or the last of them. `name` is the file's, for a session that says no id.
 
-    `agent` is "claude-code", "codex" or "cursor". Each run has its outcome, where tests or a commit tell it.
+    `agent` is one of those that have hooks. Each run has its outcome, where tests or a commit tell it.
     """
     session = _READERS[agent]([(f"line {number}", line) for number, line in enumerate(lines, start=1)], last)
     session.id = session.id or name
@@ -144,10 +153,49 @@ def _cut_cursor(lines: Items, last: int) -> Session:
     return session
 
 
+def _cut_gemini_cli(lines: Items, last: int) -> Session:
+    about, messages = find_gemini_messages(lines, Log(keeps_going=True))
+    session = Session(id=text(about, "sessionId"), folder="")
+    for part in _cut(messages, find_gemini_prompt)[-last:]:
+        prompt_id = text(part.lines[0][1], "id") or str(part.number)
+        session.tasks.append(_read(prompt_id, part, lambda lines: gemini_cli.read(lines)[0]))
+    return session
+
+
+def _cut_qwen_code(lines: Items, last: int) -> Session:
+    said, live, _ = find_qwen_lines(lines)
+    first = live[0][1] if live else {}
+    session = Session(id=text(first, "sessionId"), folder=text(first, "cwd"))
+    for part in _cut(said, find_qwen_prompt)[-last:]:
+        prompt_id = text(part.lines[0][1], "uuid") or str(part.number)
+        session.tasks.append(_read(prompt_id, part, lambda lines: qwen_code.read(lines)[0]))
+    return session
+
+
+def _cut_opencode(lines: Items, last: int) -> Session:
+    document = lines[0][1] if lines else {}
+    info = mapping(document, "info")
+    session = Session(id=text(info, "id"), folder=text(info, "directory"))
+    about = {name: value for name, value in info.items() if name not in ("time", "revert")}
+    live, _ = find_opencode_messages(document)
+    for part in _cut(live, find_opencode_prompt)[-last:]:
+        messages = [message for _, message in part.lines]
+        began, ended = (mapping(message, "info", "time") for message in (messages[0], messages[-1]))
+        time = {"created": began.get("created"), "updated": ended.get("completed") or ended.get("created")}
+        whole = {"info": {**about, "time": time}, "messages": messages}
+        prompt_id = text(messages[0], "info", "id") or str(part.number)
+        session.tasks.append(_read(prompt_id, replace(part, lines=[("session", whole)]), _read_opencode))
+    return session
+
+
+def _read_opencode(lines: Items) -> Transcript:
+    return opencode.read(lines)[0]
+
+
 def _cut(lines: Items, prompt_of: Callable[[Mapping[str, Json]], str]) -> list[_Part]:
     parts: list[_Part] = []
     for place, item in enumerate(lines):
-        if prompt := prompt_of(item[1]):
+        if prompt := cut_lesson_blocks(prompt_of(item[1])):
             parts.append(_Part(number=len(parts) + 1, start=place, prompt=prompt, lines=[]))
         if parts:
             parts[-1].lines.append(item)
@@ -165,4 +213,7 @@ _READERS: dict[str, Callable[[Items, int], Session]] = {
     "claude-code": _cut_claude_code,
     "codex": _cut_codex,
     "cursor": _cut_cursor,
+    "gemini-cli": _cut_gemini_cli,
+    "opencode": _cut_opencode,
+    "qwen-code": _cut_qwen_code,
 }

@@ -97,6 +97,18 @@ def span(trace, id, *, parent="", kind="chat", **attributes):
     return {"traceId": trace, "spanId": id, "parentSpanId": parent, "name": "x", "attributes": pairs}
 
 
+def test_lessons_in_a_message_are_no_part_of_the_task_of_a_trace(api_client):
+    block = "<lessons>\nLessons from earlier runs, each approved.\n1. When a: b\n</lessons>"
+    asked = json.dumps(f"{block}\nCancel my flight.")
+
+    api_client.post(URL, request(span("t1", "b", parent="a")))
+    api_client.post(
+        URL, request(span("t1", "a", kind="invoke_agent", **{"gen_ai.input.messages": "", "input.value": asked}))
+    )
+
+    assert "Lessons from" not in Trajectory.objects.get().task
+
+
 def request(*spans, resource=None):
     return {"resourceSpans": [{"resource": resource or {}, "scopeSpans": [{"spans": list(spans)}]}]}
 

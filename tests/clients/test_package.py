@@ -43,3 +43,14 @@ def test_client_imports_nothing_of_the_server_nor_of_an_sdk() -> None:
     assert {"erl_client", "httpx"} <= imported
     assert not imported & {*PACKAGES, "django", "openai", "anthropic"}
     assert not imported & {"agents", "langchain", "langchain_core", "langgraph", "opentelemetry", "pydantic_ai"}
+
+
+def test_hooks_import_neither_the_client_nor_httpx() -> None:
+    """An agent waits for them: `import httpx` alone takes longer than a hook may."""
+    code = f"import json, sys; sys.path.insert(0, {str(SOURCE)!r}); import erl_client.cli as cli\n"
+    code += "cli.main(['hook', 'recall', '--help']); print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True, timeout=60)
+
+    imported = set(json.loads(done.stderr))
+    assert "erl_client.coding_agents.hooks" in imported
+    assert not imported & {"httpx", "asyncio", "erl_client.client", "erl_client.transcripts.formats", "http.client"}

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 from ..harness import is_added_by_harness
-from ..items import Items, content, get, mapping, members, number, number_all, read_each, text, times
+from ..items import Items, content, get, members, number, read_each, text, times
 from ..log import Json, Log, Transcript, as_text, read_arguments, to_count
+from .live_sessions import find_gemini_messages
 from .reader import Reader
 
 _NOTES = ("info", "warning")  # of the program to the person
@@ -13,28 +14,8 @@ _OWN = frozenset({"projectHash", "$rewindTo", "$set"})
 
 
 def read(items: Items) -> list[Transcript]:
-    about: dict[str, Json] = {}
     log = Log(keeps_going=True)
-    messages: dict[str, tuple[str, Mapping[str, Json]]] = {}  # the newest of each id, in the order of their first
-    for where, line in items:
-        about |= members(mapping(line, "$set"), *_ABOUT)
-        if "$rewindTo" in line:
-            ids = list(messages)
-            back = ids[ids.index(text(line, "$rewindTo")) :] if text(line, "$rewindTo") in messages else ids
-            log.leave_out(where, f"{len(back)} messages that were taken back")
-            for id in back:
-                del messages[id]
-        elif "sessionId" in line:
-            about |= members(line, *_ABOUT)
-        # A compressed history: what is new in it was written by the program, and what it lacks was work all the same.
-        is_rewritten = bool(messages) and isinstance(get(line, "$set", "messages"), list)
-        inside = number_all(line.get("messages", get(line, "$set", "messages")), "messages")
-        is_note = "$set" in line or "$rewindTo" in line or ("sessionId" in line and "type" not in line)
-        for place, message in inside or ([] if is_note else [(where, line)]):
-            id = text(message, "id") or place
-            if not is_rewritten or id in messages:
-                messages[id] = (place, message)
-    live = list(messages.values())
+    about, live = find_gemini_messages(items, log)
     read_each(log, live, _read_message)
     return [
         log.transcript(
@@ -46,9 +27,6 @@ def read(items: Items) -> list[Transcript]:
             **times([item for item in live if item[1].get("type") not in _NOTES], "timestamp"),
         )
     ]
-
-
-_ABOUT = ("sessionId", "projectHash", "kind", "summary", "directories")
 
 
 def _read_message(log: Log, message: Mapping[str, Json], where: str) -> bool | None:

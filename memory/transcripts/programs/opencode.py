@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 
-from ..items import Items, content, get, mapping, members, number, number_all, read_each, text
+from ..items import Items, content, get, mapping, members, number, read_each, text
 from ..log import Json, Log, Transcript, as_text, read_arguments, to_number
+from .live_sessions import OPENCODE_SILENT, find_opencode_messages, is_of_person
 from .reader import Reader
-
-_SILENT = ("step-start", "step-finish", "snapshot", "patch", "compaction", "agent")
 
 
 def owns(document: Mapping[str, Json]) -> bool:
@@ -20,14 +19,9 @@ def read(items: Items) -> list[Transcript]:
 
 def _read_session(document: Mapping[str, Json]) -> Transcript:
     info, log = mapping(document, "info"), Log(keeps_going=True)
-    messages: dict[str, tuple[str, Mapping[str, Json]]] = {}
-    for where, message in number_all(document.get("messages"), "messages"):
-        messages[text(message, "info", "id") or where] = (where, message)
-    # Who took messages back left them in the file: the session goes on before the one that is named.
-    ids, back = list(messages), text(info, "revert", "messageID")
-    live = [messages[id] for id in (ids[: ids.index(back)] if back in messages else ids)]
-    if len(live) < len(messages):
-        log.leave_out("messages", f"{len(messages) - len(live)} that were taken back")
+    live, taken_back = find_opencode_messages(document)
+    if taken_back:
+        log.leave_out("messages", f"{taken_back} that were taken back")
     read_each(log, live, _read_message)
     costs = [cost for _, message in live if (cost := to_number(get(message, "info", "cost")))]
     return log.transcript(
@@ -47,7 +41,7 @@ def _read_message(log: Log, message: Mapping[str, Json], where: str) -> bool | N
     role = info.get("role")
     parts = number(message.get("parts"), f"{where}.parts")
     if role == "user":
-        told = [content(log, [part], place) for place, part in parts if _is_of_person(part)]
+        told = [content(log, [part], place) for place, part in parts if is_of_person(part)]
         log.hear("\n".join(told))
         return None
     if role != "assistant":
@@ -58,10 +52,6 @@ def _read_message(log: Log, message: Mapping[str, Json], where: str) -> bool | N
         log.fail(text(error, "data", "message") or text(error, "name") or as_text(error))
     log.end_turn()
     return None
-
-
-def _is_of_person(part: Mapping[str, Json]) -> bool:
-    return part.get("type") not in _SILENT and not part.get("synthetic") and not part.get("ignored")
 
 
 def _read_part(log: Log, part: Mapping[str, Json], where: str) -> bool | None:
@@ -79,7 +69,7 @@ def _read_part(log: Log, part: Mapping[str, Json], where: str) -> bool | None:
         log.say(content(log, [part], where))
     elif kind == "retry":
         log.fail(text(part, "error", "data", "message"))
-    return None if kind in ("text", "reasoning", "tool", "file", "subtask", "retry", *_SILENT) else False
+    return None if kind in ("text", "reasoning", "tool", "file", "subtask", "retry", *OPENCODE_SILENT) else False
 
 
 READER = Reader(

@@ -137,6 +137,18 @@ def test_hooks_and_backfill_know_of_each_other(erl: ERL, sessions: Path, command
 
 
 @pytest.mark.usefixtures("erl")
+def test_task_that_a_session_holds_twice_is_counted_and_sent_once(sessions: Path, capsys: Said) -> None:
+    file = sessions / "5b1c9a3e.jsonl"
+    file.write_text(file.read_text() * 2)
+
+    assert main(["backfill", "claude-code"]) == 0
+
+    said = capsys.readouterr().out
+    assert "To send: 4\n" in said
+    assert "Sent 4 of 4." in said
+
+
+@pytest.mark.usefixtures("erl")
 def test_import_of_a_session_whose_tasks_are_recorded_adds_its_sub_agents_alone(sessions: Path, capsys: Said) -> None:
     assert main(["backfill", "claude-code"]) == 0
     tasks = recorded()
@@ -164,15 +176,6 @@ def test_fork_and_sub_agent_name_the_task_they_come_from(tmp_path: Path, capsys:
     assert Trajectory.objects.get(task="Now fix it").parent == asked
     assert Trajectory.objects.get(task="Look for other places that round").parent == asked
     assert "Found 3 sessions with 3 tasks." in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("erl")
-def test_session_of_which_nothing_is_read_is_counted(tmp_path: Path, capsys: Said) -> None:
-    (tmp_path / "rollout-1.jsonl").write_text('{"type": "session_meta", "payload": {"id": "1", "cli_version": "9"}}')
-
-    assert main(["backfill", "codex", str(tmp_path)]) == 0
-
-    assert "Skipped 1: session without a prompt" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("erl")

@@ -81,8 +81,6 @@ def _find(options: argparse.Namespace, folders: list[Path]) -> Found:
         found.problems += [f"{file}, {problem}" for problem in read.problems]
         found.sessions += 1
         found.tasks += len(read.session.tasks)
-        if not read.session.tasks:
-            found.skipped["session without a prompt"] += 1
         recorded = SessionNotes(spool, options.agent, read.session.id).recorded()
         for task in read.session.tasks:
             reason = ALREADY_SENT if task.id in recorded else task.reason_to_skip
@@ -107,6 +105,7 @@ def _send(options: argparse.Namespace, found: Found) -> int:
             for task in session.tasks:
                 if task.id not in ids:
                     continue
+                ids.discard(task.id)  # a damaged session may hold a task twice
                 try:
                     _record(erl, task, family)
                 except Refused as error:

@@ -10,8 +10,6 @@ from erl_client.plain import as_plain, fit
 from erl_client.transcripts.formats import parse_lines
 from erl_client.transcripts.tasks import LoggedTask, Session, cut_session
 
-AGENTS = ("claude-code", "codex", "cursor")
-
 
 @dataclass(kw_only=True, slots=True)
 class SessionFile:
