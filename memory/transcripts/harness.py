@@ -27,9 +27,18 @@ ADDED_BY_HARNESS = (
     "<INSTRUCTIONS>",
     "<session_context>",
     "<system-notification>",
+    "<skill-context",
+    "<codex_internal_context",
+    "<goal_context>",
+    "<app-context>",
+    "<collaboration_mode>",
+    "<skills_instructions>",
+    "<plugins_instructions>",
+    "<recommended_plugins>",
     "# AGENTS.md instructions",
 )
 _REMINDERS = ("system-reminder", "timestamp")
+_CONTEXT_OF_EDITOR = ("# Context from my IDE setup:", "# Files mentioned by the user:")
 _SAID_BY_HARNESS = ("[Request interrupted by user", *ADDED_BY_HARNESS)
 
 
@@ -50,8 +59,16 @@ def typed_text(content: Json) -> str:
     """Return what a person typed in a message, "" where all of it is added by the program."""
     blocks = as_blocks(content)
     texts = [as_text(block.get("text")) for block in blocks if isinstance(block, Mapping) and "text" in block]
-    plain = [without(_REMINDERS, text).strip() for text in texts]
+    plain = [_request(without(_REMINDERS, text).strip()) for text in texts]
     return "\n".join(text for text in plain if text and not text.startswith(_SAID_BY_HARNESS))
+
+
+def _request(text: str) -> str:
+    """Return what a person asked for below the open files, which Codex puts before it in an editor."""
+    if not text.startswith(_CONTEXT_OF_EDITOR):
+        return text
+    _, _, request = text.partition("\n## My request")
+    return request.partition("\n")[2].strip()
 
 
 def find_inside(tag: str, text: str) -> str | None:

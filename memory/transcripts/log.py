@@ -341,8 +341,8 @@ def count_tokens(usage: Json) -> int:
         return next((number for name in names if (number := to_count(usage.get(name)))), 0)
 
     return first("total_tokens", "totalTokenCount", "total") or (
-        first("input_tokens", "prompt_tokens", "promptTokenCount", "input")
-        + first("output_tokens", "completion_tokens", "candidatesTokenCount", "output")
+        first("input_tokens", "prompt_tokens", "promptTokenCount", "inputTokens", "input")
+        + first("output_tokens", "completion_tokens", "candidatesTokenCount", "outputTokens", "output")
     )
 
 

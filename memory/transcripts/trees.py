@@ -36,7 +36,8 @@ def live_branch(items: Items, *, id_of: _Id, parent_of: _Parent, leaf: str = "")
     while last >= 0 and last not in seen:
         seen.add(last)
         path.append(last)
-        last = parents[last]
+        # Where a history was compacted, its end may hang on the summary, and the summary on that end.
+        last = parents[last] if parents[last] not in seen else last - 1
     path.reverse()
     return [kept[at] for at in path], [item for at, item in enumerate(kept) if at not in seen]
 

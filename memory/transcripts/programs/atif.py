@@ -58,7 +58,9 @@ def _read_step(log: Log, step: Mapping[str, Json], where: str) -> bool | None:
     for place, result in number(get(step, "observation", "results"), f"{where}.observation.results"):
         said = content(log, result.get("content"), f"{place}.content")
         references = members(result, "subagent_trajectory_ref")
-        log.result(said or (content(log, references, place) if references else ""), id=text(result, "source_call_id"))
+        failed = bool(result.get("is_error") or get(result, "extra", "is_error"))
+        said = said or (content(log, references, place) if references else "")
+        log.result(said, id=text(result, "source_call_id"), failed=failed)
     return None if source in _SOURCES else False
 
 

@@ -13,7 +13,15 @@ API_ERROR_MODEL = "<synthetic>"
 def is_said(line: Mapping[str, Json]) -> bool:
     """Tell whether a line of Claude Code is a message, and not a note or a summary of what was said before."""
     is_message = line.get("type") in ("user", "assistant") and isinstance(line.get("message"), Mapping)
-    return is_message and not line.get("isMeta") and not line.get("isCompactSummary")
+    return (is_message and not line.get("isMeta") and not line.get("isCompactSummary")) or _is_queued(line)
+
+
+def _is_queued(line: Mapping[str, Json]) -> bool:
+    """Tell whether a line is what a person typed while the agent worked. It is an attachment, and no message."""
+    attachment = mapping(line, "attachment")
+    is_typed = attachment.get("commandMode", "prompt") == "prompt"
+    is_typed = is_typed and get(attachment, "origin", "kind") in (None, "human")
+    return line.get("type") == "attachment" and attachment.get("type") == "queued_command" and is_typed
 
 
 def is_of_side(line: Mapping[str, Json]) -> str:
@@ -84,6 +92,9 @@ def whole_messages(items: Items) -> list[Item]:
     whole: list[Item] = []
     written: dict[str, dict[str, Json]] = {}
     for where, line in items:
+        if _is_queued(line):
+            message = {"role": "user", "content": get(line, "attachment", "prompt")}
+            line = {**line, "type": "user", "message": message}
         message = dict(mapping(line, "message"))
         id = text(message, "id") if line.get("type") == "assistant" else ""
         if id and id in written:

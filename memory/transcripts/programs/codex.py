@@ -7,10 +7,16 @@ from ..items import Items, get, mapping, members, number, read_each, text, times
 from ..log import Json, Log, Transcript
 from ..messages import is_message, read_or_leave_out
 from .codex_items import read_item
-from .codex_sessions import count_codex_tokens, find_meta, find_parent, find_prompt, has_only_events, live_lines
+from .codex_sessions import count_codex_tokens, find_goal, find_meta, find_parent, find_prompt
+from .codex_sessions import has_only_events, live_lines
 from .reader import Reader
 
 _KINDS = ("session_meta", "response_item", "turn_context", "event_msg", "compacted", "world_state")
+
+
+def owns(line: Mapping[str, Json]) -> bool:
+    is_oldest = line.get("record_type") == "state" or {"id", "timestamp", "instructions"} <= line.keys()
+    return (line.get("type") in _KINDS and "payload" in line) or is_oldest
 
 
 def read(items: Items) -> list[Transcript]:
@@ -44,6 +50,7 @@ def read(items: Items) -> list[Transcript]:
         return None if kind in _KINDS or "type" not in line else False
 
     read_each(log, live, read_line)
+    log.task = log.task or find_goal(live)
     meta, usage = find_meta(items), [count_codex_tokens(line) for _, line in items]
     models = [text(line, "payload", "model") for _, line in live if line.get("type") == "turn_context"]
     return [
@@ -62,7 +69,7 @@ def read(items: Items) -> list[Transcript]:
 
 READER = Reader(
     name="Codex",
-    owns=lambda line: (line.get("type") in _KINDS and "payload" in line) or line.get("record_type") == "state",
+    owns=owns,
     read=read,
     expects="lines of the types session_meta and response_item, or events of the type item_completed",
 )

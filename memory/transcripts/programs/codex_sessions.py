@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from ..harness import typed_text
-from ..items import Item, Items, get, mapping, text
+from ..harness import find_inside, typed_text
+from ..items import Item, Items, get, mapping, number, text
 from ..log import Json, as_text, read_time, to_count
 
 _BURST_SECONDS = 1.0  # a fork writes its parent's history in one go
@@ -82,12 +82,20 @@ def find_prompt(line: Mapping[str, Json], *, reads_events: bool) -> str:
     """Return what a person wrote in a line, "" where it is no prompt."""
     payload = mapping(line, "payload")
     if not reads_events:
-        is_user = line.get("type") == "response_item" and payload.get("role") == "user"
-        return typed_text(payload.get("content")) if is_user else ""
+        said = line if line.get("type") == "message" and not payload else payload  # the first versions had no payload
+        is_user = line.get("type") in ("response_item", "message") and said.get("role") == "user"
+        return typed_text(said.get("content")) if is_user else ""
     if payload.get("type") == "user_message":
         return typed_text(payload.get("message"))
     item = mapping(payload, "item") if payload.get("type") == "item_completed" else {}
     return typed_text(item.get("content")) if text(item, "type").lower() in ("usermessage", "user_message") else ""
+
+
+def find_goal(items: Items) -> str:
+    """Return the goal that Codex pursues by itself, "" where it has none."""
+    parts = [part for where, line in items for _, part in number(get(line, "payload", "content"), where)]
+    said = [text(part, "text") for part in parts if text(part, "text").startswith("<codex_internal_context")]
+    return next((goal.strip() for told in said if (goal := find_inside("objective", told))), "")
 
 
 def count_codex_tokens(line: Mapping[str, Json]) -> int:

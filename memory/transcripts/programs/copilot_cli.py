@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from ..harness import is_added_by_harness
 from ..items import Item, Items, content, get, mapping, members, read_each, text, times
-from ..log import Json, Log, Transcript, read_arguments
+from ..log import Json, Log, Transcript, count_tokens, read_arguments
+from .live_sessions import is_typed
 from .reader import Reader
 
 _FAMILIES = ("session", "user", "assistant", "tool", "hook", "subagent", "skill", "system", "abort", "permission")
@@ -25,11 +26,11 @@ def read(items: Items) -> list[Transcript]:
     def read_line(log: Log, line: Mapping[str, Json], where: str) -> bool | None:
         kind, data = text(line, "type"), mapping(line, "data")
         id = text(data, "toolCallId")
-        if data.get("parentToolCallId"):
+        if data.get("parentToolCallId") or line.get("agentId"):
             return None  # a sub-agent's: its answer is the result of the call
         if kind == "user.message" or (kind == "hook.start" and "user.message" not in said):
             prompt = data.get("content") if kind == "user.message" else get(data, "input", "prompt")
-            if prompt and not is_added_by_harness({"role": "user", "content": prompt}):
+            if prompt and is_typed(data) and not is_added_by_harness({"role": "user", "content": prompt}):
                 log.hear(content(log, prompt, where))
         elif kind == "assistant.message":
             log.use(model=data.get("model"))
@@ -46,7 +47,8 @@ def read(items: Items) -> list[Transcript]:
             log.use(model=data.get("model"))
             error = text(data, "error", "message") or text(data, "error")
             told = get(data, "result", "content") or get(data, "result", "detailedContent") or data.get("result")
-            log.result(error or content(log, told, where), id=id, failed=data.get("success") is False)
+            failed = data.get("success") is False or get(data, "shellExecution", "exitCode") not in (None, 0)
+            log.result(error or content(log, told, where), id=id, failed=failed)
         elif kind == "session.error":
             log.fail(text(data, "message"))
         elif kind == "session.model_change":
@@ -59,10 +61,19 @@ def read(items: Items) -> list[Transcript]:
             format="copilot-cli",
             external_id=text(start, "sessionId"),
             agent="copilot-cli",
+            tokens=_count_tokens(items) or None,
             metadata=members(start, "copilotVersion", "version") | members(mapping(start, "context"), "cwd", "branch"),
             **times(live, "timestamp"),
         )
     ]
+
+
+def _count_tokens(items: Items) -> int:
+    """Return what a session used: it says so when it ends, and newer versions after each request."""
+    ends = [mapping(line, "data", "modelMetrics") for _, line in items if line.get("type") == "session.shutdown"]
+    requests = [mapping(line, "data") for _, line in items if line.get("type") == "session.usage_record"]
+    whole = sum(count_tokens(get(used, "usage")) for models in ends for used in models.values())
+    return whole or sum(count_tokens(get(request, "usage")) for request in requests)
 
 
 def _live_lines(log: Log, items: Items) -> Items:

@@ -2,12 +2,17 @@
 
 from collections.abc import Mapping
 
-from ..harness import find_inside, typed_text
+from ..harness import find_inside, typed_text, without
 from ..items import Items, get, mapping, members, number, read_each, text, times
 from ..log import Json, Log, Transcript, as_text, read_arguments
 from ..messages import read_or_leave_out
 from .reader import Reader
 
+_ADDED = ("<user_info>", "<rules>", "<agent_skills>", "<hooks_context", "<open_and_recently_viewed_files>")
+_FOLLOW_UPS = (  # what Cursor asks by itself when a sub-agent has ended
+    *("Perform any necessary follow-up actions in response to", "Briefly inform the user about the task result"),
+    "The beginning of the above subagent result",
+)
 _SILENT = ("system", "result", "turn_ended", "thinking")
 
 
@@ -41,7 +46,8 @@ def find_prompt(line: Mapping[str, Json]) -> str:
         return ""
     typed = typed_text(get(line, "message", "content"))
     query = find_inside("user_query", typed)
-    return typed if query is None else query.strip()
+    prompt = without(("manually_attached_skills",), typed if query is None else query).strip()
+    return "" if prompt.startswith((*_ADDED, *_FOLLOW_UPS)) else prompt
 
 
 def _read_line(log: Log, line: Mapping[str, Json], where: str) -> bool | None:

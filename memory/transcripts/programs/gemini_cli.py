@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from ..harness import is_added_by_harness
 from ..items import Items, content, get, members, number, read_each, text, times
 from ..log import Json, Log, Transcript, as_text, read_arguments, to_count
-from .live_sessions import find_gemini_messages
+from .live_sessions import find_gemini_messages, is_failed_command
 from .reader import Reader
 
 _NOTES = ("info", "warning")  # of the program to the person
@@ -44,7 +44,9 @@ def _read_message(log: Log, message: Mapping[str, Json], where: str) -> bool | N
             id = text(call, "id")
             log.call(text(call, "name") or "tool", read_arguments(call.get("args"), place), id=id)
             if call.get("result") or call.get("status") in (*_FAILED, "success"):
-                log.result(_result(log, call, place), id=id, failed=call.get("status") in _FAILED)
+                answer = _result(log, call, place)
+                failed = call.get("status") in _FAILED or is_failed_command(text(call, "name"), answer)
+                log.result(answer, id=id, failed=failed)
         log.end_turn()
     return None if kind in ("user", "gemini", "error", *_NOTES) else False
 

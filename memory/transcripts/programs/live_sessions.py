@@ -1,5 +1,6 @@
-"""What is live in the sessions of Gemini CLI, OpenCode and Qwen Code, and what a person typed there."""
+"""What is live in the sessions of Copilot CLI, Gemini CLI, OpenCode and Qwen Code, and what a person typed there."""
 
+import re
 from collections.abc import Mapping
 
 from ..harness import typed_text
@@ -7,6 +8,7 @@ from ..items import Item, Items, get, mapping, members, number, number_all, text
 from ..log import Json, Log, as_text
 from ..trees import MISSING, ROOT, live_branch, without_copies
 
+_EXIT_CODE = re.compile(r"^Exit Code: [1-9]", re.MULTILINE)
 QWEN_KINDS = ("user", "assistant", "tool_result", "system")
 GEMINI_ABOUT = ("sessionId", "projectHash", "kind", "summary", "directories")
 OPENCODE_SILENT = ("step-start", "step-finish", "snapshot", "patch", "compaction", "agent")
@@ -35,6 +37,17 @@ def find_gemini_messages(items: Items, log: Log) -> tuple[dict[str, Json], list[
             if not is_rewritten or id in messages:
                 messages[id] = (place, message)
     return about, list(messages.values())
+
+
+def is_typed(data: Mapping[str, Json]) -> bool:
+    """Tell whether a person wrote a prompt to Copilot CLI, and not a skill, another agent or the autopilot."""
+    is_added = text(data, "source").startswith(("skill-", "agent-")) or data.get("source") == "autopilot"
+    return not is_added and not data.get("isAutopilotContinuation")
+
+
+def is_failed_command(name: str, output: str) -> bool:
+    """Tell whether a command failed, of Gemini CLI and Qwen Code: for them, its tool worked. The code is at the end."""
+    return name == "run_shell_command" and bool(_EXIT_CODE.search(output[-500:]))
 
 
 def find_qwen_lines(items: Items) -> tuple[list[Item], list[Item], int]:

@@ -63,8 +63,9 @@ def _read_part(log: Log, part: Mapping[str, Json], where: str) -> bool | None:
     elif kind == "tool":
         log.call(text(part, "tool") or "tool", read_arguments(state.get("input"), where), id=text(part, "callID"))
         if state.get("status") in ("completed", "error"):
-            failed = state["status"] == "error"
-            log.result(text(state, "error" if failed else "output"), id=text(part, "callID"), failed=failed)
+            told = text(state, "error" if state["status"] == "error" else "output")
+            failed = state["status"] == "error" or get(state, "metadata", "exit") not in (None, 0)
+            log.result(told, id=text(part, "callID"), failed=failed)
     elif kind in ("file", "subtask"):
         log.say(content(log, [part], where))
     elif kind == "retry":

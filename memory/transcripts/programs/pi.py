@@ -18,10 +18,8 @@ _OF_OMP = ("session_init", "title", "title_change", "mode_change", "service_tier
 
 
 def owns(line: Mapping[str, Json]) -> bool:
-    message = mapping(line, "message")
-    if line.get("type") == "message" and message:
-        is_entry = "parentId" in line and "id" in line
-        return message.get("role") in _ROLES and (is_entry or bool({"api", "toolCallId"} & message.keys()))
+    if line.get("type") == "message":  # the first versions wrote no ids
+        return get(line, "message", "role") in _ROLES
     return line.get("type") in _SILENT and ("timestamp" in line or "parentId" in line) and "sessionId" not in line
 
 

@@ -7,7 +7,7 @@ from ..items import Items, get, mapping, members, number, read_each, text, times
 from ..log import Json, Log, Transcript, to_count
 from ..messages import read_message
 from ..trees import without_copies
-from .live_sessions import QWEN_KINDS, find_qwen_lines
+from .live_sessions import QWEN_KINDS, find_qwen_lines, is_failed_command
 from .reader import Reader
 
 
@@ -45,6 +45,7 @@ def _read_line(log: Log, line: Mapping[str, Json], where: str) -> bool | None:
         for answer in answers:
             said = text(answer, "response", "output") or text(answer, "response", "error") or text(answer, "response")
             failed = "error" in mapping(answer, "response") or get(line, "toolCallResult", "status") == "error"
+            failed = failed or is_failed_command(text(answer, "name"), said)
             log.result(said, id=text(answer, "id"), name=text(answer, "name"), failed=failed)
         return None if answers else False
     if kind in ("user", "assistant") and isinstance(parts, list) and line.get("subtype") != "notification":
