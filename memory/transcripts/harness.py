@@ -1,5 +1,6 @@
 """What coding agents put into the messages of a person, and what is left when it is taken away."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from .log import Json, as_text
@@ -37,6 +38,7 @@ ADDED_BY_HARNESS = (
     "<recommended_plugins>",
     "# AGENTS.md instructions",
 )
+_COMMAND = re.compile(r"<command-name>\s*/?([^<\s]+)\s*</command-name>")
 _REMINDERS = ("system-reminder", "timestamp")
 _CONTEXT_OF_EDITOR = ("# Context from my IDE setup:", "# Files mentioned by the user:")
 _SAID_BY_HARNESS = ("[Request interrupted by user", *ADDED_BY_HARNESS)
@@ -61,6 +63,14 @@ def typed_text(content: Json) -> str:
     texts = [as_text(block.get("text")) for block in blocks if isinstance(block, Mapping) and "text" in block]
     plain = [_request(without(_REMINDERS, text).strip()) for text in texts]
     return "\n".join(text for text in plain if text and not text.startswith(_SAID_BY_HARNESS))
+
+
+def typed_command(content: Json) -> str:
+    """Return the command that a person gave to Claude Code, such as "/review 123", "" where a message is none."""
+    whole = "\n".join(as_text(block.get("text")) for block in as_blocks(content) if isinstance(block, Mapping))
+    command = _COMMAND.search(whole)
+    arguments = find_inside("command-args", whole) or ""
+    return f"/{command[1]} {arguments.strip()}".strip() if command else ""
 
 
 def _request(text: str) -> str:

@@ -1,14 +1,13 @@
 """Cut the sessions of coding agents into tasks: a prompt, and what the agent did until the next one."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from .checks import judge
-from .harness import find_inside, typed_text
+from .harness import typed_command, typed_text
 from .items import Item, Items, get, mapping, text
 from .lesson_blocks import cut_lesson_blocks
-from .log import Json, Log, Transcript, UnreadableTranscript, as_text, read_time
+from .log import Json, Log, Transcript, UnreadableTranscript, read_time
 from .programs import claude_code, codex, cursor, gemini_cli, opencode, qwen_code
 from .programs.claude_code_sessions import is_of_side, live_lines
 from .programs.codex_sessions import count_codex_tokens, find_meta, find_parent, find_prompt, has_only_events
@@ -24,8 +23,6 @@ from .programs.live_sessions import (
 from .trees import without_copies
 
 MIN_PROMPT_BYTES = 9  # "continue", "yes", "go on" say nothing by themselves
-
-_COMMAND = re.compile(r"<command-name>\s*/?([^<\s]+)\s*</command-name>")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,11 +110,7 @@ def _prompt_of_claude_code(line: Mapping[str, Json]) -> str:
     blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
     if any(isinstance(block, Mapping) and block.get("type") == "tool_result" for block in blocks):
         return ""
-    whole = "\n".join(as_text(block.get("text")) for block in blocks if isinstance(block, Mapping))
-    if command := _COMMAND.search(whole):
-        arguments = find_inside("command-args", whole) or ""
-        return f"/{command[1]} {arguments.strip()}".strip()
-    return typed_text(blocks)
+    return typed_command(blocks) or typed_text(blocks)
 
 
 def _cut_codex(lines: Items, last: int) -> Session:

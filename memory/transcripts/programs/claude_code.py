@@ -8,7 +8,7 @@ from ..items import Item, Items, get, mapping, members, text, times
 from ..log import Json, Log, Transcript, to_count
 from ..messages import read_or_leave_out
 from ..trees import without_copies
-from .claude_code_sessions import API_ERROR_MODEL, is_of_side, is_said, live_lines, whole_messages, without_replay
+from . import claude_code_sessions as sessions
 from .reader import Reader
 
 _MARKS = ("uuid", "parentUuid", "sessionId", "session_id", "isSidechain")
@@ -28,15 +28,15 @@ def read(items: Items) -> list[Transcript]:
     """Return the sessions of a file; a sub-agent's side chain is a run of its own."""
     chains: dict[tuple[str, str], list[Item]] = defaultdict(list)
     last = ""
-    for item in items:
+    for item, side in zip(items, sessions.find_sides(items), strict=True):
         last = text(item[1], "sessionId") or text(item[1], "session_id") or last
-        chains[last, is_of_side(item[1])].append(item)
+        chains[last, side].append(item)
     runs = []
     for (session, side), chain in chains.items():
-        own = without_replay(chain, chains.get((session, ""), [])) if side else chain
-        if any(is_said(line) for _, line in own):
+        own = sessions.without_replay(chain, chains.get((session, ""), [])) if side else chain
+        if any(sessions.is_said(line) for _, line in own):
             runs.append(read_chain(own, session, side))
-    unknown = [(where, line) for where, line in items if not is_said(line) and line.get("type") not in _SILENT]
+    unknown = [(where, line) for where, line in items if not sessions.is_said(line) and line.get("type") not in _SILENT]
     for where, line in unknown if runs else ():
         if not isinstance(line.get("message"), Mapping):
             runs[0].left_out.append(f"{where}: an item of the unknown type {text(line, 'type')[:40]}")
@@ -45,17 +45,17 @@ def read(items: Items) -> list[Transcript]:
 
 def read_chain(items: Items, session: str, side: str) -> Transcript:
     """Return the run of a session, or of one of its side chains."""
-    live, abandoned = live_lines(items)
+    live, abandoned = sessions.live_lines(items)
     log = Log(keeps_going=True)
     if abandoned:
         log.leave_out("session", f"{abandoned} messages of abandoned branches or of the parent session")
     tokens: dict[str, int] = {}
     model = prompt = ""
-    for where, line in whole_messages(live):
+    for where, line in sessions.whole_messages(live):
         message = mapping(line, "message")
         counts = (to_count(get(message, "usage", name)) for name in ("input_tokens", "output_tokens"))
         tokens[text(message, "id") or where] = sum(counts)
-        if message.get("model") == API_ERROR_MODEL:
+        if message.get("model") == sessions.API_ERROR_MODEL:
             log.fail("\n".join(text(block, "text") for block in message["content"]))
             continue
         model = text(message, "model") or model
@@ -72,6 +72,7 @@ def read_chain(items: Items, session: str, side: str) -> Transcript:
             prompt = ""
         kept = {"role": message.get("role") or line["type"], "content": message.get("content")}
         read_or_leave_out(log, kept | members(line, "timestamp"), where)
+    log.task = log.task or sessions.find_command(live)
     first = live[0][1] if live else {}
     return log.transcript(
         format="claude-code",

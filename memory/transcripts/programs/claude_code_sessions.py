@@ -1,8 +1,9 @@
 """What is live in a Claude Code session: each line once, on the branch that was gone on with, and whole messages."""
 
 from collections.abc import Mapping
+from itertools import takewhile
 
-from ..harness import as_blocks
+from ..harness import as_blocks, typed_command
 from ..items import Item, Items, get, mapping, text
 from ..log import Json, as_text
 from ..trees import MISSING, ROOT, live_branch, without_copies
@@ -28,6 +29,26 @@ def is_of_side(line: Mapping[str, Json]) -> str:
     """Return the name of the side chain that a line belongs to, "" for the session itself."""
     side = text(line, "agentId") or "side" if line.get("isSidechain") else ""
     return side or text(line, "parent_tool_use_id")  # of `claude -p --output-format stream-json`
+
+
+def find_sides(items: Items) -> list[str]:
+    """Return for each line the name of its side chain, "" for those of the session itself.
+
+    The first versions named no sub-agents: there a prompt begins a chain, and the parents tell whose a line is.
+    """
+    sides: list[str] = []
+    names: dict[str, str] = {}  # the side of each line
+    last, count = "side", 0
+    for _, line in items:
+        side, parent = is_of_side(line), names.get(text(line, "parentUuid"))
+        if side == "side":
+            if _is_asked(line) and not parent:
+                count += 1
+                last = "side" if count == 1 else f"side-{count}"
+            side = parent or last
+        names[text(line, "uuid")] = side
+        sides.append(side)
+    return sides
 
 
 def live_lines(items: Items) -> tuple[list[Item], int]:
@@ -62,15 +83,25 @@ def live_lines(items: Items) -> tuple[list[Item], int]:
 def _parent(line: Mapping[str, Json]) -> str | None:
     if "parentUuid" not in line:
         return MISSING
-    is_asked = line.get("type") == "user" and not any(get(block, "tool_use_id") for block in _blocks_of(line))
-    if line["parentUuid"] is None and not is_asked:  # where a conversation was compacted; nothing else begins one
+    if line["parentUuid"] is None and not _is_asked(line):  # where it was compacted; nothing else begins one
         return text(line, "logicalParentUuid") or MISSING
     return text(line, "parentUuid") or ROOT
+
+
+def _is_asked(line: Mapping[str, Json]) -> bool:
+    return line.get("type") == "user" and not any(get(block, "tool_use_id") for block in _blocks_of(line))
 
 
 def _blocks_of(line: Mapping[str, Json]) -> list[Json]:
     blocks = get(line, "message", "content")
     return blocks if isinstance(blocks, list) else []
+
+
+def find_command(items: Items) -> str:
+    """Return the last slash command before the agent's first message: what was asked, where nobody typed a prompt."""
+    asked = takewhile(lambda item: item[1].get("type") == "user", items)
+    commands = [typed_command(get(line, "message", "content")) for _, line in asked]
+    return next((command for command in reversed(commands) if command), "")
 
 
 def without_replay(items: Items, main: Items) -> list[Item]:

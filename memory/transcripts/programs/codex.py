@@ -7,8 +7,15 @@ from ..items import Items, get, mapping, members, number, read_each, text, times
 from ..log import Json, Log, Transcript
 from ..messages import is_message, read_or_leave_out
 from .codex_items import read_item
-from .codex_sessions import count_codex_tokens, find_goal, find_meta, find_parent, find_prompt
-from .codex_sessions import has_only_events, live_lines
+from .codex_sessions import (
+    count_codex_tokens,
+    find_goal,
+    find_meta,
+    find_parent,
+    find_prompt,
+    has_only_events,
+    live_lines,
+)
 from .reader import Reader
 
 _KINDS = ("session_meta", "response_item", "turn_context", "event_msg", "compacted", "world_state")
@@ -33,7 +40,8 @@ def read(items: Items) -> list[Transcript]:
     def read_line(log: Log, line: Mapping[str, Json], where: str) -> bool | None:
         payload, kind = mapping(line, "payload"), line.get("type")
         event = text(payload, "type") if kind == "event_msg" else ""
-        if kind == "response_item" or ("payload" not in line and is_message(line)):
+        is_oldest = "payload" not in line and is_message(line)
+        if kind == "response_item" or is_oldest:
             item = payload or line
             if not log.steps:
                 log.task = log.task or find_prompt(line, reads_events=False)
@@ -47,7 +55,7 @@ def read(items: Items) -> list[Transcript]:
             log.say(text(payload, "message"))
         elif reads_events and event == "item_completed":
             return read_item(log, mapping(payload, "item"), where)
-        return None if kind in _KINDS or "type" not in line else False
+        return None if kind in _KINDS or is_oldest or "type" not in line else False
 
     read_each(log, live, read_line)
     log.task = log.task or find_goal(live)
