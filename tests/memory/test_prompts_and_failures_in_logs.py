@@ -41,7 +41,7 @@ def opencode(role: str, *parts: dict[str, Any]) -> dict[str, Any]:
 
 
 META = {"type": "session_meta", "payload": {"id": "cx-9", "cwd": "/shop", "cli_version": "0.150.0"}}
-GOAL = '<codex_internal_context source="goal">\nGo on.\n<objective>Make the tests pass</objective>\n</codex_internal_context>'
+GOAL = '<codex_internal_context source="goal">\n<objective>Make the tests pass</objective>\n</codex_internal_context>'
 
 
 @pytest.mark.parametrize(
@@ -284,3 +284,22 @@ def test_result_of_atif_that_is_an_error_is_one(result: dict[str, Any]) -> None:
     (run,) = read({"schema_version": "ATIF-v1.6", "agent": {"name": "a"}, "steps": [asked, step]})
 
     assert errors(run) == ["1 failed"]
+
+
+def droid(role: str, *blocks: dict[str, Any], **more: Any) -> dict[str, Any]:
+    message = {"role": role, "content": list(blocks), **more}
+    return {"type": "message", "id": f"{role}-{blocks}", "timestamp": "2026-01-01T00:00:00Z", "message": message}
+
+
+def test_droid_hides_context_in_prompts_and_failures_in_results() -> None:
+    output = "Error: Command failed (exit code: 1)\nls: /nope: No such file or directory"
+
+    (run,) = read(
+        {"type": "session_start", "id": "dr-9", "cwd": "/shop"},
+        droid("user", {"type": "text", "text": "The repository is a shop."}, visibility="llm_only"),
+        droid("user", {"type": "text", "text": "Fix the parser"}),
+        droid("assistant", {"type": "tool_use", "id": "t1", "name": "Execute", "input": {"command": "ls /nope"}}),
+        droid("user", {"type": "tool_result", "tool_use_id": "t1", "content": output}),
+    )
+
+    assert (run.task, errors(run)) == ("Fix the parser", [output])

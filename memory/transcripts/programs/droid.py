@@ -42,8 +42,9 @@ def _read_line(log: Log, line: Mapping[str, Json], where: str) -> bool | None:
     kind, message = line.get("type"), mapping(line, "message")
     if kind == "message" and message:
         role = message.get("role")
-        blocks = message.get("content")
-        if role == "user" and not _has_results(blocks) and not typed_text(blocks):
+        blocks = _with_failures(message.get("content"))
+        is_hidden = message.get("visibility") == "llm_only" or not typed_text(blocks)
+        if role == "user" and not _has_results(blocks) and is_hidden:
             return None
         read_or_leave_out(log, {"role": role, "content": blocks} | members(message, "model"), where)
     elif kind == "message" and line.get("role") == "user":
@@ -64,6 +65,14 @@ def _read_line(log: Log, line: Mapping[str, Json], where: str) -> bool | None:
     elif kind not in _SILENT:
         return False
     return None
+
+
+def _with_failures(blocks: Json) -> Json:
+    """Return the blocks of a message. That a command failed stands in its output alone."""
+    if not isinstance(blocks, list):
+        return blocks
+    failed = [text(block, "content").startswith("Error: Command failed (exit code") for block in blocks]
+    return [{**block, "is_error": True} if fails else block for block, fails in zip(blocks, failed, strict=True)]
 
 
 def _has_results(blocks: Json) -> bool:
