@@ -5,9 +5,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from io import BytesIO
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from memory.errors import MemoryAppError, UnreadableFile
 from memory.intake import harbor
@@ -19,7 +20,7 @@ from memory.runs.step_formats import read_steps
 from memory.runs.tools import tool_names
 from memory.strict_json import InvalidJson, check_json, load_json
 from memory.transcripts.formats import LogReading, look_up, read_document, read_lines, split_line, stands_alone
-from memory.transcripts.loading import clean, note_damage, open_archive
+from memory.transcripts.loading import UTF_16_MARKS, as_utf_8, clean, note_damage, open_archive
 from memory.transcripts.log import UnreadableTranscript, to_number
 from memory.transcripts.otlp import decode_trace_request
 
@@ -54,7 +55,7 @@ class FileEntry:
 def count_entries(path: Path, *, file_format: str = "auto") -> int:
     """Return the number of lines of a JSON Lines file, 0 for other files: a cheap estimate of its runs."""
     if _is_lines(path, file_format):
-        with path.open("rb") as file:
+        with _open(path) as file:
             return sum(1 for line in file if line.strip())
     return 0
 
@@ -219,7 +220,7 @@ def _read_logs(path: Path, file_format: str) -> Iterator[_Log]:
         elif path.suffix.lower() == ARCHIVE_SUFFIX:
             raw = open_archive(path.read_bytes())
         else:
-            raw = _parse_documents(path.read_bytes())
+            raw = _parse_documents(as_utf_8(path.read_bytes()))
     except UnreadableTranscript as error:
         raise UnreadableFile(f"{path.name} is not readable. {error}") from None
     except InvalidJson as error:
@@ -320,7 +321,7 @@ def _parse_documents(data: bytes) -> Any:
 
 
 def _parsed_lines(path: Path) -> Iterator[tuple[str, Any, InvalidJson | None]]:
-    with path.open("rb") as file:
+    with _open(path) as file:
         for number, line in enumerate(file, start=1):
             if number == 1:
                 line = line.removeprefix(BYTE_ORDER_MARK)
@@ -337,13 +338,24 @@ def _parsed_lines(path: Path) -> Iterator[tuple[str, Any, InvalidJson | None]]:
                     yield from ((f"line {number}", value, None) for value in values)
 
 
+def _open(path: Path) -> BinaryIO:
+    """Open a file of text for its lines in UTF-8."""
+    file = path.open("rb")
+    if not file.read(2).startswith(UTF_16_MARKS):
+        file.seek(0)
+        return file
+    with file:
+        file.seek(0)
+        return BytesIO(as_utf_8(file.read()))
+
+
 def _is_lines(path: Path, file_format: str) -> bool:
     """Tell JSON Lines from one document: by name, or because the first line is complete JSON and others follow."""
     if file_format != "auto":
         return file_format == "jsonl"
     if path.suffix.lower() in (".jsonl", ".ndjson"):
         return True
-    with path.open("rb") as file:
+    with _open(path) as file:
         first = b""
         for line in file:
             if line.strip():

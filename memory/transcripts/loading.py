@@ -1,5 +1,6 @@
 """Take a log out of its text or archive, whatever is damaged in it."""
 
+import codecs
 import json
 import math
 import struct
@@ -14,6 +15,7 @@ from .log import Json, UnreadableTranscript
 from .otlp import decode_trace_request
 
 MAX_ARCHIVE_BYTES = 500_000_000  # of an archive that is unpacked
+UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _ZSTANDARD = 93  # how Inspect packs its archives since 2026
 
 
@@ -21,6 +23,7 @@ def read_log(content: bytes) -> LogReading:
     """Read a log: JSON, JSON Lines, OTLP in protobuf or an archive of Inspect. Raises UnreadableTranscript."""
     if is_archive(content):
         return read_document(open_archive(content))
+    content = as_utf_8(content)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -37,6 +40,11 @@ def read_log(content: bytes) -> LogReading:
         return read_damaged_lines(lines, broken)
     cleaned, damage = clean(document)
     return note_damage(read_document(cleaned), [f"the log: {reason}" for reason in damage])
+
+
+def as_utf_8(content: bytes) -> bytes:
+    """Return a text in UTF-8. PowerShell writes what a program prints in UTF-16, behind a mark that tells so."""
+    return content.decode("utf-16", "replace").encode() if content.startswith(UTF_16_MARKS) else content
 
 
 def read_damaged_lines(lines: Sequence[tuple[str, Json]], broken: Sequence[tuple[str, str]]) -> LogReading:

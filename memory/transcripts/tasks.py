@@ -168,7 +168,8 @@ def _cut_qwen_code(lines: Items, last: int) -> Session:
 def _cut_opencode(lines: Items, last: int) -> Session:
     document = lines[0][1] if lines else {}
     info = mapping(document, "info")
-    session = Session(id=text(info, "id"), folder=text(info, "directory"))
+    folder = text(info, "directory") or text(info, "location", "directory")
+    session = Session(id=text(info, "id"), folder=folder)
     about = {name: value for name, value in info.items() if name not in ("time", "revert")}
     live, _ = find_opencode_messages(document)
     for part in _cut(live, find_opencode_prompt)[-last:]:

@@ -249,6 +249,7 @@ ROWS = [
     ("Qwen Code", "0.15: tree", "qwen-code/session.jsonl"),
     ("OpenCode", "1.2 export", "opencode/tool-calls/input.json"),
     ("OpenCode", "1.18 export with a revert", "opencode/reverted.json"),
+    ("OpenCode", "2.0 export", "opencode/version_2.json"),
     ("Copilot CLI", "prompt in a hook", "copilot-cli/tool-calls/input.jsonl"),
     ("Copilot CLI", "1.0: sub-agent, rewind", "copilot-cli/session.jsonl"),
     ("Droid", "session", "droid/happy-path/input.jsonl"),

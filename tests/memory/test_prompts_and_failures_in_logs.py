@@ -1,13 +1,16 @@
 """What programs add to prompts, how they say that a command failed, and where they hide branches and sub-agents."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memory.intake.files import read_entries
 from memory.transcripts.loading import read_log
 from memory.transcripts.log import Transcript
 from memory.transcripts.tasks import cut_session
+from tests.real_runs import EXCERPTS
 
 
 def read(*lines: dict[str, Any]) -> list[Transcript]:
@@ -303,3 +306,24 @@ def test_droid_hides_context_in_prompts_and_failures_in_results() -> None:
     )
 
     assert (run.task, errors(run)) == ("Fix the parser", [output])
+
+
+@pytest.mark.parametrize("name", ["session.jsonl", "session.log"])
+def test_log_that_powershell_wrote_is_read(name: str, tmp_path: Path) -> None:
+    lines = "\r\n".join(map(json.dumps, STEERED))
+    (tmp_path / name).write_bytes(lines.encode("utf-16"))
+
+    (entry,) = read_entries(tmp_path / name)
+
+    assert entry.data is not None
+    assert entry.data["task"] == "Add the price to the export"
+    assert read_log(lines.encode("utf-16")).transcripts == read_log(lines.encode()).transcripts
+
+
+def test_folder_of_a_session_of_opencode_2_is_known() -> None:
+    file = EXCERPTS / "programs" / "opencode" / "version_2.json"
+
+    session = cut_session("opencode", [json.loads(file.read_text(encoding="utf-8"))], name="file")
+
+    assert session.folder == "/home/dev/shop"
+    assert [task.prompt for task in session.tasks] == ["Fix the failing test in test_round.py"]

@@ -12,6 +12,7 @@ _EXIT_CODE = re.compile(r"^Exit Code: [1-9]", re.MULTILINE)
 QWEN_KINDS = ("user", "assistant", "tool_result", "system")
 GEMINI_ABOUT = ("sessionId", "projectHash", "kind", "summary", "directories")
 OPENCODE_SILENT = ("step-start", "step-finish", "snapshot", "patch", "compaction", "agent")
+OPENCODE_NOTES = ("system", "synthetic", "compaction", "idle", "agent-switched", "model-switched", "location-switched")
 
 
 def find_gemini_messages(items: Items, log: Log) -> tuple[dict[str, Json], list[Item]]:
@@ -70,10 +71,30 @@ def find_opencode_messages(document: Mapping[str, Json]) -> tuple[list[Item], in
     """Return the messages of a session, and how many were taken back: these stay in the file, behind the named one."""
     messages: dict[str, Item] = {}
     for where, message in number_all(document.get("messages"), "messages"):
+        message = _as_opencode_1(message)
         messages[text(message, "info", "id") or where] = (where, message)
     ids, back = list(messages), text(document, "info", "revert", "messageID")
     live = [messages[id] for id in (ids[: ids.index(back)] if back in messages else ids)]
     return live, len(messages) - len(live)
+
+
+def _as_opencode_1(message: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return a message of OpenCode 2, which has its text or content in itself, as one of OpenCode 1."""
+    if "info" in message or "type" not in message:
+        return message
+    info = {**message, "role": message["type"], "modelID": get(message, "model", "id")}
+    own = [{"type": "text", "text": message["text"]}] if message.get("text") else []
+    parts = [part for _, part in number(message.get("content"), "content")] or own
+    return {"info": info, "parts": [_as_opencode_1_part(part) for part in parts]}
+
+
+def _as_opencode_1_part(part: Mapping[str, Json]) -> Mapping[str, Json]:
+    if part.get("type") != "tool" or "name" not in part:
+        return part
+    state = mapping(part, "state")
+    output = "\n".join(text(block, "text") for _, block in number(state.get("content"), "content"))
+    told = {"output": output, "error": text(state, "error", "message") or output}
+    return {**part, "tool": part["name"], "callID": part.get("id"), "state": {**state, **told}}
 
 
 def is_of_person(part: Mapping[str, Json]) -> bool:

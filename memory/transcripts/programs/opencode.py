@@ -4,13 +4,15 @@ from collections.abc import Mapping
 
 from ..items import Items, content, get, mapping, members, number, read_each, text
 from ..log import Json, Log, Transcript, as_text, read_arguments, to_number
-from .live_sessions import OPENCODE_SILENT, find_opencode_messages, is_of_person
+from .live_sessions import OPENCODE_NOTES, OPENCODE_SILENT, find_opencode_messages, is_of_person
 from .reader import Reader
 
 
 def owns(document: Mapping[str, Json]) -> bool:
     messages = number(document.get("messages"), "messages")
-    return isinstance(document.get("info"), Mapping) and any("info" in m and "parts" in m for _, m in messages)
+    is_first = any("info" in message and "parts" in message for _, message in messages)
+    is_second = any("type" in message and "time" in message for _, message in messages)
+    return isinstance(document.get("info"), Mapping) and (is_first or is_second)
 
 
 def read(items: Items) -> list[Transcript]:
@@ -32,7 +34,7 @@ def _read_session(document: Mapping[str, Json]) -> Transcript:
         cost_usd=sum(costs) or None,
         started_at=get(info, "time", "created") or "",
         ended_at=get(info, "time", "updated") or "",
-        metadata=members(info, "directory", "version", "title"),
+        metadata=members(info, "directory", "version", "title") | members(mapping(info, "location"), "directory"),
     )
 
 
@@ -45,11 +47,11 @@ def _read_message(log: Log, message: Mapping[str, Json], where: str) -> bool | N
         log.hear("\n".join(told))
         return None
     if role != "assistant":
-        return False
+        return None if role in OPENCODE_NOTES else False
     log.use(model=info.get("modelID"), usage=info.get("tokens"))
     read_each(log, parts, _read_part)
     if error := mapping(info, "error"):
-        log.fail(text(error, "data", "message") or text(error, "name") or as_text(error))
+        log.fail(text(error, "data", "message") or text(error, "message") or text(error, "name") or as_text(error))
     log.end_turn()
     return None
 
