@@ -327,3 +327,23 @@ def test_folder_of_a_session_of_opencode_2_is_known() -> None:
 
     assert session.folder == "/home/dev/shop"
     assert [task.prompt for task in session.tasks] == ["Fix the failing test in test_round.py"]
+
+
+def openhands(source: str, id: str, parent: str, said: str) -> dict[str, Any]:
+    message = {"role": "user" if source == "user" else "assistant", "content": [{"type": "text", "text": said}]}
+    return {"kind": "MessageEvent", "id": id, "parent_id": parent, "source": source, "llm_message": message}
+
+
+def test_branch_of_openhands_that_was_gone_on_with_is_the_run() -> None:
+    note = {"kind": "ConversationStateUpdateEvent", "id": "n1", "key": "execution_status", "value": "running"}
+
+    (run,) = read(
+        openhands("user", "e1", "__root__", "Fix the parser"),
+        note,
+        openhands("agent", "e2", "e1", "I delete it."),
+        openhands("agent", "e3", "e1", "I repair it."),
+        {**note, "id": "n2"},
+    )
+
+    assert [step["action"]["arguments"]["content"] for step in run.steps if step["action"]] == ["I repair it."]
+    assert run.left_out == ["session: 1 events of abandoned branches"]

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from ..items import Items, get, mapping, members, read_each, text, times
 from ..log import Json, Log, Transcript, as_text, read_arguments
 from ..messages import read_or_leave_out
+from ..trees import MISSING, ROOT, live_branch
+from .openhands_before_1 import call_id, read_old_event
 from .reader import Reader
 
-_SILENT_ACTIONS = ("system", "recall", "change_agent_state", "condensation", "condensation_request")
 _SILENT_KINDS = (
     *("SystemPromptEvent", "PauseEvent", "Condensation", "CondensationRequest", "CondensationSummaryEvent"),
     *("ConversationStateUpdateEvent", "TokenEvent", "LLMCompletionLogEvent", "HookExecutionEvent"),
@@ -22,16 +23,24 @@ def owns(event: Mapping[str, Json]) -> bool:
 
 def read(items: Items) -> list[Transcript]:
     log = Log(keeps_going=True)
+    live, others = live_branch(items, id_of=lambda event: text(event, "id"), parent_of=_parent)
+    if abandoned := sum("parent_id" in event for _, event in others):
+        log.leave_out("session", f"{abandoned} events of abandoned branches")
     # The call that each action is, also for a result that comes before it
-    actions = {id: _call_id(event) for _, event in items if (id := text(event, "id"))}
-    read_each(log, items, lambda log, event, where: _read_event(log, event, where, actions))
+    actions = {id: call_id(event) for _, event in items if (id := text(event, "id"))}
+    read_each(log, live, lambda log, event, where: _read_event(log, event, where, actions))
     return [log.transcript(format="openhands", agent="openhands", **times(items, "timestamp"))]
+
+
+def _parent(event: Mapping[str, Json]) -> str | None:
+    parent = text(event, "parent_id")  # only newer versions have it
+    return ROOT if parent == "__root__" else parent or MISSING
 
 
 def _read_event(log: Log, event: Mapping[str, Json], where: str, actions: dict[str, str]) -> bool | None:
     kind = text(event, "kind")
     if not kind:
-        return _read_old_event(log, event, where, actions)
+        return read_old_event(log, event, where, actions)
     if kind == "MessageEvent":
         message = mapping(event, "llm_message")
         role = "user" if event.get("source") == "user" else message.get("role")
@@ -42,7 +51,7 @@ def _read_event(log: Log, event: Mapping[str, Json], where: str, actions: dict[s
         given = get(event, "tool_call", "arguments") or get(event, "tool_call", "function", "arguments")
         action = {name: value for name, value in mapping(event, "action").items() if name != "kind"}
         name = text(event, "tool_name") or text(event, "tool_call", "name") or get(event, "action", "kind") or "tool"
-        log.call(as_text(name), read_arguments(given or action, where), id=_call_id(event))
+        log.call(as_text(name), read_arguments(given or action, where), id=call_id(event))
     elif kind in ("ObservationEvent", "UserRejectObservation", "AgentErrorEvent", "RejectObservation"):
         told = event.get("observation", {})
         said = text(event, "rejection_reason") or text(event, "error") or _join(get(told, "content"))
@@ -54,33 +63,6 @@ def _read_event(log: Log, event: Mapping[str, Json], where: str, actions: dict[s
     else:
         return None if kind in _SILENT_KINDS else False
     return None
-
-
-def _read_old_event(log: Log, event: Mapping[str, Json], where: str, actions: dict[str, str]) -> bool | None:
-    action, args = text(event, "action"), mapping(event, "args")
-    if action == "message":
-        said = text(args, "content") or text(event, "message")
-        (log.hear if event.get("source") == "user" else log.say)(said)
-        log.end_turn()
-    elif action:
-        if action in _SILENT_ACTIONS:
-            return None
-        log.think(text(args, "thought"))
-        given = {name: value for name, value in args.items() if name != "thought"}
-        log.call(action, given, id=_call_id(event))
-    elif "observation" in event:
-        if event["observation"] in ("null", "agent_state_changed", "recall"):
-            return None
-        failed = event["observation"] == "error" or get(event, "extras", "metadata", "exit_code") not in (None, 0, -1)
-        log.result(text(event, "content"), id=actions.get(text(event, "cause"), ""), failed=failed)
-    else:
-        return False
-    return None
-
-
-def _call_id(event: Mapping[str, Json]) -> str:
-    ids = (event.get("tool_call_id"), get(event, "tool_call_metadata", "tool_call_id"), event.get("id"))
-    return next((as_text(id) for id in ids if id not in (None, "")), "")
 
 
 def _join(parts: Json) -> str:
