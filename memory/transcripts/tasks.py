@@ -13,6 +13,7 @@ from .programs.claude_code_sessions import is_of_side, live_lines
 from .programs.codex_sessions import count_codex_tokens, find_meta, find_parent, find_prompt, has_only_events
 from .programs.codex_sessions import live_lines as live_codex_lines
 from .programs.live_sessions import (
+    find_cursor_prompt,
     find_gemini_messages,
     find_gemini_prompt,
     find_opencode_messages,
@@ -141,7 +142,7 @@ def _cut_codex(lines: Items, last: int) -> Session:
 def _cut_cursor(lines: Items, last: int) -> Session:
     said = [item for item in lines if isinstance(item[1].get("message"), Mapping) and "role" in item[1]]
     session = Session(id="", folder="")
-    for part in _cut(said, cursor.find_prompt)[-last:]:
+    for part in _cut(said, find_cursor_prompt)[-last:]:
         session.tasks.append(_read(str(part.number), part, lambda lines: cursor.read(lines)[0]))
     return session
 

@@ -347,3 +347,42 @@ def test_branch_of_openhands_that_was_gone_on_with_is_the_run() -> None:
 
     assert [step["action"]["arguments"]["content"] for step in run.steps if step["action"]] == ["I repair it."]
     assert run.left_out == ["session: 1 events of abandoned branches"]
+
+
+def test_openhands_says_by_exit_code_that_a_command_failed() -> None:
+    said = {"kind": "TerminalObservation", "content": [{"type": "text", "text": "1 failed"}], "exit_code": 1}
+    call = {"kind": "ActionEvent", "id": "e2", "tool_name": "terminal", "tool_call_id": "c1", "action": {}}
+    result = {"kind": "ObservationEvent", "id": "e3", "action_id": "e2", "tool_call_id": "c1", "observation": said}
+
+    (run,) = read(openhands("user", "e1", "__root__", "Fix the parser"), call, result)
+
+    assert errors(run) == ["1 failed"]
+
+
+@pytest.mark.parametrize(("more", "fails"), [({}, True), ({"exit_code_meaning": "No matches (not an error)"}, False)])
+def test_hermes_says_by_exit_code_that_a_command_failed(more: dict[str, Any], fails: bool) -> None:
+    said = json.dumps({"output": "1 failed", "exit_code": 1, "error": None, **more})
+    call = {"id": "c1", "type": "function", "function": {"name": "terminal", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "Fix the parser"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": said, "tool_call_id": "c1", "tool_name": "terminal"},
+    ]
+
+    (run,) = read({"session": {"id": "he-9", "source": "cli", "message_count": 3}, "messages": messages})
+
+    assert errors(run) == ([said] if fails else [])
+
+
+def test_thoughts_and_tokens_of_a_cursor_stream_are_kept() -> None:
+    (run,) = read(
+        {"type": "system", "subtype": "init", "session_id": "cu-9", "model": "auto"},
+        {"type": "user", "session_id": "cu-9", **cursor("user", "Fix the parser")},
+        {"type": "thinking", "subtype": "delta", "text": "Run ", "session_id": "cu-9"},
+        {"type": "thinking", "subtype": "delta", "text": "it.", "session_id": "cu-9"},
+        {"type": "thinking", "subtype": "completed", "session_id": "cu-9"},
+        {"type": "tool_call", "subtype": "started", "call_id": "c1", "tool_call": {"shellToolCall": {"args": {}}}},
+        {"type": "result", "usage": {"inputTokens": 70, "outputTokens": 10}, "session_id": "cu-9"},
+    )
+
+    assert (run.format, run.tokens, run.steps[-1]["thought"]) == ("cursor", 80, "Run it.")

@@ -2,18 +2,13 @@
 
 from collections.abc import Mapping
 
-from ..harness import find_inside, typed_text, without
-from ..items import Items, get, mapping, members, number, read_each, text, times
-from ..log import Json, Log, Transcript, as_text, read_arguments
+from ..items import Item, Items, get, mapping, members, number, read_each, text, times
+from ..log import Json, Log, Transcript, as_text, count_tokens, read_arguments
 from ..messages import read_or_leave_out
+from .live_sessions import find_cursor_prompt
 from .reader import Reader
 
-_ADDED = ("<user_info>", "<rules>", "<agent_skills>", "<hooks_context", "<open_and_recently_viewed_files>")
-_FOLLOW_UPS = (  # what Cursor asks by itself when a sub-agent has ended
-    *("Perform any necessary follow-up actions in response to", "Briefly inform the user about the task result"),
-    "The beginning of the above subagent result",
-)
-_SILENT = ("system", "result", "turn_ended", "thinking")
+_SILENT = ("system", "result", "turn_ended")
 
 
 def owns(line: Mapping[str, Json]) -> bool:
@@ -26,7 +21,7 @@ def owns(line: Mapping[str, Json]) -> bool:
 def read(items: Items) -> list[Transcript]:
     """Return the session. Its own transcripts have no results, those of `cursor-agent` have."""
     log = Log(keeps_going=True)
-    read_each(log, items, _read_line)
+    read_each(log, _whole_thoughts(items), _read_line)
     start = next((line for _, line in items if line.get("type") == "system"), {})
     return [
         log.transcript(
@@ -34,31 +29,35 @@ def read(items: Items) -> list[Transcript]:
             external_id=next((id for _, line in items if (id := text(line, "session_id"))), ""),
             agent="cursor",
             model=text(start, "model") or log.model,
+            tokens=sum(count_tokens(line.get("usage")) for _, line in items if line.get("type") == "result") or None,
             metadata=members(start, "cwd"),
             **times(items, "timestamp_ms"),
         )
     ]
 
 
-def find_prompt(line: Mapping[str, Json]) -> str:
-    """Return what a person wrote in a line, "" where it is no prompt."""
-    if (line.get("role") or line.get("type")) != "user":
-        return ""
-    typed = typed_text(get(line, "message", "content"))
-    query = find_inside("user_query", typed)
-    prompt = without(("manually_attached_skills",), typed if query is None else query).strip()
-    return "" if prompt.startswith((*_ADDED, *_FOLLOW_UPS)) else prompt
+def _whole_thoughts(items: Items) -> list[Item]:
+    """Join the parts in which thoughts are written."""
+    whole: list[Item] = []
+    for where, line in items:
+        if line.get("type") == "thinking" and whole and whole[-1][1].get("type") == "thinking":
+            where, before = whole.pop()
+            line = {**line, "text": text(before, "text") + text(line, "text")}
+        whole.append((where, line))
+    return whole
 
 
 def _read_line(log: Log, line: Mapping[str, Json], where: str) -> bool | None:
     role, message = line.get("role") or line.get("type"), mapping(line, "message")
     if role == "tool_call":
         _read_call(log, line, where)
+    elif role == "thinking":
+        log.think(text(line, "text"))
     elif role == "user" and isinstance(message.get("content"), str | list):
         for place, block in number(message["content"], f"{where}.content"):
             if block.get("type") == "tool_result":
                 read_or_leave_out(log, {"role": "user", "content": [block]}, place)
-        if prompt := find_prompt(line):
+        if prompt := find_cursor_prompt(line):
             log.hear(prompt)
     elif role == "assistant":
         read_or_leave_out(log, {"role": "assistant"} | members(message, "content", "model"), where)

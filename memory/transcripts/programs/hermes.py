@@ -66,7 +66,9 @@ def _read_message(log: Log, message: Mapping[str, Json], where: str) -> bool | N
     kept["tool_calls"] = parse(message.get("tool_calls") or [])
     kept |= members({"reasoning": message.get("reasoning") or message.get("reasoning_content")}, "reasoning")
     if message.get("role") == "tool":
-        kept |= members({"name": message.get("tool_name")}, "name")
+        answer = mapping(message, "content")  # of the tool that runs commands
+        failed = bool(answer.get("error") or (answer.get("exit_code") and "exit_code_meaning" not in answer))
+        kept |= members({"name": message.get("tool_name"), "is_error": failed}, "name", "is_error")
     read_or_leave_out(log, kept, where)
     return None
 

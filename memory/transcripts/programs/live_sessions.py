@@ -1,14 +1,19 @@
-"""What is live in the sessions of Copilot CLI, Gemini CLI, OpenCode and Qwen Code, and what a person typed there."""
+"""What is live in the sessions of Gemini CLI, OpenCode and Qwen Code, and what a person typed there and elsewhere."""
 
 import re
 from collections.abc import Mapping
 
-from ..harness import typed_text
+from ..harness import find_inside, typed_text, without
 from ..items import Item, Items, get, mapping, members, number, number_all, text
 from ..log import Json, Log, as_text
 from ..trees import MISSING, ROOT, live_branch, without_copies
 
 _EXIT_CODE = re.compile(r"^Exit Code: [1-9]", re.MULTILINE)
+_CURSOR_ADDED = ("<user_info>", "<rules>", "<agent_skills>", "<hooks_context", "<open_and_recently_viewed_files>")
+_CURSOR_FOLLOW_UPS = (  # what Cursor asks by itself when a sub-agent has ended
+    *("Perform any necessary follow-up actions in response to", "Briefly inform the user about the task result"),
+    "The beginning of the above subagent result",
+)
 QWEN_KINDS = ("user", "assistant", "tool_result", "system")
 GEMINI_ABOUT = ("sessionId", "projectHash", "kind", "summary", "directories")
 OPENCODE_SILENT = ("step-start", "step-finish", "snapshot", "patch", "compaction", "agent")
@@ -38,6 +43,16 @@ def find_gemini_messages(items: Items, log: Log) -> tuple[dict[str, Json], list[
             if not is_rewritten or id in messages:
                 messages[id] = (place, message)
     return about, list(messages.values())
+
+
+def find_cursor_prompt(line: Mapping[str, Json]) -> str:
+    """Return what a person wrote in a line of Cursor, "" where it is no prompt."""
+    if (line.get("role") or line.get("type")) != "user":
+        return ""
+    typed = typed_text(get(line, "message", "content"))
+    query = find_inside("user_query", typed)
+    prompt = without(("manually_attached_skills",), typed if query is None else query).strip()
+    return "" if prompt.startswith((*_CURSOR_ADDED, *_CURSOR_FOLLOW_UPS)) else prompt
 
 
 def is_typed(data: Mapping[str, Json]) -> bool:

@@ -57,7 +57,8 @@ def _read_event(log: Log, event: Mapping[str, Json], where: str, actions: dict[s
         said = text(event, "rejection_reason") or text(event, "error") or _join(get(told, "content"))
         said = said or text(told, "output") or text(told, "error")
         id = actions.get(text(event, "action_id")) or text(event, "tool_call_id") or text(event, "action_id")
-        log.result(said, id=id, failed=kind != "ObservationEvent" or bool(get(told, "is_error")))
+        failed = bool(get(told, "is_error")) or get(told, "exit_code") not in (None, 0, -1)  # -1: it still runs
+        log.result(said, id=id, failed=kind != "ObservationEvent" or failed)
     elif kind == "ConversationErrorEvent":
         log.fail(text(event, "detail") or text(event, "code"))
     else:
