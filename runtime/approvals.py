@@ -84,10 +84,10 @@ def decide_effect(
             effect = _edit(effect, approval, arguments, by=by, reason=reason)
         case Decision.REJECT:
             _settle(approval, Approval.Status.REJECTED, by=by, reason=reason)
-            said = (
+            sentence = (
                 "A person found that this call did not happen." if approval.about_unknown else "A person rejected it."
             )
-            end_effect(effect, status=Effect.Status.REJECTED, error=f"{said} {reason}".strip(), is_answered=is_over)
+            end_effect(effect, status=Effect.Status.REJECTED, error=f"{sentence} {reason}".strip(), is_answered=is_over)
         case Decision.ANSWER:
             _settle(approval, Approval.Status.ANSWERED, by=by, reason=reason)
             effect.started_at = effect.started_at or timezone.now()

@@ -141,28 +141,28 @@ class Called:
 
 def read_rules(stored: Iterable[Any]) -> list[Any]:
     """Return rules from their JSON. Those of a revision were checked when it was saved."""
-    return [_RULE.validate_python(each) for each in stored]
+    return [_RULE.validate_python(rule) for rule in stored]
 
 
 def find_faults(stored: Sequence[Any], *, tools: Iterable[str]) -> dict[str, list[str]]:
     """Return what is wrong with rules, by place: unknown forms and tools, and tools that could never be called."""
     faults: dict[str, list[str]] = {}
     rules = []
-    for index, each in enumerate(stored):
-        place = f"/rules/{index}"
+    for index, row in enumerate(stored):
+        pointer = f"/rules/{index}"
         try:
-            rule = _RULE.validate_python(each)
+            rule = _RULE.validate_python(row)
         except ValidationError as error:
-            faults[place] = [_write_fault(fault) for fault in error.errors()]
+            faults[pointer] = [_write_fault(fault) for fault in error.errors()]
             continue
         rules.append(rule)
         if unknown := sorted(_named(rule) - set(tools)):
-            faults[place] = [f"The agent has no tool {unknown[0]}."]
+            faults[pointer] = [f"The agent has no tool {unknown[0]}."]
         elif isinstance(rule, RequiresApproval) and rule.when:
             try:
                 check_condition(rule.when)
             except InvalidCondition as error:
-                faults[place] = [str(error)]
+                faults[pointer] = [str(error)]
     if not faults and len(rules) > MAX_RULES:
         faults["/rules"] = [f"Send at most {MAX_RULES} rules."]
     if not faults:
@@ -190,7 +190,7 @@ def refuse_call(rules: Sequence[Any], history: Sequence[Called], *, tool: str, s
         return refused
     if by_tool:
         return ""
-    own = [each for each in history if not each.by_tool]
+    own = [call for call in history if not call.by_tool]
     return _refuse_order(rules, own, tool=tool) or _refuse_exit(rules, own, tool=tool)
 
 
@@ -238,7 +238,7 @@ def goes_on(rules: Sequence[Any], tool: str) -> bool:
 
 def find_missing(rules: Sequence[Any], history: Sequence[Called]) -> list[str]:
     """Return the tools that have to be called before the run may end, and were not."""
-    called = {each.tool for each in history}
+    called = {call.tool for call in history}
     return [rule.tool for rule in rules if isinstance(rule, RequiredBeforeExit) and rule.tool not in called]
 
 
@@ -270,8 +270,8 @@ def _refuse_outcome(rule: Conditional, output: str | None, *, tool: str) -> str:
 
 
 def _refuse_count(rules: Sequence[Any], history: Sequence[Called], *, tool: str, step: int) -> str:
-    in_run = sum(each.tool == tool for each in history)
-    in_step = sum(each.tool == tool and each.step == step for each in history)
+    in_run = sum(call.tool == tool for call in history)
+    in_step = sum(call.tool == tool and call.step == step for call in history)
     for rule in rules:
         match rule:
             case MaxCountPerRun() if rule.tool == tool and in_run >= rule.count:
@@ -284,7 +284,7 @@ def _refuse_count(rules: Sequence[Any], history: Sequence[Called], *, tool: str,
 def _refuse_exit(rules: Sequence[Any], history: Sequence[Called], *, tool: str) -> str:
     if not ends_run(rules, [tool]):
         return ""
-    missing = [each for each in find_missing(rules, history) if each != tool]
+    missing = [name for name in find_missing(rules, history) if name != tool]
     return f"{tool} ends the run. Call {missing[0]} before." if missing else ""
 
 
@@ -309,19 +309,19 @@ def _may_follow(rules: Sequence[Any], last: str | None, tools: Sequence[str]) ->
     history = [] if last is None else [Called(tool=last, step=0, output="")]
     for rule in rules:
         if isinstance(rule, Conditional) and rule.tool == last:
-            named = {*rule.outcomes.values(), *([rule.default] if rule.default else [])}
+            names = {*rule.outcomes.values(), *([rule.default] if rule.default else [])}
             is_open = rule.default is None and not rule.require_outcome
-            tools = [tool for tool in tools if is_open or tool in named]
+            tools = [tool for tool in tools if is_open or tool in names]
     rest = [rule for rule in rules if not isinstance(rule, Conditional)]
     # What ends the run is followed by nothing.
     return [] if last and ends_run(rules, [last]) else [t for t in tools if not _refuse_order(rest, history, tool=t)]
 
 
 def _named(rule: Any) -> set[str]:
-    named = {rule.tool, *getattr(rule, "children", ())}
+    names = {rule.tool, *getattr(rule, "children", ())}
     if isinstance(rule, Conditional):
-        named |= {*rule.outcomes.values(), *([rule.default] if rule.default else [])}
-    return named
+        names |= {*rule.outcomes.values(), *([rule.default] if rule.default else [])}
+    return names
 
 
 def _one_of(tools: Sequence[str]) -> str:

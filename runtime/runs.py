@@ -103,8 +103,8 @@ def resume_run(run: Run, *, by: Actor, limits: Limits | None = None, request: di
         raise RunNotResumable(
             "Only a run that failed or was cancelled can be resumed. Start a new run in its conversation instead."
         )
-    said = Message.objects.filter(run=run)
-    if said.exists() and not said.read_at().exists():
+    messages = Message.objects.filter(run=run)
+    if messages.exists() and not messages.read_at().exists():
         raise RunNotResumable("What was said in this run was rewound. Start a new run in its conversation instead.")
     wanted = RunRequest(
         input=run.task, conversation=run.conversation, task_id=run.task_id, limits=limits, **(request or {})

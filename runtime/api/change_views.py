@@ -66,7 +66,7 @@ class ChangeListView(ApiView):
     )
     def get(self, request: Request) -> Response:
         page = self.paginate_queryset(self.filter_queryset(_shown(self))) or ()
-        return self.get_paginated_response([describe_change(each) for each in page])
+        return self.get_paginated_response([describe_change(change) for change in page])
 
     @describe(
         "proposeChange",

@@ -133,8 +133,8 @@ def describe_conversation(conversation: Conversation) -> dict[str, Any]:
 def describe_message(message: Message) -> dict[str, Any]:
     related = {
         "attachments": [
-            {"media_type": each["media_type"], "bytes": len(base64.b64decode(each["data"]))}
-            for each in message.attachments or ()
+            {"media_type": attachment["media_type"], "bytes": len(base64.b64decode(attachment["data"]))}
+            for attachment in message.attachments or ()
         ],
         "run": message.run_id,
         "effect": message.effect_id,

@@ -91,7 +91,7 @@ class AgentRunListView(ApiView):
             conversation = get_object_or_404(conversations, pk=conversation.pk)
         wanted = RunRequest(
             input=sent.input,
-            attachments=tuple(each.model_dump() for each in sent.attachments),
+            attachments=tuple(attachment.model_dump() for attachment in sent.attachments),
             conversation=conversation,
             task_id=sent.task_id,
             limits=sent.limits,

@@ -60,7 +60,8 @@ class ToolInput(Input):
             kind=self.kind,
             runtime=self.runtime,
             examples=tuple(
-                Example(arguments=each.arguments, answer=each.answer, host=each.host) for each in self.examples
+                Example(arguments=example.arguments, answer=example.answer, host=example.host)
+                for example in self.examples
             ),
             limits={
                 name: int(value) if name != "seconds" and value.is_integer() else value

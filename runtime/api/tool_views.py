@@ -68,8 +68,8 @@ class ToolListView(ApiView):
     def post(self, request: Request) -> Response:
         sent = ToolInput.from_body(self.body)
         if sent.runtime in (ToolRuntime.CORE, ToolRuntime.PYTHON):
-            said = "Only monty and http can be sent. Tools of the runtime python are installed with load_agents."
-            raise InvalidInput({"/runtime": [said]})
+            message = "Only monty and http can be sent. Tools of the runtime python are installed with load_agents."
+            raise InvalidInput({"/runtime": [message]})
         try:
             stored = save_tool(self.project, sent.as_definition(), by=self.actor)
         except InvalidDefinition as error:
@@ -212,13 +212,13 @@ def _describe_outcome(outcome: ToolOutcome) -> dict[str, Any]:
         "duration_ms": outcome.duration_ms,
         "calls": [
             {
-                "name": each.call.name,
-                "args": list(each.call.args),
-                "kwargs": dict(each.call.kwargs),
-                "answer": each.value,
-                "error": each.error,
+                "name": entry.call.name,
+                "args": list(entry.call.args),
+                "kwargs": dict(entry.call.kwargs),
+                "answer": entry.value,
+                "error": entry.error,
             }
-            for each in outcome.journal
+            for entry in outcome.journal
         ],
     }
 

@@ -80,7 +80,7 @@ class Subject:
 
     def with_tools(self, definitions: Iterable[ToolDefinition], schemas: dict[str, Any]) -> "Subject":
         """Return it with more tools that run in the sandbox; each takes the place of one of its name."""
-        more = {each.name: each for each in definitions}
+        more = {definition.name: definition for definition in definitions}
         kept = (tool for tool in self.tools if tool.name not in more)
         return replace(
             self,
@@ -225,7 +225,7 @@ class _MemoryHost:
     def _read_rows(self) -> RunRows:
         rows = RunRows(
             run=self._run,
-            open_effects=tuple(each for each in self._effects if each.status in Effect.OPEN),
+            open_effects=tuple(effect for effect in self._effects if effect.status in Effect.OPEN),
             rules=self._rules,
             now=datetime.now(UTC),
         )
@@ -245,17 +245,17 @@ class _MemoryHost:
         )
 
     def _calls_of(self, step: Step) -> list[Effect]:
-        return [each for each in self._effects if each.step is step]
+        return [effect for effect in self._effects if effect.step is step]
 
     def _read_history(self) -> list[Called]:
         return [
             Called(
-                tool=each.tool,
-                step=each.step.seq,
-                output=None if each.status in Effect.OPEN else each.result or each.error,
+                tool=effect.tool,
+                step=effect.step.seq,
+                output=None if effect.status in Effect.OPEN else effect.result or effect.error,
             )
-            for each in self._effects
-            if each.status != Effect.Status.REFUSED
+            for effect in self._effects
+            if effect.status != Effect.Status.REFUSED
         ]
 
     def _ask_model(self, *, more_room: bool) -> None:
@@ -319,8 +319,8 @@ class _MemoryHost:
         most = most_of_result(self._subject.window_tokens)
         if len(text) > most:
             text = cut_result(text, most, seq=len(self._messages) + 1)
-        recent = (each for each in self._effects if each.step.seq > effect.step.seq - LOOKED_AT)
-        if sum(_write_call(each) == _write_call(effect) for each in recent) == TOLD_AT:
+        recent = (other for other in self._effects if other.step.seq > effect.step.seq - LOOKED_AT)
+        if sum(_write_call(other) == _write_call(effect) for other in recent) == TOLD_AT:
             text += f"\n[{NO_PROGRESS_NOTE.format(times=TOLD_AT)}]"
         self._messages.append(ChatMessage(role="tool", content=text, tool_call_id=effect.call_id))
 

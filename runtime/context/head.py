@@ -35,7 +35,7 @@ def rewrite_head(run: Run) -> None:
 
 def write_blocks(run: Run) -> str:
     """Return the agent's blocks as its conversation sees them now."""
-    ids = [UUID(each["block"]) for each in run.revision.blocks]
+    ids = [UUID(entry["block"]) for entry in run.revision.blocks]
     if not ids:
         return ""
     values = read_blocks(ids, run.conversation_id)

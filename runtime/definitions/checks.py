@@ -65,16 +65,16 @@ def check_tool(definition: ToolDefinition, *, known: Mapping[str, Mapping[str, A
 
 def find_form_faults(definition: ToolDefinition) -> list[Fault]:
     """Return what keeps a definition from being stored at all: its sizes, its schema, its parts."""
-    faults = [Fault(said, member="parameters") for said in find_schema_faults(dict(definition.parameters))]
+    faults = [Fault(message, member="parameters") for message in find_schema_faults(dict(definition.parameters))]
     if definition.name in core_tools():
-        said = f"{definition.name} is one of ERL's own tools. Give yours another name."
-        faults.append(Fault(said, _line(definition, 1), member="name"))
+        message = f"{definition.name} is one of ERL's own tools. Give yours another name."
+        faults.append(Fault(message, _line(definition, 1), member="name"))
     if definition.runtime == ToolRuntime.PYTHON and not (offer := find_sandlock()).works:
-        said = (
+        message = (
             f"{definition.name}: this host runs no tools of the runtime python. {offer.why_not} {offer.todo} Or write "
             "it for monty, or as a request with http_tool."
         )
-        faults.append(Fault(said, _line(definition, 1), member="runtime"))
+        faults.append(Fault(message, _line(definition, 1), member="runtime"))
     return faults + _check_sizes(definition) + _check_parts(definition)
 
 
@@ -86,11 +86,11 @@ def find_example_faults(definition: ToolDefinition, *, seconds: SharedSeconds | 
     """
     seconds, faults = seconds or SharedSeconds(EXAMPLE_SECONDS), list[Fault]()
     for number, example in enumerate(definition.examples, start=1):
-        found = _check_example(definition, example, number, seconds)
+        example_faults = _check_example(definition, example, number, seconds)
         if seconds.is_over:
-            said = f"Up to example {number}, the examples take more than {EXAMPLE_SECONDS:g} seconds together. Send "
-            return [*faults, Fault(f"{definition.name}: {said}fewer, or shorter ones.", _line(definition, 1))]
-        faults += found
+            advice = f"Up to example {number}, the examples take more than {EXAMPLE_SECONDS:g} seconds together. Send "
+            return [*faults, Fault(f"{definition.name}: {advice}fewer, or shorter ones.", _line(definition, 1))]
+        faults += example_faults
     return faults
 
 
@@ -156,9 +156,9 @@ def _defines(definition: ToolDefinition) -> bool:
 
 
 def _read_diagnostic(line: str, definition: ToolDefinition) -> Fault:
-    found = json.loads(line)
-    message = found["message"].replace("`", "")
-    return Fault(f"{definition.name}: {message}.", _line(definition, found["location"]["row"]))
+    diagnostic = json.loads(line)
+    message = diagnostic["message"].replace("`", "")
+    return Fault(f"{definition.name}: {message}.", _line(definition, diagnostic["location"]["row"]))
 
 
 def write_stub(name: str, schema: Mapping[str, Any]) -> str:
@@ -166,10 +166,15 @@ def write_stub(name: str, schema: Mapping[str, Any]) -> str:
     schema = modernize(dict(schema))
     properties, required = schema.get("properties", {}), schema.get("required", [])
     is_open = not properties and schema.get("additionalProperties") is not False
-    if is_open or not all(each.isidentifier() and not iskeyword(each) for each in properties):
+    if is_open or not all(
+        property_name.isidentifier() and not iskeyword(property_name) for property_name in properties
+    ):
         return f"def {name}(*values: Any, **named: Any) -> Any: ..."
-    ordered = sorted(properties, key=lambda each: each not in required)
-    written = [f"{each}: {_write_type(properties[each])}" + ("" if each in required else " = ...") for each in ordered]
+    ordered = sorted(properties, key=lambda property_name: property_name not in required)
+    written = [
+        f"{property_name}: {_write_type(properties[property_name])}" + ("" if property_name in required else " = ...")
+        for property_name in ordered
+    ]
     return f"def {name}({', '.join(written)}) -> Any: ..."
 
 

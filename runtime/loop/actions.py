@@ -127,7 +127,7 @@ def _end(rows: RunRows) -> Action | None:
     if rows.answer.tool_calls:
         if stuck := find_stuck(unreadable=rows.unreadable, repeats=rows.repeats):
             return _failed(stuck)
-        done = [each.tool for each in rows.history if each.step == rows.step.seq]
+        done = [call.tool for call in rows.history if call.step == rows.step.seq]
         return Finish(RunStatus.SUCCEEDED, StopReason.TOOL_RULE) if ends_run(rows.rules, done) else None
     if rows.noted_at > rows.answer.seq:
         return None
@@ -162,11 +162,13 @@ def _ask(rows: RunRows) -> Action:
         case Fit.TOO_LONG:
             return Compact()
         case Fit.HEAD_TOO_LONG:
-            said = "The instructions, memory, lessons and tools alone do not fit into the context window. Make them "
-            return _failed(Failure(StopReason.CONTEXT_OVERFLOW, f"{said}shorter, or the window larger."))
+            message = "The instructions, memory, lessons and tools alone do not fit into the context window. Make them "
+            return _failed(Failure(StopReason.CONTEXT_OVERFLOW, f"{message}shorter, or the window larger."))
         case Fit.NEWEST_TOO_LONG:
-            said = "The newest messages do not fit into the context window, and they cannot be left out. Send less at "
-            return _failed(Failure(StopReason.CONTEXT_OVERFLOW, f"{said}once, or make the window larger."))
+            message = (
+                "The newest messages do not fit into the context window, and they cannot be left out. Send less at "
+            )
+            return _failed(Failure(StopReason.CONTEXT_OVERFLOW, f"{message}once, or make the window larger."))
     return AskModel(more_room=rows.endings[:1] == (Ending.CUT,))
 
 

@@ -221,8 +221,8 @@ def _write_answer(claimed: Claimed, step: Step, answer: ChatAnswer, call: ModelC
             cost_usd=call.cost_usd,
         )
         step.run, step.finish_reason = run, ending
-        for index, (wanted, named) in enumerate(zip(answer.tool_calls, message.tool_calls, strict=True)):
-            plan_effect(step, index=index, tool=wanted.name, arguments=wanted.arguments, call_id=named["id"])
+        for index, (wanted, sent_call) in enumerate(zip(answer.tool_calls, message.tool_calls, strict=True)):
+            plan_effect(step, index=index, tool=wanted.name, arguments=wanted.arguments, call_id=sent_call["id"])
         failpoint("agent.answer_before_commit")
 
 

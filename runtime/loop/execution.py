@@ -128,6 +128,6 @@ def give_up(job: Job) -> None:
     run = lock_run(UUID(job.subject))
     if run is None or not run.is_live:
         return
-    code, said = Job.objects.values_list("last_error_code", "last_error").get(pk=job.pk)
+    code, message = Job.objects.values_list("last_error_code", "last_error").get(pk=job.pk)
     reasons = {"worker_lost": StopReason.WORKER_LOST, "unexpected_error": StopReason.ERROR}
-    finish_run(run, status=RunStatus.FAILED, reason=reasons.get(code, StopReason.MODEL_FAILED), error=said)
+    finish_run(run, status=RunStatus.FAILED, reason=reasons.get(code, StopReason.MODEL_FAILED), error=message)

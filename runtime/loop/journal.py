@@ -58,7 +58,7 @@ def plan_effect(
     if arguments is not None and len(json.dumps(arguments, ensure_ascii=False)) > MAX_ARGUMENTS_CHARS:
         arguments = None  # no trajectory could hold them
     rules = read_rules(run.revision.rules)
-    found = find_tool(run, tool, parent=parent)
+    offer = find_tool(run, tool, parent=parent)
     effect = Effect(
         project_id=run.project_id,
         run=run,
@@ -67,15 +67,15 @@ def plan_effect(
         replaces=replaces,
         index=index,
         tool=tool[:MAX_NAME_CHARS] or "unnamed",
-        tool_revision=found.revision if found else None,
+        tool_revision=offer.revision if offer else None,
         call_id=call_id,
         arguments=arguments or {},
         arguments_sha256=hash_arguments(arguments or {}),
-        kind=found.kind if found else Effect.Kind.PURE,
+        kind=offer.kind if offer else Effect.Kind.PURE,
     )
     # A call that a person edited has the place of the one that it replaces, which the rules let in.
-    history = read_history(run) if found is not None and replaces is None else None
-    refused = find_refusal(effect, found, arguments, rules=rules, history=history)
+    history = read_history(run) if offer is not None and replaces is None else None
+    refused = find_refusal(effect, offer, arguments, rules=rules, history=history)
     if refused:
         effect.status, effect.error, effect.finished_at = Effect.Status.REFUSED, refused, timezone.now()
     elif replaces is None and needs_approval(
@@ -83,7 +83,7 @@ def plan_effect(
         tool=tool,
         arguments=arguments,
         revision=str(effect.tool_revision_id or ""),
-        by_itself=found is not None and found.needs_approval,
+        by_itself=offer is not None and offer.needs_approval,
     ):
         effect.status, effect.needs_approval = Effect.Status.WAITING, True
     elif replaces is not None:

@@ -75,10 +75,10 @@ def load_rows(run_id: UUID) -> RunRows:
         rows,
         step=step,
         answer=answers.order_by("is_reply", "seq").first(),
-        history=tuple(each for each in read_history(run) if not each.by_tool),
+        history=tuple(row for row in read_history(run) if not row.by_tool),
         noted_at=notes[0][0] if notes else 0,
         is_reminded=any(content.startswith(REMINDER) for _, content in notes),
-        endings=tuple(each.finish_reason for each in steps),
+        endings=tuple(row.finish_reason for row in steps),
         repeats=count_repeats(taken),
         unreadable=count_unreadable(taken),
     )

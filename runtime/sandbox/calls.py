@@ -135,8 +135,8 @@ class ToolFault:
     line: int | None = None
 
     def __str__(self) -> str:
-        place = "" if self.line is None else f" (line {self.line})"
-        return f"{self.kind}: {self.message}{place}"
+        position = "" if self.line is None else f" (line {self.line})"
+        return f"{self.kind}: {self.message}{position}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -76,21 +76,21 @@ def _hold(call: SandboxCall, host: Host, conversation: SandboxConversation, gues
     while True:
         began = time.perf_counter()
         guest.send(answer, seconds=left - spent)
-        said = guest.read(seconds=left - spent)
-        while "printed" in said:
-            conversation.take_output(str(said["printed"]))
-            said = guest.read(seconds=left - spent - (time.perf_counter() - began))
+        message = guest.read(seconds=left - spent)
+        while "printed" in message:
+            conversation.take_output(str(message["printed"]))
+            message = guest.read(seconds=left - spent - (time.perf_counter() - began))
         spent += time.perf_counter() - began
         members = {"duration_ms": round(1000 * spent, 3)}
-        if "returned" in said:
+        if "returned" in message:
             return conversation.end(
-                SandboxStatus.RETURNED, value=to_json_value(said["returned"], chars=chars), **members
+                SandboxStatus.RETURNED, value=to_json_value(message["returned"], chars=chars), **members
             )
-        if "raised" in said:
-            fault = _read_fault(said)
+        if "raised" in message:
+            fault = _read_fault(message)
             is_limit = fault.kind in ("MemoryError", "RecursionError")
             return conversation.end(SandboxStatus.STOPPED if is_limit else SandboxStatus.RAISED, fault=fault, **members)
-        name, args, kwargs = to_json_value([said.get(each) for each in ("call", "args", "kwargs")], chars=chars)
+        name, args, kwargs = to_json_value([message.get(key) for key in ("call", "args", "kwargs")], chars=chars)
         if not (isinstance(name, str) and name in host and isinstance(args, list) and isinstance(kwargs, dict)):
             raise _Ended
         asked = HostCall(name=name, args=args, kwargs=kwargs)
@@ -143,12 +143,12 @@ class _Guest:
             raise _TimeIsUp
         line, _, self._rest = self._rest.partition(b"\n")
         try:
-            said = json.loads(line)
+            message = json.loads(line)
         except (ValueError, RecursionError):
             raise NotJson("it is no JSON, or nested too deeply") from None
-        if not isinstance(said, dict):
+        if not isinstance(message, dict):
             raise _Ended
-        return said
+        return message
 
     def find_end(self, limits: SandboxLimits) -> ToolFault:
         """Say why the process has ended before the tool returned."""
@@ -194,8 +194,8 @@ def _start(call: SandboxCall) -> Iterator[_Guest]:
                 [INTERPRETER, "-I", "-S", "-c", GUEST, ALLOWED.hex()], stdin=piped, stdout=piped, stderr=null
             )
         except RuntimeError as error:
-            said = "sandlock starts no process on this host; manage.py check --running says what it needs"
-            raise SandboxError(f"The sandbox cannot be started: {said}.") from error
+            reason = "sandlock starts no process on this host; manage.py check --running says what it needs"
+            raise SandboxError(f"The sandbox cannot be started: {reason}.") from error
         with process:
             guest = _Guest(process, call.limits)
             try:

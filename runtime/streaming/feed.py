@@ -153,7 +153,7 @@ class Feed:
     def _check_readers(self) -> None:
         with self._lock:
             subscriptions = list(self._subscriptions)
-        gone = {reader for reader in {each.reader for each in subscriptions} if not reader.may_follow()}
+        gone = {reader for reader in {entry.reader for entry in subscriptions} if not reader.may_follow()}
         for subscription in subscriptions:
             if subscription.reader in gone:
                 subscription.end()
@@ -161,17 +161,17 @@ class Feed:
     def _hand_out(self, told: set[UUID]) -> None:
         """Read what is new for the readers of these runs, or of all where the time is over."""
         with self._lock:
-            readers = [each for each in self._subscriptions if not told or each.run_id in told]
-        for run_id in {each.run_id for each in readers}:
-            concerned = [each for each in readers if each.run_id == run_id]
-            events = read_events(run_id, after=min(each.position for each in concerned))
-            for each in concerned:
-                each.give(events)
+            readers = [subscription for subscription in self._subscriptions if not told or subscription.run_id in told]
+        for run_id in {subscription.run_id for subscription in readers}:
+            concerned = [subscription for subscription in readers if subscription.run_id == run_id]
+            events = read_events(run_id, after=min(subscription.position for subscription in concerned))
+            for subscription in concerned:
+                subscription.give(events)
 
     def _hand_on(self, part: Notice) -> None:
         """Give a part of an answer to the readers of its run, after the events before it."""
         with self._lock:
-            readers = [each for each in self._subscriptions if each.run_id == part.run_id]
+            readers = [subscription for subscription in self._subscriptions if subscription.run_id == part.run_id]
         if any(reader.position < part.after for reader in readers):
             self._hand_out({part.run_id})
         for reader in readers:

@@ -87,15 +87,15 @@ def find_tool(run: Run, name: str, *, parent: Effect | None = None) -> Tool | No
     if parent is not None:
         uses = parent.tool_revision.uses if parent.tool_revision else ()
         return _find_current(run.project_id, name) if name in uses else None
-    named = next((each for each in run.revision.tools if each["name"] == name), None)
-    if named is None and name in ALWAYS_OFFERED:
+    pin = next((entry for entry in run.revision.tools if entry["name"] == name), None)
+    if pin is None and name in ALWAYS_OFFERED:
         return core_tools()[name]
-    return None if named is None else _find_named(run.project_id, named)
+    return None if pin is None else _find_named(run.project_id, pin)
 
 
 def tools_of(run: Run) -> list[Tool]:
     """Return the tools of a run's agent in their order."""
-    return [tool for each in run.revision.tools if (tool := _find_named(run.project_id, each)) is not None]
+    return [tool for entry in run.revision.tools if (tool := _find_named(run.project_id, entry)) is not None]
 
 
 def pin_tools(project: Project, names: Iterable[str]) -> list[dict[str, Any]]:
@@ -112,11 +112,11 @@ def find_tool_faults(project: Project, tools: Sequence[dict[str, Any]]) -> dict[
     """Return what is wrong with the tools of a revision, by place."""
     faults: dict[str, list[str]] = {}
     seen: set[str] = set()
-    for index, each in enumerate(tools):
-        name = each["name"]
+    for index, entry in enumerate(tools):
+        name = entry["name"]
         if name in seen:
             faults[f"/tools/{index}"] = [f"{name} is named twice."]
-        elif _find_named(project.pk, each) is None:
+        elif _find_named(project.pk, entry) is None:
             own = ", ".join(sorted(core_tools()))
             faults[f"/tools/{index}"] = [
                 f"No approved tool {name} can be run here. Store it and have it approved. ERL's own tools are {own}."

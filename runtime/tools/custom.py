@@ -88,8 +88,8 @@ class _Host:
             raise Suspend
         child = self._answered[index]
         if (child.tool, _find_asked(child)) != (name, arguments):
-            said = f"Run again, the tool called {name} instead of {child.tool}, or with other arguments"
-            raise ToolError(f"{said}, so it cannot continue.")
+            message = f"Run again, the tool called {name} instead of {child.tool}, or with other arguments"
+            raise ToolError(f"{message}, so it cannot continue.")
         if child.status == EffectStatus.SUCCEEDED:
             return json.loads(child.result)
         raise HostError(child.error)
@@ -98,11 +98,11 @@ class _Host:
         """Return the arguments by name."""
         from runtime.tools.catalogue import find_tool
 
-        found = find_tool(self._effect.run, name, parent=self._effect)
-        if found is None:
+        tool = find_tool(self._effect.run, name, parent=self._effect)
+        if tool is None:
             return dict(kwargs)
         try:
-            return bind_arguments(found.parameters, args, kwargs)
+            return bind_arguments(tool.parameters, args, kwargs)
         except InvalidArguments as error:
             raise HostError(str(error)) from None
 
