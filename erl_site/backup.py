@@ -208,11 +208,11 @@ def _digest(cursor: Any) -> Digest:
     """Return the row count and the sum of the row hashes of every table."""
     cursor.execute("SET LOCAL timezone = 'UTC'")
     cursor.execute(_TABLES)
-    found = {}
+    digests = {}
     for (table,) in cursor.fetchall():
         cursor.execute(f"SELECT count(*), coalesce(sum(hashtextextended(t::text, 0)), 0)::text FROM {table} t")  # noqa: S608
-        found[table] = cursor.fetchone()
-    return found
+        digests[table] = cursor.fetchone()
+    return digests
 
 
 def _digest_of(name: str) -> Digest:
@@ -251,12 +251,12 @@ def find_program(name: str) -> str:
     try:
         return str(find_binaries() / name)
     except EmbeddedServerError:
-        found = shutil.which(name)
-        if found is None:
+        path = shutil.which(name)
+        if path is None:
             raise BackupError(
                 f"{name} is missing. Install PostgreSQL's client programs in the same version as the server."
             ) from None
-        return found
+        return path
 
 
 def run_program(*command: str) -> str:

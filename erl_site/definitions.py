@@ -31,7 +31,7 @@ def read_installed_files() -> list[str]:
     loader = MigrationLoader(None, ignore_no_migrations=True)
     plan = dict.fromkeys(key for leaf in loader.graph.leaf_nodes() for key in loader.graph.forwards_plan(leaf))
     operations = [operation for key in plan for operation in loader.disk_migrations[key].operations]
-    return list(dict.fromkeys(str(each.sql) for each in operations if isinstance(each, RunSQL)))
+    return list(dict.fromkeys(str(step.sql) for step in operations if isinstance(step, RunSQL)))
 
 
 def find_drift() -> list[str]:

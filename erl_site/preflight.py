@@ -101,18 +101,18 @@ def _explain(error: Error, alias: str) -> str:
     """Return why a database cannot be asked, in one sentence."""
     words = " ".join(str(error).split())
     where = connections[alias].settings_dict
-    place = f"{where['NAME']} on {where['HOST'] or 'localhost'}"
+    address = f"{where['NAME']} on {where['HOST'] or 'localhost'}"
     role = where["USER"]
     if "does not exist" in words and "role" in words:
         return (
-            f"The role {role} does not exist in the database {place}. Create it, or correct DATABASE_URL and "
+            f"The role {role} does not exist in the database {address}. Create it, or correct DATABASE_URL and "
             "DATABASE_OWNER_URL. A database of ERL 0.1 cannot be upgraded: use a new one."
         )
     if "does not exist" in words:
-        return f"The database {place} does not exist. Create it, or correct DATABASE_URL."
+        return f"The database {address} does not exist. Create it, or correct DATABASE_URL."
     if "password" in words or "authentication" in words:
-        return f"The database {place} refuses the password of {role}. Correct DATABASE_URL."
-    return f"The database {place} cannot be reached: {words[-300:]}"
+        return f"The database {address} refuses the password of {role}. Correct DATABASE_URL."
+    return f"The database {address} cannot be reached: {words[-300:]}"
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -112,8 +112,8 @@ def make_socket_folder(home: Path, *, owner: int) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     if owner != os.geteuid() == folder.lstat().st_uid:
         os.chown(folder, owner, -1)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o077 or found.st_uid != owner:
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_mode & 0o077 or status.st_uid != owner:
         raise EmbeddedServerError(
             f"{folder} belongs to another user or is open to others. Remove it, or set ERL_HOME to a shorter path."
         )

@@ -186,10 +186,10 @@ def _prepare(home: Path, *, durable: bool) -> Account:
     if not version_file.exists():
         _initialise(data, account, durable=durable)
     shipped = _output(account.binaries / "postgres", "--version").split()[-1].split(".")[0]
-    found = version_file.read_text().strip()
-    if found != shipped:
+    version = version_file.read_text().strip()
+    if version != shipped:
         raise EmbeddedServerError(
-            f"{data} was made by PostgreSQL {found}, but PostgreSQL {shipped} is installed. Dump it with the old "
+            f"{data} was made by PostgreSQL {version}, but PostgreSQL {shipped} is installed. Dump it with the old "
             f"release and restore it with this one (docs/quickstart.md shows how), or move {home} away to start with "
             "empty data."
         )
@@ -270,17 +270,17 @@ def _make_roles(dsn: str) -> None:
             earlier.execute(sql.SQL("CREATE ROLE {} SUPERUSER LOGIN").format(sql.Identifier(ADMINISTRATOR)))
         server = psycopg.connect(dsn, user=ADMINISTRATOR, dbname="template1", autocommit=True)
     with server:
-        known = server.execute("SELECT count(*) FROM pg_roles WHERE rolname = %s", [OWNER]).fetchone()
-        if known != (1,):
+        row = server.execute("SELECT count(*) FROM pg_roles WHERE rolname = %s", [OWNER]).fetchone()
+        if row != (1,):
             server.execute(STATEMENTS.read_text(encoding="utf-8").encode())
 
 
 def _make_database(dsn: str, dbname: str) -> None:
     with psycopg.connect(dsn, user=ADMINISTRATOR, dbname="postgres", autocommit=True) as connection:
-        known = connection.execute("select 1 from pg_database where datname = %s", [dbname]).fetchone()
-        if not known:
-            named = sql.SQL("create database {} owner {}").format(sql.Identifier(dbname), sql.Identifier(OWNER))
-            connection.execute(named)
+        row = connection.execute("select 1 from pg_database where datname = %s", [dbname]).fetchone()
+        if not row:
+            statement = sql.SQL("create database {} owner {}").format(sql.Identifier(dbname), sql.Identifier(OWNER))
+            connection.execute(statement)
 
 
 def _pid_lines(home: Path) -> list[str]:

@@ -52,7 +52,7 @@ class DatabaseWatch:
                 since[0] = 0.0
 
         raw.wait = timed_wait  # type: ignore[method-assign]
-        self._watched = [each for each in self._watched if each[0]() is not None] + [(weakref.ref(raw), since)]
+        self._watched = [entry for entry in self._watched if entry[0]() is not None] + [(weakref.ref(raw), since)]
 
     def end_long_waits(self) -> int:
         """Close the sockets of connections that have waited too long; return how many."""

@@ -54,8 +54,8 @@ def client_address(request: HttpRequest) -> str | None:
     """
     peer = request.META.get("REMOTE_ADDR", "")
     count = settings.ERL_PROXY_COUNT
-    named = [part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",")]
-    candidate = named[-count] if 0 < count <= len(named) else peer
+    addresses = [part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",")]
+    candidate = addresses[-count] if 0 < count <= len(addresses) else peer
     return _address(candidate) or _address(peer)
 
 
