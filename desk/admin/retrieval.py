@@ -114,14 +114,14 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
         lessons = [
             {
                 **item,
-                "place": place,
+                "place": rank,
                 "id": item["heuristic"],
                 "label": get_label(item["heuristic"]),
                 "scores": [(_SCORE_NAMES.get(name, name), value) for name, value in item["scores"].items()],
                 "revision": by_heuristic.get(item["heuristic"]),
                 "feedback": feedback.get(item["heuristic"], []),
             }
-            for place, item in enumerate(describe_items(retrieval, wordings), 1)
+            for rank, item in enumerate(describe_items(retrieval, wordings), 1)
         ]
         options = []
         for name, value in retrieval.options.items():

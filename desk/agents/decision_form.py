@@ -132,8 +132,8 @@ class CallDecisionForm(forms.Form):
 
     def add_refusal(self, refusal: InvalidInput) -> None:
         """Show what is wrong with what was sent beside the field that it is about."""
-        for place, texts in refusal.fields.items():
-            name = place.strip("/").partition("/")[0]
+        for pointer, texts in refusal.fields.items():
+            name = pointer.strip("/").partition("/")[0]
             for text in texts:
                 self.add_error(name if name in self.fields else None, text)
 

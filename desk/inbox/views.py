@@ -120,13 +120,13 @@ def undo(request: HttpRequest) -> HttpResponse:
     kind = get_kind(request, request.POST.get("kind", ""))
     key = request.POST.get("item", "")
     try:
-        said = kind.undo(request.user, request.POST.get("token", "")[:200], by=get_actor(request))
+        message = kind.undo(request.user, request.POST.get("token", "")[:200], by=get_actor(request))
     except MemoryAppError as refusal:
         return _refuse(request, refusal, reverse("admin:inbox"))
     request.session.pop(_UNDO, None)
     if wants_json(request):
-        return JsonResponse({"said": said, "panes": _draw_ahead(request, [key])})
-    messages.success(request, said)
+        return JsonResponse({"said": message, "panes": _draw_ahead(request, [key])})
+    messages.success(request, message)
     return HttpResponseRedirect(_find_address(request, key))
 
 

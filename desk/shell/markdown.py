@@ -86,10 +86,10 @@ def _list(items: list[str]) -> SafeString:
 
 def _inline(text: str) -> SafeString:
     parts, start = [], 0
-    for found in _INLINE.finditer(text):
-        parts.append(format_html("{}", text[start : found.start()]))
-        code, strong = found.groups()
+    for match in _INLINE.finditer(text):
+        parts.append(format_html("{}", text[start : match.start()]))
+        code, strong = match.groups()
         parts.append(format_html("<code>{}</code>", code) if code else format_html("<strong>{}</strong>", strong))
-        start = found.end()
+        start = match.end()
     parts.append(format_html("{}", text[start:]))
     return format_html_join("", "{}", ((part,) for part in parts))
