@@ -6,6 +6,7 @@ class RuntimeConfig(AppConfig):
     label = "agents"  # of tables, permissions and addresses; the OpenAI Agents SDK owns the import name
 
     def ready(self) -> None:
+        # Models can be imported only once all apps are loaded.
         from celery.signals import worker_init
 
         from memory.events import add_listener

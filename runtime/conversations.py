@@ -58,6 +58,7 @@ def rewind_conversation(conversation: Conversation, *, to: int, by: Actor) -> Co
     now = database_now()
     Message.objects.read_at().filter(conversation=conversation, seq__gt=to).update(rewound_at=now)
     newest = conversation.compactions.order_by("-number").first()
+    # The newest summary tells what was just rewound. An earlier one that does not has to hold again.
     if newest is not None and newest.summarised_through > to:
         _restore_compaction(conversation, to=to, number=newest.number + 1)
     name_actor(by)
@@ -116,6 +117,7 @@ def delete_conversation(conversation: Conversation, *, by: Actor) -> None:
         ConversationBusy: a run goes on in it.
     """
     conversation = _lock_idle(conversation)
+    # First, while the conversation still leads to its trajectories.
     for trajectory in Trajectory.objects.filter(agent_run__conversation=conversation).order_by("pk"):
         erase_trajectory(trajectory, by=by)
     name_actor(by)

@@ -85,6 +85,7 @@ def read_request(stored: Mapping[str, Any], parameters: Mapping[str, Any]) -> Ht
 
 
 def _find_faults(request: HttpRequest, parameters: Mapping[str, Any]) -> list[str]:
+    # A letter stands for each argument, so that the rest can be checked as a URL.
     if fault := find_project_url_fault(_PLACE.sub("x", request.url)):
         return [f"request/url: {fault}"]
     head = request.url.partition("://")[2]
@@ -132,10 +133,12 @@ def send_request(
     """
     check_arguments(parameters, arguments)
     url, others = _fill(request.url, arguments)
+    # Checked again: the arguments are part of the URL now, and the operator may have changed the secrets.
     if fault := find_project_url_fault(url) or next(
         filter(None, (_find_secret_fault(name, url) for name in request.secret_headers.values())), ""
     ):
         raise RequestFailed(fault, is_certain=True)
+    # Uncompressed, or a small body could unfold into a huge one.
     headers = {"user-agent": "erl", "accept": "application/json", "accept-encoding": "identity", **request.headers}
     headers |= {name: settings.ERL_TOOL_SECRETS[secret]["value"] for name, secret in request.secret_headers.items()}
     if idempotency_key:
@@ -154,12 +157,14 @@ def _exchange(
     client = httpx.Client(
         transport=BoundedTransport(backend=CheckedBackend()),
         follow_redirects=False,
+        # Proxies and .netrc of the environment would bypass the rules of egress.
         trust_env=False,
         timeout=httpx.Timeout(request.seconds, connect=min(CONNECT_SECONDS, request.seconds)),
     )
     try:
         with (
             client,
+            # httpx limits each read by itself; the deadline stops a service that sends byte by byte.
             deadline(request.seconds),
             client.stream(request.method, url, content=body, headers=headers, params=params) as response,
         ):
@@ -182,6 +187,7 @@ def _exchange(
         raise RequestFailed(message, is_certain=status in (307, 308))
     if not 200 <= status < 300:
         message = content.decode(errors="replace")[:500].replace("\x00", "")
+        # With 4xx the service refused. With 5xx it may have acted before it failed.
         is_certain, may_pass = 400 <= status < 500, status in _MAY_PASS
         raise RequestFailed(f"The service answered {status}: {message}", is_certain=is_certain, may_pass=may_pass)
     if not is_whole:  # its status says that it was done
@@ -194,6 +200,7 @@ def _fill(template: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, A
     """Return the URL with its arguments, and the other arguments. A segment of the path cannot become another one."""
     placeholders = set(_PLACE.findall(template))
     for name in placeholders:
+        # `quote` leaves dots as they are, and `..` would lead out of the path.
         if set(_write(arguments[name])) <= {"."}:
             raise InvalidArguments(f"{name} cannot be empty or made of dots alone: it is a part of a path.")
     url = _PLACE.sub(lambda match: quote(_write(arguments[match[1]]), safe=""), template)

@@ -94,6 +94,7 @@ def create_agent(
     """
     check_spec(project, spec, may_allow=may_allow)
     try:
+        # The constraint decides: two requests with one name may come at the same time.
         with transaction.atomic():
             agent = Agent.objects.create(project=project, name=name, description=description, created_by=by.label)
     except IntegrityError as error:
@@ -147,6 +148,7 @@ def allow_tool(agent: Agent, name: str, *, by: Actor, sha256: str = "") -> Agent
     rule = {"type": ALWAYS_ALLOW, "tool": name} | ({"revision": pin["revision"]} if "revision" in pin else {})
     spec = spec_of(agent.current)
     if rule in spec.rules:
+        # The new rule replaces one for an earlier revision of the tool.
         return agent
     return revise_agent(agent, spec=replace(spec, rules=(*_ask_about(spec.rules, name), rule)), by=by, may_allow=True)
 
@@ -234,6 +236,7 @@ def point_at(agent: Agent, revision: AgentRevision, *, by: Actor) -> None:
 def deployed_revision(run: Run, release: Release | None) -> AgentRevision:
     """Return what a run's agent is where a release is on trial: as the release says, else as the run began."""
     entry = release.manifest.get("agents", {}).get(str(run.agent_id)) if release is not None else None
+    # A resumed run keeps the revision with which it began.
     if entry is None or run.resumes_id is not None:
         return run.revision
     return AgentRevision.objects.get(pk=entry["revision"], agent=run.agent_id)

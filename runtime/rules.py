@@ -165,6 +165,7 @@ def find_faults(stored: Sequence[Any], *, tools: Iterable[str]) -> dict[str, lis
                 faults[pointer] = [str(error)]
     if not faults and len(rules) > MAX_RULES:
         faults["/rules"] = [f"Send at most {MAX_RULES} rules."]
+    # Only rules that could be read can be followed through.
     if not faults:
         faults |= _find_impossible(rules, sorted(set(tools)))
     return faults
@@ -174,6 +175,7 @@ def _write_fault(fault: ErrorDetails) -> str:
     """Return what is wrong with the form of a rule as a sentence, with the member that is wrong."""
     if fault["type"] in ("union_tag_not_found", "union_tag_invalid"):
         return f"The type of a rule is one of {', '.join(_TYPES)}."
+    # The first part of `loc` is the type of the rule, the second its member.
     member = "".join(f"{part}: " for part in fault["loc"][1:2])
     return member + write_fault(fault["type"], fault["msg"])
 
@@ -290,6 +292,7 @@ def _refuse_exit(rules: Sequence[Any], history: Sequence[Called], *, tool: str) 
 
 def _find_impossible(rules: Sequence[Any], tools: Sequence[str]) -> dict[str, list[str]]:
     """Return the tools that no order of calls can reach, and those after which a needed one cannot be reached."""
+    # None stands for the beginning of a run.
     following = {last: _may_follow(rules, last, tools) for last in (None, *tools)}
     reached: set[str] = set()
     waiting = list(following[None])

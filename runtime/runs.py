@@ -183,6 +183,7 @@ def _insert(
         request_id=request.request_id,
     )
     try:
+        # A savepoint: a constraint decides which of two runs is the open one, and the transaction survives the loser.
         with transaction.atomic():
             run.save(force_insert=True)
     except IntegrityError as error:

@@ -61,6 +61,8 @@ def read_schema(function: ast.FunctionDef, words: Mapping[str, str]) -> Schema:
             )
         )
     parameters = [*given.args, *given.kwonlyargs]
+    # Defaults of positional parameters belong to the last ones; keyword-only parameters have a None where there is
+    # none.
     defaults = [None] * (len(given.args) - len(given.defaults)) + [*given.defaults] + [*given.kw_defaults]
     properties: Schema = {}
     required = []
@@ -153,6 +155,7 @@ def find_schema_faults(schema: Any) -> list[str]:
         return [f"The schema is longer than {MAX_SCHEMA_CHARS:,} characters."]
     # What a reference may lead to: a `default` is no schema, and has not been looked at.
     targets = [id(node) for _, node in nodes]
+    # With an empty registry, a reference to the outside cannot be resolved and nothing is fetched.
     resolver = Registry[Any]().resolver_with_root(DRAFT202012.create_resource(schema))
     faults = []
     for path, node in nodes:
@@ -232,6 +235,7 @@ class _TooManySteps(Exception):
     """A check takes too long, as with references that branch again and again."""
 
 
+# The library calls keywords without any state of ours, so the count is kept in the context.
 _steps_left: ContextVar[int] = ContextVar("_steps_left")
 Check = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
 
@@ -338,6 +342,7 @@ def _describe_fault(error: ValidationError) -> str:
             return " ".join(f"{prefix}{name} is missing." for name in missing)
         case "additionalProperties" | "unevaluatedProperties" if wanted is False:
             properties = list(error.schema.get("properties", {}))
+            # The library tells which ones only in its message.
             unknown = [name for name in error.instance if repr(name) in error.message]
             offer = f"The arguments are {', '.join(properties)}." if properties else "None are allowed."
             return " ".join([*(f"{prefix}{name} is unknown." for name in unknown), offer])

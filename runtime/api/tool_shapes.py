@@ -63,6 +63,7 @@ class ToolInput(Input):
                 Example(arguments=example.arguments, answer=example.answer, host=example.host)
                 for example in self.examples
             ),
+            # A client may send 5.0, and all limits but the seconds are whole numbers.
             limits={
                 name: int(value) if name != "seconds" and value.is_integer() else value
                 for name, value in self.limits.items()

@@ -189,6 +189,7 @@ def _check_budget(change: Change) -> CheckResult:
 def _measure(revision: AgentRevision) -> int:
     messages = (ChatMessage(role="system", content=revision.system),)
     tools = tuple(tool for tool, _ in tools_of_revision(revision))
+    # Only its size is estimated; it is never sent.
     return ChatRequest(messages=messages, tools=tools, max_output_tokens=1).estimated_input_tokens
 
 

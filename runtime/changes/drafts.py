@@ -68,6 +68,7 @@ class _Tool(BaseModel):
     description: str = Field(max_length=4_000)
     parameters: dict[str, Any]
     source: str = Field(max_length=50_000)
+    # JSON knows no tuples, and strict mode would refuse its lists.
     uses: tuple[str, ...] = Field(default=(), strict=False)
     examples: tuple[_ToolExample, ...] = Field(default=(), max_length=20, strict=False)
 

@@ -64,6 +64,7 @@ class JournalHost:
         elif key in self._last and self._last[key].kind == ToolKind.PURE:
             effect = self._last[key]
         else:
+            # A tool that is not known here may do anything.
             kind = self.kinds.get(tool, ToolKind.UNSAFE)
             self.refused.append((tool, arguments, kind))
             raise RefusedCall(
@@ -104,6 +105,7 @@ class JournalHost:
     def _cover(self, parent: Recorded) -> None:
         """Count what a tool called as made where its answer is served and the tool does not run."""
         for waiting in self._waiting.values():
+            # A copy, since calls are removed on the way.
             for child in [child for child in waiting if child.parent == parent.id]:
                 waiting.remove(child)
                 self.covered.append(child)

@@ -57,6 +57,7 @@ def check_change(change: Change, *, by: Actor) -> list[EvaluationRow]:
     rows = run_checks(change, by=by.label)  # in the sandbox: no row is locked
     verdict = _Rung.FAILED if any(row.verdict == CheckVerdict.FAILED for row in rows) else _Rung.CHECKED
     with transaction.atomic():
+        # The rung may have changed while the checks ran.
         _lock(change, _Rung.PROPOSED, _Rung.CHECKED, _Rung.FAILED)
         EvaluationRow.objects.bulk_create(rows)
         _move(change, verdict, by=by)
@@ -125,6 +126,7 @@ def start_trial(change: Change, *, sha256: str, by: Actor, share: int = FIRST_SH
     project = agent.project
     if obstacle := find_obstacle(change):
         raise NotDeployable(obstacle)
+    # The decision to try the change is one about its tools as well.
     for revision in new_tools(change):
         let_run(revision, by=by)
     check_spec(project, spec_of(change.target), before=agent.current)
@@ -234,6 +236,7 @@ def follow_deployment(event: ProjectEvent) -> None:
     if (stable := changes.get(deployment.stable_id)) is not None and stable.rung != _Rung.STABLE:
         _bring_in(stable, by=by)
         _move(stable, _Rung.STABLE, by=by)
+    # A release stays in force in those that were cut from it later.
     stands = _lineage(deployment.stable)
     for change in changes.values():
         if change.rung == _Rung.CANARY and change.release_id not in (deployment.candidate_id, *stands):

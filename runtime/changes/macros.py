@@ -85,6 +85,7 @@ def write_macro(repeated: Repeated) -> Macro | None:
         for index, call in enumerate(repeated.occurrences[0])
     ]
     written = json.dumps(calls, ensure_ascii=False)
+    # The name follows from the calls, so the same sequence is always the same tool.
     name = f"{_name(repeated.tools)}_{hashlib.sha256(written.encode()).hexdigest()[:4]}"
     definition = ToolDefinition(
         name=name,
@@ -124,6 +125,7 @@ def _find_sources(repeated: Repeated) -> tuple[dict[tuple[int, str], MacroSource
             values = tuple(occurrence[index].arguments[argument] for occurrence in repeated.occurrences)
             same = next((name for name, others in parameters.items() if _equal(others, values)), "")
             from_answer = _find_in_answers(repeated, index, values)
+            # What never changes is a constant, but a single occurrence does not tell.
             if len(repeated.occurrences) > 1 and all(_same(value, values[0]) for value in values):
                 sources[index, argument] = MacroSource(constant=values[0])
             elif from_answer is not None:
@@ -140,6 +142,7 @@ def _find_sources(repeated: Repeated) -> tuple[dict[tuple[int, str], MacroSource
 
 def _find_in_answers(repeated: Repeated, index: int, values: tuple[Any, ...]) -> MacroSource | None:
     for earlier in range(index):
+        # Paths are looked for in the first occurrence, and have to hold in all.
         for path in _paths(repeated.occurrences[0][earlier].value, values[0]):
             answers = (_get(occurrence[earlier].value, path) for occurrence in repeated.occurrences)
             if all(_same(answer, value) for answer, value in zip(answers, values, strict=True)):
@@ -148,6 +151,7 @@ def _find_in_answers(repeated: Repeated, index: int, values: tuple[Any, ...]) ->
 
 
 def _paths(answer: Any, wanted: Any, at: Path = ()) -> Iterator[Path]:
+    # Such values stand in many answers by chance.
     if at and _same(answer, wanted) and wanted not in (None, "", True, False, 0, 1):
         yield at
     if len(at) < DEEPEST and isinstance(answer, dict):
@@ -232,4 +236,5 @@ def _equal(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
+    # To Python, 1, 1.0 and True are equal. In JSON they are not.
     return type(one) is type(other) and bool(one == other)

@@ -114,6 +114,7 @@ def last_checks(change: Change) -> list[EvaluationRow]:
     last = change.checks.order_by("-attempt").values_list("attempt", flat=True).first() or 0
     latest = {}
     for check in change.checks.filter(attempt=last).order_by("index"):
+        # Checks that come later in an attempt replace those of the same name.
         latest[check.name, check.figures.get("family")] = check
     return list(latest.values())
 

@@ -66,6 +66,7 @@ def propose_change(agent: Agent, proposal: ProposedChange, *, by: Actor) -> Chan
     """
     check_kind(proposal.kind)
     name_actor(by)
+    # The changes of an agent are numbered under this lock.
     agent = Agent.objects.select_for_update(of=("self",)).select_related("project", "current").get(pk=agent.pk)
     if agent.archived_at is not None or agent.current is None:
         raise AgentArchived(f"The agent {agent.name} is archived, so nothing of it changes. Choose another one.")
@@ -126,6 +127,7 @@ def _insert(change: Change, agent: Agent, proposal: ProposedChange, *, by: Actor
     """Store a change whose content is there."""
     last = agent.changes.order_by("-number").values_list("number", flat=True).first() or 0
     assert agent.current is not None  # by the caller
+    # The change that made the agent what it is now.
     made_it = agent.changes.filter(target=agent.current).exclude(base=agent.current)
     change.project, change.agent, change.number, change.base = agent.project, agent, last + 1, agent.current
     change.parent = proposal.parent or made_it.first()
@@ -163,4 +165,5 @@ def _find_current(agent: Agent) -> dict[str, ToolRevision]:
     pinned = [row["revision"] for row in agent.current.tools if "revision" in row]
     own = {row.tool.name: row for row in ToolRevision.objects.filter(pk__in=pinned).select_related("tool")}
     tools = Tool.objects.filter(project=agent.project_id, current__isnull=False).select_related("current")
+    # What the agent has pinned comes before what is in force.
     return {row.name: row.current for row in tools if row.current is not None} | own

@@ -117,6 +117,7 @@ def _find_faults(agent: Agent, proposal: ProposedChange) -> list[str]:
         schemas = find_schemas(agent.project, tool.uses)
         if missing := [name for name in tool.uses if name not in schemas]:
             return [f"{tool.name} uses {missing[0]}, which is no tool of the project."]
+        # Examples are run only where the types are right.
         faults += find_type_faults(tool, schemas) or find_example_faults(tool)
     return list(map(str, faults))
 

@@ -106,4 +106,5 @@ def _add(value: str | list[Any] | dict[str, Any], note: str) -> Any:
 
 
 def _obeyed(rehearsal: Rehearsal, tool: str) -> bool:
+    # The journal has no call of this tool, so every one is refused.
     return any(name == tool for name, _, _ in rehearsal.host.refused)

@@ -82,6 +82,7 @@ def find_runs(agent_id: UUID) -> QuerySet[Run]:
 def choose_runs(agent_id: UUID, *, most: int = MOST_RUNS) -> list[Run]:
     """Return recorded runs of an agent that went well, the newest of each task family in turn."""
     families: dict[str, list[Run]] = {}
+    # More are read than are chosen, so that one busy family does not push out the others.
     for run in find_runs(agent_id)[: most * 10]:
         families.setdefault(run.task_id, []).append(run)
     chosen: list[Run] = []
@@ -107,8 +108,10 @@ def read_task(run: Run) -> list[ChatMessage]:
     """Return what was said in a run's conversation until it began, with its task as the last message."""
     first = run.messages.filter(role=Message.Role.USER).order_by("seq").values_list("seq", flat=True).first() or 0
     messages = (
+        # As the conversation stood then: later rewinds do not count.
         Message.objects.read_at(run.created_at).filter(conversation=run.conversation_id, seq__lte=first).order_by("seq")
     )
+    # Without the head, which the subject brings.
     return list(write_request(run, messages, compaction=None).messages[1:])
 
 
@@ -118,6 +121,7 @@ def subject_of(revision: AgentRevision, run: Run, *, lessons: str = "") -> Subje
     Args:
         lessons: a block with others, which it has besides.
     """
+    # In the head of a run, memory and lessons follow the instructions of its revision.
     head = revision.system + run.head.removeprefix(run.revision.system)
     tools = tools_of_revision(revision)
     sources = {
@@ -189,6 +193,7 @@ def tabulate(rows: Sequence[EvaluationRow]) -> list[Divergence]:
         for call in row.figures["calls"]:
             line = counts.setdefault(call["tool"], dict.fromkeys([*names.values(), "late"], 0))
             line[names[call["what"]]] += 1
+            # A late call is one of the same calls, and is counted as both.
             line["late"] += call["what"] == "late"
     return [Divergence(tool=tool, **line) for tool, line in sorted(counts.items())]
 

@@ -76,6 +76,7 @@ def replay_cases(
         replayed.calls += host.made
         if difference := host.difference or _compare(definition, case, host, value):
             replayed.differences.append(difference)
+    # A tool that is not known here may do anything.
     writes = [name for name in definition.uses if kinds.get(name, ToolKind.UNSAFE) != ToolKind.PURE]
     replayed.never_called = [f"{definition.name} never called {name}, which it lists in uses: it" for name in writes
                              if cases and name not in called]  # fmt: skip
@@ -116,6 +117,7 @@ class _InOrder:
 
 
 def _compare(definition: ToolDefinition, case: Case, host: _InOrder, value: Any) -> str:
+    # Where the last call failed then, the tool may have ended with it.
     failed_then = bool(case.calls) and bool(case.calls[host.made - 1].error) if host.made else False
     if isinstance(value, RefusedCall) and not failed_then:
         return f"{definition.name} fails on {_short(case.arguments)}: {value}"
@@ -159,6 +161,7 @@ def _find_own_calls(change: Change, definition: ToolDefinition) -> list[Case]:
 
 
 def _find_kinds(change: Change, definition: ToolDefinition) -> dict[str, str]:
+    # The newest revision of each name counts.
     rows = ToolRevision.objects.filter(project=change.project_id, tool__name__in=definition.uses).order_by("number")
     own = {name: tool.kind for name, tool in core_tools().items() if name in definition.uses}
     return dict(rows.values_list("tool__name", "kind")) | own

@@ -58,6 +58,7 @@ def find_repeated(runs: Iterable[ObservedRun], *, fewest: int = FEWEST_RUNS) -> 
     """Return the sequences that occur in enough runs, those first that would save the most steps."""
     occurrences: dict[tuple[Any, ...], list[Occurrence]] = defaultdict(list)
     where: dict[tuple[Any, ...], set[str]] = defaultdict(set)
+    # In a fixed order, so that the same runs lead to the same macro.
     for run in sorted(runs, key=lambda item: item.id):
         for segment in run.segments:
             for length in range(2, LONGEST + 1):

@@ -139,6 +139,7 @@ def find_blocks(agent: Agent) -> list[Block]:
 
 def _sleep(job: Job, heartbeat: Heartbeat, *, find: Find) -> None:
     agent = Agent.objects.select_related("project", "current").filter(pk=UUID(job.subject)).first()
+    # Runs that end while the job goes on are looked at next time.
     began, summary = database_now(), ""
     if agent is not None and agent.current is not None and agent.archived_at is None:
         for proposal in dream(agent):

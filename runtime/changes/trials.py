@@ -37,6 +37,7 @@ from runtime.sandbox.calls import read_limits
 from runtime.schema import bind_arguments
 from runtime.tools.catalogue import Tool
 
+# Any moment will do if it is always the same: a tool that is run again then answers the same.
 FROZEN_AT = datetime(2026, 1, 1, tzinfo=UTC)
 Ask = Callable[[int, ChatRequest], ChatAnswer]
 AskFor = Callable[[str], Ask]
@@ -194,6 +195,7 @@ class _MemoryHost:
                 name=tool.name,
                 description=tool.description,
                 parameters=tool.parameters,
+                # Nothing leaves, so no call needs the protocol of its kind.
                 kind=ToolKind.PURE,
                 execute=self._carry_out,
             )

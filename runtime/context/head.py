@@ -24,6 +24,7 @@ def rewrite_head(run: Run) -> None:
     Steps that were taken keep the head that they had, so that their prompts can be built again.
     """
     start = len(run.revision.system) + 2 if run.revision.system else 0
+    # The first one ends the memory: clean_text breaks any that stands in a block.
     end = run.head.find(CLOSE, start)
     if end < 0 or not run.head.startswith(OPEN, start):
         return

@@ -95,6 +95,7 @@ def plan_compaction(shown: Shown) -> Plan | None:
         if _tokens(shown, masked=masked, summarised=summarised) <= most:
             return Plan(masked, summarised, before)
     for share in SHARES:
+        # What is left out stays left out, so that the prompt begins as before.
         cut = _cut(messages, share=share)
         if summarised < cut <= read_through and _tokens(shown, masked=masked, summarised=cut) <= most:
             return Plan(masked, cut, before)
@@ -105,6 +106,7 @@ def plan_wanted(shown: Shown) -> Plan | None:
     """Return how a conversation is shortened that a person wants to be: all but its newest turn is summarised."""
     if not shown.run.conversation.compaction_wanted:
         return None
+    # The share that leaves at least the last message.
     cut = min(_cut(shown.messages, share=1 - 1 / max(1, len(shown.messages))), _find_read_through(shown.run))
     masked = shown.compaction.masked_through if shown.compaction else 0
     return Plan(masked, cut, shown.request.estimated_input_tokens) if cut else None
@@ -115,6 +117,7 @@ def _find_read_through(run: Run) -> int:
 
     What runs before this one left unread may be, so that a run can always begin; unless this one goes on with them.
     """
+    # After an overflow the model has not read the prompt.
     steps = Step.objects.filter(run__in=[run.pk, run.resumes_id], status=Step.Status.ANSWERED)
     read: int | None = steps.exclude(finish_reason=Ending.OVERFLOW).aggregate(last=Max("through"))["last"]
     if read is not None:
@@ -140,6 +143,7 @@ def _mask(messages: Sequence[Message], *, keep: int) -> int:
 def _cut(messages: Sequence[Message], *, share: float) -> int:
     """Return the last message of the oldest `share` that is followed by the beginning of a turn; 0 where none is."""
     for index in range(int(len(messages) * share), 0, -1):
+        # A result must not be separated from the call that it answers.
         if messages[index].role != Message.Role.TOOL:
             return messages[index - 1].seq
     return 0

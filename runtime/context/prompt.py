@@ -190,6 +190,7 @@ def _write(message: Message, *, tool: str, masked: bool) -> ChatMessage:
     content = message.content
     match message.role:
         case Message.Role.TOOL:
+            # The line that stands for a short result would be longer than the result.
             if masked and len(mask := write_mask(message, tool=tool)) < len(content):
                 content = mask
             return ChatMessage(role="tool", content=content, tool_call_id=message.tool_call_id)

@@ -55,6 +55,7 @@ def check_tool(definition: ToolDefinition, *, known: Mapping[str, Mapping[str, A
     ]
     if not faults and definition.runtime == ToolRuntime.HTTP:
         read_request(definition.request, definition.parameters)
+    # The source is run only where nothing is wrong with its form.
     if not faults and definition.source:
         faults += find_type_faults(definition, known)
     if not faults and definition.source:
@@ -169,6 +170,7 @@ def write_stub(name: str, schema: Mapping[str, Any]) -> str:
     if is_open or not all(
         property_name.isidentifier() and not iskeyword(property_name) for property_name in properties
     ):
+        # A signature cannot name these arguments, so it takes any.
         return f"def {name}(*values: Any, **named: Any) -> Any: ..."
     ordered = sorted(properties, key=lambda property_name: property_name not in required)
     written = [
@@ -223,6 +225,7 @@ def _check_example(definition: ToolDefinition, example: Example, number: int, se
     if outcome.fault is not None:
         at = outcome.fault.line
         return [Fault(f"{name} fails: {outcome.fault.kind}: {outcome.fault.message}.", _line(definition, at or 1))]
+    # As the value comes out of the sandbox, where a tuple is a list.
     if outcome.value != to_json_value(example.answer, chars=MAX_CHARS):
         return [Fault(f"{name} answers {outcome.value!r:.300}, and not {example.answer!r:.300}.", line)]
     return []

@@ -41,6 +41,7 @@ def load_file(project: Project, text: str, *, by: Actor) -> Loaded:
         InvalidDefinition: nothing was stored; with every fault that was found, and its line.
     """
     read = read_definitions(text)
+    # Tools of the file may use each other before any of them is stored.
     schemas = {tool.name: tool.parameters for tool in read.tools}
     stored: dict[str, Stored] = {}
     faults: list[Fault] = []
@@ -49,8 +50,10 @@ def load_file(project: Project, text: str, *, by: Actor) -> Loaded:
             stored[tool.name] = save_tool(project, tool, by=by, approve=True, others=schemas)
         except InvalidDefinition as error:
             faults += error.faults
+    # Raised only now, so that a person sees all faults at once.
     if faults:
         raise InvalidDefinition(faults)
+    # After the tools, which agents pin.
     agents = {agent.name: save_agent(project, agent, by=by) for agent in read.agents}
     return Loaded(tools={name: entry.created for name, entry in stored.items()}, agents=agents)
 
@@ -168,11 +171,13 @@ def _with_used(project: Project, revisions: Iterable[ToolRevision]) -> list[Tool
     def add(revision: ToolRevision) -> None:
         if revision.tool.name in definitions:
             return
+        # Entered before the tools that it uses, so that two that use each other come to an end.
         definitions[revision.tool.name] = definition = as_definition(revision)
         used = Tool.objects.filter(project=project, name__in=definition.uses, current__isnull=False)
         for tool in used.select_related("current__tool").order_by("name"):
             assert tool.current is not None  # by the filter
             add(tool.current)
+        # Entered again, since its place is after them.
         definitions[revision.tool.name] = definitions.pop(revision.tool.name)
 
     for revision in revisions:

@@ -101,6 +101,7 @@ class _Reader:
             self.faults += error.faults
 
     def _take(self, node: ast.stmt) -> None:
+        # `_gather` takes whole lines out of the file.
         if node.col_offset:
             raise _fault("Write one statement on a line.", node)
         match node:
@@ -191,6 +192,7 @@ class _Reader:
 
     def _read_decorator(self, node: ast.FunctionDef) -> dict[str, Any]:
         decorator = node.decorator_list[0]
+        # `@tool` is read like `@tool()`.
         call = decorator if isinstance(decorator, ast.Call) else ast.Call(func=decorator, args=[], keywords=[])
         ast.copy_location(call, decorator)
         if len(node.decorator_list) > 1 or self._called(call) != "tool":

@@ -82,6 +82,7 @@ def let_run(revision: ToolRevision, *, by: Actor) -> None:
 
 @transaction.atomic
 def _store(project: Project, definition: ToolDefinition, *, by: Actor, approve: bool) -> Stored:
+    # Two requests may bring the same new name: one inserts the row, and both lock it.
     Tool.objects.bulk_create([Tool(project=project, name=definition.name, created_by=by.label)], ignore_conflicts=True)
     tool = Tool.objects.select_for_update().get(project=project, name=definition.name)
     sha256 = definition.sha256

@@ -110,6 +110,7 @@ def _go_on(rows: RunRows, effect: Effect) -> Action:
         return Wait(effect)
     if effect.status == Effect.Status.STARTED and effect.kind == Effect.Kind.UNSAFE:
         return MarkUnknown(effect)
+    # A call that has begun is carried to its end, even after the time is up.
     if effect.status == Effect.Status.PLANNED and (spent := find_overtime(rows.run, seconds=_seconds(rows))):
         return _failed(spent)
     return ExecuteEffect(effect)
@@ -129,6 +130,7 @@ def _end(rows: RunRows) -> Action | None:
             return _failed(stuck)
         done = [call.tool for call in rows.history if call.step == rows.step.seq]
         return Finish(RunStatus.SUCCEEDED, StopReason.TOOL_RULE) if ends_run(rows.rules, done) else None
+    # The model has its note already and was not asked since.
     if rows.noted_at > rows.answer.seq:
         return None
     if is_unfinished(rows.step.finish_reason):

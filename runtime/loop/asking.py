@@ -58,12 +58,14 @@ def prepare_run(claimed: Claimed, run: Run) -> None:
         )
     )
     with claimed.writing() as run:
+        # Another attempt may have prepared the run while this one waited for a service.
         if run.prepared_at is not None:
             return
         answer = record_answer(prepared)
         release = None
         if answer.release is not None:
             release = Release.objects.filter(project=run.project_id, number=answer.release).first()
+        # A candidate release has its own revision of the agent.
         if answer.arm == ServedArm.CANDIDATE:
             run.revision = deployed_revision(run, release)
         now = database_now()
@@ -176,6 +178,7 @@ def _write_answer(claimed: Claimed, step: Step, answer: ChatAnswer, call: ModelC
     ending = name_ending(answer, schema=step.run.revision.model_settings.get("output_schema"))
     with claimed.writing() as run:
         now: datetime = timezone.now()
+        # Two workers may hold the answer; the row count decides which of them writes it.
         changed = Step.objects.filter(pk=step.pk, status=Step.Status.ASKING).update(
             status=Step.Status.ANSWERED,
             model_call=call,

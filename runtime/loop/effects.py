@@ -41,6 +41,7 @@ def execute_effect(claimed: Claimed, run: Run, effect_id: UUID, *, kind: str) ->
         return
     effect = _get(effect_id, run)
     tool = find_tool(effect.run, effect.tool, parent=effect.parent)
+    # A pure call leaves no mark: after a crash it is simply made again.
     if effect.kind != Effect.Kind.PURE and not _start(claimed, effect_id):
         return
     failpoint("agent.effect_started")
@@ -75,6 +76,7 @@ def mark_unknown(claimed: Claimed, effect_id: UUID) -> None:
 def _execute_local(claimed: Claimed, effect_id: UUID) -> None:
     with claimed.writing() as run:
         effect = _get(effect_id, run)
+        # Both were read before the lock; a person may have cancelled since.
         if effect.status != _Status.PLANNED or run.cancel_requested_at is not None:
             return
         effect.started_at, effect.fence = timezone.now(), claimed.fence
@@ -83,12 +85,14 @@ def _execute_local(claimed: Claimed, effect_id: UUID) -> None:
         )
         tool = find_tool(effect.run, effect.tool, parent=effect.parent)
         try:
+            # A savepoint: a tool that fails takes back what it wrote, and the failure itself is still written down.
             with transaction.atomic():
                 value = tool.execute(effect) if tool else GONE
         except MemoryAppError as error:
             _end(effect, _Status.FAILED, str(error))
         else:
             _end(effect, _Status.SUCCEEDED if tool else _Status.FAILED, value)
+            # The head of the prompt shows the blocks, so it has to follow.
             if effect.tool in BLOCK_TOOLS:
                 rewrite_head(run)
         failpoint("agent.local_before_commit")
@@ -125,6 +129,7 @@ def _plan_host_call(claimed: Claimed, effect_id: UUID, call: CallsHost) -> None:
     """Write down what a tool in the sandbox asks of its host; the tool goes on when that has ended."""
     with claimed.writing() as run:
         effect = _get(effect_id, run)
+        # A worker that died after planning left the call behind; it must not be planned twice.
         if effect.status == _Status.PLANNED and effect.children.filter(index=call.index).count() == 0:
             plan_effect(effect.step, index=call.index, tool=call.name, arguments=call.arguments, parent=effect)
 

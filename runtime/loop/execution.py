@@ -69,6 +69,7 @@ def _go_on(job: Job, heartbeat: Heartbeat, *, find: _Find) -> int:
     ends_at = time.monotonic() + TURN_SECONDS
     actions = 0
     while True:
+        # A process that was suspended may have lost the job, and must not act on rows that another one writes now.
         heartbeat.ensure_held()
         rows = load_rows(claimed.run_id)
         action = next_action(rows)
@@ -78,6 +79,7 @@ def _go_on(job: Job, heartbeat: Heartbeat, *, find: _Find) -> int:
             continue
         _take(action, claimed, rows, find=find)
         actions += 1
+        # Everything is committed between two actions, so the run can be put down here.
         if time.monotonic() > ends_at:
             raise NotNow("Other work has its turn.")
 

@@ -35,7 +35,9 @@ CHARACTERS_PER_TOKEN = 3
 
 def hash_arguments(arguments: Any) -> str:
     """Return the hash to which an approval is bound."""
+    # Sorted and without spaces: the same arguments have the same hash, whatever order they come in.
     text = json.dumps(arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    # JSON can carry half of a surrogate pair, which UTF-8 refuses unless told otherwise.
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -138,6 +140,7 @@ def ask_people(effect: Effect, *, about_unknown: bool = False) -> Approval:
 def end_effect(effect: Effect, *, status: str, result: str = "", error: str = "", is_answered: bool = False) -> None:
     """Write down how a call ended and, for a call of the model, the message that answers it, if there is none yet."""
     effect.status, effect.finished_at = status, timezone.now()
+    # PostgreSQL stores no NUL characters in text.
     effect.result, effect.error = result.replace("\x00", "\ufffd"), error.replace("\x00", "\ufffd")
     effect.save(update_fields=["status", "result", "error", "finished_at", "started_at", "fence"])
     append_event(
@@ -157,6 +160,7 @@ def add_result(effect: Effect) -> None:
     text = _write_result(effect)
     most = most_of_result(window_of(effect.run))
     message = add_message(effect.run, role="tool", content=text[:most], tool_call_id=effect.call_id, effect=effect)
+    # The hint names the number of the message, which it has only once it is stored.
     if len(text) > most:
         message.content = cut_result(text, most, seq=message.seq)
         message.save(update_fields=["content"])
@@ -164,6 +168,7 @@ def add_result(effect: Effect) -> None:
     if (effect.index or effect.needs_approval) and not _has_open_calls(effect.step):
         _share_room(effect.step)
         message.refresh_from_db(fields=["content"])
+    # Told once, at the third time. If it goes on, the run fails at FAILED_AT.
     if effect.step.seq >= TOLD_AT and _count_same(effect) == TOLD_AT:
         message.content += f"\n[{NO_PROGRESS_NOTE.format(times=TOLD_AT)}]"
         message.save(update_fields=["content"])
@@ -204,6 +209,7 @@ def _share_room(step: Step) -> None:
     left = room = int(max(0, budget - head) * MAX_RESULTS_SHARE) * CHARACTERS_PER_TOKEN
     if total <= room:
         return
+    # From the shortest up: what a short result leaves of its share goes to the longer ones.
     share = 0
     for number, length in enumerate(sorted(len(message.content) for message in messages)):
         share = max(LEAST_RESULT, left // (len(messages) - number))

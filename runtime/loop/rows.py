@@ -58,6 +58,8 @@ def load_rows(run_id: UUID) -> RunRows:
     )
     if not run.steps_taken:
         return rows
+    # A tool in the sandbox cannot go on before its newest call has ended, so that one comes first. Ids are in order of
+    # time.
     open_effects = sorted(
         run.effects.filter(status__in=Effect.OPEN),
         key=lambda effect: (effect.parent_id is None, -effect.pk.int if effect.parent_id else effect.index),
@@ -86,10 +88,12 @@ def load_rows(run_id: UUID) -> RunRows:
 
 def _read_steps(run: Run, steps: list[Step]) -> list[str]:
     """Return what each of these steps called and what came of it."""
+    # With fewer steps, neither limit can be reached.
     if len(steps) < min(TOLD_AT, MOST_UNREADABLE):
         return []
     taken: dict[int, list[str]] = {step.pk: [] for step in steps}
     calls = run.effects.filter(step_id__in=taken, parent__isnull=True).order_by("index", "id")
+    # Results may be long, and all that matters is whether they are the same.
     columns = ("step_id", "tool", "arguments_sha256", "status", "error", "result_md5")
     for step, *call in calls.annotate(result_md5=MD5("result")).values_list(*columns):
         taken[step].append(write_call(*call))
@@ -135,5 +139,6 @@ def _read_last_output(calls: list[tuple[UUID, str]], asked_for: list[str]) -> di
     """Return what the last of these calls returned, by its id, if it is of a tool that is asked for."""
     if not calls or calls[-1][1] not in asked_for:
         return {}
+    # A call that failed has an error instead of a result.
     returned = Coalesce(NullIf("result", Value("")), "error", output_field=TextField())
     return dict(Effect.objects.filter(pk=calls[-1][0]).values_list("id", returned))

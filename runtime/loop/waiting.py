@@ -96,6 +96,7 @@ class WaitingRoom:
     def _take_over(self, question: OpenQuestion) -> None:
         with self._lock:
             self._questions.append(question)
+            # The thread ends only under this lock and with an empty list, so no question is left without a thread.
             if self._thread is None:
                 self._thread = Thread(target=self._run, name="waiting-room", daemon=True)
                 self._thread.start()
@@ -167,6 +168,7 @@ def _end(question: OpenQuestion, *, is_given_up: bool) -> None:
     except ReflectionError as error:
         give_back(job, error)
     else:
+        # The row first: the task that is sent next has to find the job free.
         postpone(job)
         sender.send_job(job.pk, job.kind)
 

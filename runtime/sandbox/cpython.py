@@ -90,7 +90,9 @@ def _hold(call: SandboxCall, host: Host, conversation: SandboxConversation, gues
             fault = _read_fault(message)
             is_limit = fault.kind in ("MemoryError", "RecursionError")
             return conversation.end(SandboxStatus.STOPPED if is_limit else SandboxStatus.RAISED, fault=fault, **members)
+        # A call is made of the tool's values, so it has the limits of a result.
         name, args, kwargs = to_json_value([message.get(key) for key in ("call", "args", "kwargs")], chars=chars)
+        # The tool can write to the pipe by itself, so the form is checked.
         if not (isinstance(name, str) and name in host and isinstance(args, list) and isinstance(kwargs, dict)):
             raise _Ended
         asked = HostCall(name=name, args=args, kwargs=kwargs)
@@ -116,6 +118,7 @@ class _Guest:
         self._most_bytes = 6 * limits.output_chars + 10_000  # a character may be escaped
         self._rest = b""
         for pipe in (process.stdin, process.stdout):
+            # A guest that neither reads nor writes must not hold up this thread; `_wait` keeps the time.
             os.set_blocking(pipe.fileno(), False)
 
     def send(self, said: dict[str, Any], *, seconds: float) -> None:
@@ -139,6 +142,7 @@ class _Guest:
             if not piece:
                 raise _Ended
             self._rest += piece
+        # A line that came too late does not count.
         if time.monotonic() > ends_at:
             raise _TimeIsUp
         line, _, self._rest = self._rest.partition(b"\n")
@@ -153,6 +157,7 @@ class _Guest:
     def find_end(self, limits: SandboxLimits) -> ToolFault:
         """Say why the process has ended before the tool returned."""
         result = self._process.wait(timeout=1.0)
+        # A negative code means that a signal ended it.
         if result.success or result.exit_code >= 0:
             return ToolFault(kind="SystemExit", message="The tool ended its process.")
         return ToolFault(
@@ -184,6 +189,7 @@ def _start(call: SandboxCall) -> Iterator[_Guest]:
             max_open_files=32,
             no_coredump=True,
             clean_env=True,
+            # Seven bytes fit into a 64-bit number, signed or not.
             random_seed=int.from_bytes(call.seed.encode()[:7].rjust(7, b"\x00")),
             cwd="/",
             name=uuid4().hex,
@@ -191,7 +197,11 @@ def _start(call: SandboxCall) -> Iterator[_Guest]:
         piped, null = sandlock.StdioMode.PIPED, sandlock.StdioMode.NULL
         try:
             process = sandbox.popen(
-                [INTERPRETER, "-I", "-S", "-c", GUEST, ALLOWED.hex()], stdin=piped, stdout=piped, stderr=null
+                # Isolated and without site-packages: only the standard library can be imported.
+                [INTERPRETER, "-I", "-S", "-c", GUEST, ALLOWED.hex()],
+                stdin=piped,
+                stdout=piped,
+                stderr=null,
             )
         except RuntimeError as error:
             reason = "sandlock starts no process on this host; manage.py check --running says what it needs"

@@ -133,8 +133,10 @@ def _judge(argument: Argument | None) -> bytes:
 
 
 def _if_equal(value: int, then: bytes) -> bytes:
+    # Jumps are counted in steps of 8 bytes.
     return _step(_EQUAL, value, jump_if_not=len(then) // 8) + then
 
 
 def _step(code: int, value: int, *, jump_if: int = 0, jump_if_not: int = 0) -> bytes:
+    # This is the kernel's struct sock_filter.
     return struct.pack("=HBBI", code, jump_if, jump_if_not, value)

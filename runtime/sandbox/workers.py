@@ -83,6 +83,7 @@ def _leave_to_parent() -> None:
     It can have none of its own either: the threads that talk to them did not survive the fork, and it would hang.
     """
     global _pool, _lock
+    # A thread that did not survive the fork may have held the old one.
     _lock = threading.Lock()
     if _has_run:
         _left_to_parent.append(_pool)

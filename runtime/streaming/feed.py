@@ -141,6 +141,7 @@ class Feed:
             if time.monotonic() - checked_at >= CHECK_SECONDS:
                 self._check_readers()
                 checked_at = time.monotonic()
+            # This is a call of the driver, so Django does not translate its errors unless asked to.
             with connection.wrap_database_errors:
                 notices = [Notice.read(told.payload) for told in raw.notifies(timeout=LOOK_SECONDS, stop_after=1)]
             told = {notice.run_id for notice in notices if not notice.text}
@@ -160,10 +161,12 @@ class Feed:
 
     def _hand_out(self, told: set[UUID]) -> None:
         """Read what is new for the readers of these runs, or of all where the time is over."""
+        # The lock is not held while the database is asked.
         with self._lock:
             readers = [subscription for subscription in self._subscriptions if not told or subscription.run_id in told]
         for run_id in {subscription.run_id for subscription in readers}:
             concerned = [subscription for subscription in readers if subscription.run_id == run_id]
+            # From the reader who is furthest behind; `give` leaves out what the others have already.
             events = read_events(run_id, after=min(subscription.position for subscription in concerned))
             for subscription in concerned:
                 subscription.give(events)

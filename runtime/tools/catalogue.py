@@ -72,6 +72,7 @@ def add_core_tools(*tools: Tool) -> None:
 def core_tools() -> dict[str, Tool]:
     """Return ERL's own tools by name."""
     if not _core:
+        # Imported here, because these modules import this one.
         from runtime.tools import core, memory_tools
 
         _core.update({tool.name: tool for tool in (*core.TOOLS, *memory_tools.TOOLS, *_more)})

@@ -96,6 +96,7 @@ class _Host:
 
     def _bind(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments by name."""
+        # Imported here, because the catalogue imports this module.
         from runtime.tools.catalogue import find_tool
 
         tool = find_tool(self._effect.run, name, parent=self._effect)
