@@ -188,7 +188,9 @@ def _dump(target: Path) -> Digest:
     """Write a dump and return the digest of every table in the same snapshot."""
     program = find_program("pg_dump")
     with transaction.atomic(durable=True), connection.cursor() as cursor:
+        # The dump and the digest read one snapshot, which lasts as long as this transaction.
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        # With a large database, both take longer than any limit for requests.
         cursor.execute("SET LOCAL statement_timeout = 0")
         cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
         cursor.execute("SELECT pg_export_snapshot()")
@@ -206,6 +208,7 @@ def _count(digest: Digest) -> int:
 
 def _digest(cursor: Any) -> Digest:
     """Return the row count and the sum of the row hashes of every table."""
+    # Rows are hashed as text, and times are written in the time zone of the session.
     cursor.execute("SET LOCAL timezone = 'UTC'")
     cursor.execute(_TABLES)
     digests = {}
@@ -286,6 +289,7 @@ def write_url(name: str) -> str:
     user, password = quote(parameters["USER"], safe=""), quote(parameters["PASSWORD"] or "", safe="")
     credentials = f"{user}:{password}" if password else user
     host, port = str(parameters["HOST"] or "localhost"), str(parameters["PORT"] or 5432)
+    # The folder of a socket cannot stand where a host does.
     if host.startswith("/"):
         return f"postgresql://{credentials}@/{name}?host={quote(host, safe='')}&port={port}"
     return f"postgresql://{credentials}@{host}:{port}/{name}"

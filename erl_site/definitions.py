@@ -31,6 +31,7 @@ def read_installed_files() -> list[str]:
     loader = MigrationLoader(None, ignore_no_migrations=True)
     plan = dict.fromkeys(key for leaf in loader.graph.leaf_nodes() for key in loader.graph.forwards_plan(leaf))
     operations = [operation for key in plan for operation in loader.disk_migrations[key].operations]
+    # A file that several migrations install is one file.
     return list(dict.fromkeys(str(step.sql) for step in operations if isinstance(step, RunSQL)))
 
 
@@ -48,6 +49,7 @@ def find_drift() -> list[str]:
     drift = []
     for kind, qualified in _DEFINED.findall(text):
         name = qualified.rpartition(".")[2]
+        # PostgreSQL keeps the source of functions alone; triggers and views only have to exist.
         is_missing = name not in (bodies if kind == "FUNCTION" else others)
         if is_missing or (kind == "FUNCTION" and bodies[name] not in text):
             drift.append(name)

@@ -66,7 +66,7 @@ def decide_effect(
     approval = effect.approvals.filter(status=Approval.Status.PENDING).first()
     if run is None or approval is None:
         raise NothingPending("This call waits for no decision. Read it again: it may have been decided or cancelled.")
-    # A decision is good only for the arguments that were on the page.
+    # A decision holds only for the arguments that were on the page.
     if approval.arguments_sha256 != arguments_sha256:
         raise ArgumentsChanged("The call has other arguments than those you read. Read it again and decide then.")
     # The time may be over before the task that expires approvals has seen it.

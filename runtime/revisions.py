@@ -148,8 +148,8 @@ def allow_tool(agent: Agent, name: str, *, by: Actor, sha256: str = "") -> Agent
     rule = {"type": ALWAYS_ALLOW, "tool": name} | ({"revision": pin["revision"]} if "revision" in pin else {})
     spec = spec_of(agent.current)
     if rule in spec.rules:
-        # The new rule replaces one for an earlier revision of the tool.
         return agent
+    # The new rule replaces one for an earlier revision of the tool.
     return revise_agent(agent, spec=replace(spec, rules=(*_ask_about(spec.rules, name), rule)), by=by, may_allow=True)
 
 

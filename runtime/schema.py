@@ -61,8 +61,7 @@ def read_schema(function: ast.FunctionDef, words: Mapping[str, str]) -> Schema:
             )
         )
     parameters = [*given.args, *given.kwonlyargs]
-    # Defaults of positional parameters belong to the last ones; keyword-only parameters have a None where there is
-    # none.
+    # Positional defaults belong to the last parameters; keyword-only parameters without one have a None.
     defaults = [None] * (len(given.args) - len(given.defaults)) + [*given.defaults] + [*given.kw_defaults]
     properties: Schema = {}
     required = []

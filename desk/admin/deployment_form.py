@@ -147,6 +147,7 @@ def carry_out(project: Project, do: str, data: dict[str, Any], *, by: Actor) -> 
         return f"Saved. {_change_settings(project, data, by=by).in_words()}"
     with transaction.atomic():
         deployment = lock_deployment(project, serves_releases=True)
+        # Compared under the lock, so that nothing can change in between.
         _check_unchanged(deployment, data)
         changed = _deploy(deployment, do, data, by=by)
     return f"Done. {get_deployment(changed.project).in_words()}"

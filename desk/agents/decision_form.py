@@ -40,6 +40,7 @@ class CallDecisionForm(forms.Form):
     reason_code = forms.ChoiceField(required=False, choices=REASONS, widget=forms.RadioSelect)
     reason = forms.CharField(
         required=False,
+        # With room for the reason that is chosen from the list, which comes before it.
         max_length=MAX_REASON_CHARS - 100,
         label="Another reason",
         widget=forms.Textarea(attrs={"rows": 1}),

@@ -16,6 +16,7 @@ def draw_worth(changes: Sequence[Change]) -> Mapping[UUID, str]:
     """Return for each change what its last experiment found, with a link. Two queries."""
     releases = [row.release_id for row in changes if row.release_id is not None]
     rows = Experiment.objects.filter(treated_release__in=releases, compared=Experiment.Compared.CANARY)
+    # If a release was tried more than once, the last trial counts.
     tried = {row.treated_release_id: row for row in rows.order_by("number")}
     looks = find_last_looks(tried.values())
     drawn = {}

@@ -77,6 +77,7 @@ def describe_effect(request: HttpRequest) -> list[Figure]:
         return [_write_figure(note=units, link=link)]
     low, high = 100 * whole.interval.low, 100 * whole.interval.high
     prefix = "" if whole.is_told else "No effect found yet. "
+    # A minus sign, which is as wide as a plus.
     note = f"{prefix}95% interval {low:+.1f} to {high:+.1f}; {units}".replace("-", "−")
     return [_write_figure(value=f"{100 * whole.estimate:+.1f} points".replace("-", "−"), note=note, link=link)]
 

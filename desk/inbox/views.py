@@ -178,6 +178,7 @@ def _draw_page(
     request: HttpRequest, groups: list[dict[str, Any]] | None, pane: Pane | None, *, screen: str
 ) -> HttpResponse:
     """Draw the list with an item or, for no groups, the item alone. `screen` is what a narrow screen shows."""
+    # Offered once, and only for as long as a decision can be undone.
     offer = request.session.pop(_UNDO, None)
     is_recent = offer is not None and time.time() - offer["at"] < UNDO_SECONDS
     context = {

@@ -138,6 +138,7 @@ class DecisionForm(forms.Form):
         about: dict[str, Any] = {"by": by, "reason": data["reason"], "seconds_on_screen": None}
         if opened_at is not None:
             seconds, on_screen = time.time() - opened_at.timestamp(), data["on_screen"]
+            # The browser's figure counts only if it is no longer than the page has been open.
             if on_screen is not None and 0 <= on_screen <= seconds:
                 seconds = on_screen
             if 0 <= seconds <= _MAX_SECONDS:

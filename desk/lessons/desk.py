@@ -147,6 +147,7 @@ def collect_events(heuristic: Heuristic) -> list[dict[str, Any]]:
     """Return what happened to a heuristic, newest first. Three queries."""
     revisions = list(HeuristicRevision.objects.filter(heuristic=heuristic).order_by("number"))
     events: list[dict[str, Any]] = []
+    # Each wording beside the one before it; the first has none.
     for before, revision in zip([None, *revisions], revisions, strict=False):
         events.append(
             {
@@ -194,6 +195,7 @@ def _write_for_agents(revision: HeuristicRevision) -> str:
 def _cited_runs(heuristic: Heuristic) -> list[dict[str, Any]]:
     """Return the newest runs of a lesson and its group, each once, cut to the cited steps and their neighbours."""
     evidence = find_group_evidence(heuristic)
+    # The newest runs, each once, however often it is cited.
     newest = evidence.values("trajectory").annotate(newest=Max("created_at")).order_by("-newest")
     evidence = evidence.filter(trajectory__in=newest.values("trajectory")[:_RUNS]).annotate(
         had_lessons=Exists(Retrieval.objects.filter(pk=OuterRef("trajectory__retrieval")).exclude(injected_ids=[]))

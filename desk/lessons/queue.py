@@ -75,6 +75,7 @@ class RiskFilter(QueueFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
         rows = narrow_to_projects(Heuristic.objects.proposed().leading(), request.user).exclude(risk_flags=[])
+        # Without an order, whose columns would count as part of what is distinct.
         codes = rows.order_by().values_list("risk_flags", flat=True).distinct()
         flags = sorted({code for row in codes for code in row})
         return [("any", "Flagged"), ("none", "Not flagged"), *((code, code) for code in flags)]

@@ -144,6 +144,7 @@ def _describe_cost(metadata: dict[str, Any]) -> str:
 
 def _count_tokens(metadata: dict[str, Any]) -> int:
     """Return the tokens of a step, by whichever names of the providers' they were logged."""
+    # Agents log tokens as a number, or as an object in the form of their provider.
     for value in (metadata.get("tokens"), metadata.get("usage")):
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value

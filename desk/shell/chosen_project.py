@@ -32,6 +32,7 @@ def chosen_project(request: HttpRequest) -> Project | None:
     if not wanted:
         return None
     project = next((candidate for candidate in offered_projects(request) if str(candidate.pk) == wanted), None)
+    # With more projects than are offered, it may be one of the others.
     if project is None and len(offered_projects(request)) == MOST_OFFERED:
         project = visible_projects(request.user).filter(pk=wanted).first()
     return project

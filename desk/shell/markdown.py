@@ -60,6 +60,7 @@ def _blocks(lines: list[str]) -> Iterator[SafeString]:
             yield _list(items)
             items = []
         if line.startswith("```"):
+            # A fence that nothing closes goes on to the end.
             end = next((at for at in range(number, len(lines)) if lines[at].startswith("```")), len(lines))
             yield format_html("<pre><code>{}</code></pre>", "\n".join(lines[number:end]))
             number = end + 1

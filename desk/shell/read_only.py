@@ -67,6 +67,7 @@ class MemberRows(admin.ModelAdmin[Row]):
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         try:
             changelist = super().get_changelist_instance(request)
+            # Read here, where its errors are caught.
             changelist.result_list = list(changelist.result_list)
             self.add_figures(changelist.result_list)
             return changelist
@@ -127,6 +128,7 @@ class ReadOnlyAdmin(MemberRows[Row]):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
+        # The admin quotes ids in its addresses.
         row = self.get_object(request, unquote(object_id)) if request.method == "POST" and object_id else None
         if row is not None and self.has_view_permission(request, row):
             try:

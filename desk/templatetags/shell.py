@@ -45,6 +45,7 @@ def active_filters(changelist: Any) -> list[str]:
     settings = []
     for spec in changelist.filter_specs:
         choices = list(spec.choices(changelist))
+        # The first choice is always “All”.
         chosen = [choice for choice in choices[1:] if choice.get("selected")]
         settings += [f"{spec.title}: {choice['display']}" for choice in chosen[:1]]
     return settings

@@ -112,6 +112,7 @@ def make_socket_folder(home: Path, *, owner: int) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     if owner != os.geteuid() == folder.lstat().st_uid:
         os.chown(folder, owner, -1)
+    # Not followed: a link could lead to a folder that belongs to someone else.
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_mode & 0o077 or status.st_uid != owner:
         raise EmbeddedServerError(

@@ -120,6 +120,7 @@ def discard(home: Path) -> None:
     """Stop the server under `home` and delete its data for good."""
     home = Path(home).resolve()
     stop(home, "immediate")
+    # Where root uses another account, these may be links to folders elsewhere.
     for folder in (home / "data", socket_folder(home)):
         if folder.is_symlink():
             shutil.rmtree(folder.resolve(), ignore_errors=True)
@@ -133,6 +134,7 @@ def is_running(home: Path) -> bool:
         host = str(socket_dir(home))
         psycopg.connect(host=host, port=PORT, user="erl", dbname="postgres", connect_timeout=2).close()
     except psycopg.OperationalError as error:
+        # A refusal is an answer, too.
         return "FATAL" in str(error) and not any(text in str(error) for text in _TRANSIENT)
     return True
 
@@ -159,7 +161,9 @@ def _start_and_wait(home: Path, dsn: str, *, durable: bool, options: list[str], 
             psycopg.connect(dsn, dbname="postgres").close()
             return
         except psycopg.OperationalError as error:
+            # Without FATAL, no server was reached.
             is_transient = "FATAL" not in str(error) or any(text in str(error) for text in _TRANSIENT)
+            # The server answers; its roles are made next.
             if _NO_ROLE in str(error):
                 return
             if not is_transient:
@@ -235,6 +239,7 @@ def _start(home: Path, account: Account, options: list[str], *, wait_seconds: fl
 def _run(account: Account, program: str, *arguments: str) -> str:
     """Run a PostgreSQL program; return "", or its output if it failed."""
     command = [*account.prefix, str(account.binaries / program), *arguments]
+    # Variables such as PGPORT would change what the programs do, and a locale the language of their output.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
     with tempfile.TemporaryFile("w+") as output:  # not a pipe, which the server would keep open
         ended = subprocess.run(
@@ -308,6 +313,7 @@ def _memory_in_use(home: Path) -> bool:
 
     A second server on the same data would corrupt it. Without /proc, PostgreSQL's own check has to do.
     """
+    # In postmaster.pid, line 7 has the key and the id of the shared memory, and line 8 the state of the server.
     lines = _pid_lines(home)
     if len(lines) < 7 or not lines[6].strip():
         return False

@@ -145,7 +145,9 @@ def _start(home: Path, *, durable: bool) -> None:
     if os.geteuid() == 0 != owner:
         group = pwd.getpwuid(owner).pw_gid
         command = [sys.executable, "-I", "-S", str(Path(unprivileged.__file__)), f"{owner}:{group}", *command]
+    # Reached by its socket only and without snapshots; with full memory it refuses messages rather than drop others.
     command += [*("--port", "0"), *("--unixsocketperm", "700"), *("--save", ""), *("--maxmemory-policy", "noeviction")]
+    # `process_id` knows the server by its command line, which a title would replace.
     command += [*("--daemonize", "yes"), *("--set-proc-title", "no"), *(DURABLE if durable else THROWAWAY)]
     command += [text for pair in paths.items() for text in pair]
     started = subprocess.run(

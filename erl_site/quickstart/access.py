@@ -83,6 +83,7 @@ def read_access(home: Path) -> dict[str, str]:
 def write_access(access: Access, home: Path) -> Path:
     """Store it for later runs, readable only by its owner."""
     path, draft = home / FILE, home / f".{FILE}.{os.getpid()}"
+    # Made with its mode, so that it is never open to others.
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(access.as_json() + "\n")
     draft.chmod(0o600)

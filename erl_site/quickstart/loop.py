@@ -74,6 +74,7 @@ class Loop:
             for done, line in enumerate(lines):
                 self.terminal.progress("Runs", done, len(lines))
                 external_id = json.loads(line)["external_id"]
+                # A run that is sent again is the same request, unless the sample has changed.
                 key = f"quickstart-{external_id}-{hashlib.sha256(line.encode()).hexdigest()[:12]}"
                 answer = self._post("trajectories", line, headers={"Idempotency-Key": key}, accept=(409,))
                 new += answer.status_code == 201 and "Idempotent-Replayed" not in answer.headers

@@ -81,5 +81,6 @@ def _is_exempt(request: HttpRequest) -> bool:
 
 
 def _redirect(request: HttpRequest, name: str) -> HttpResponse:
+    # What was posted cannot be sent again after signing in.
     target = request.get_full_path() if request.method == "GET" else reverse("admin:index")
     return HttpResponseRedirect(f"{reverse(name)}?{urlencode({'next': target})}")

@@ -84,6 +84,7 @@ class Application(ASGIHandler):
 
     def start(self, *, threads: int) -> None:
         """Say how many threads there are. Each starts with its first request, so a process may fork meanwhile."""
+        # Requests that only wait have given up their turn but keep their thread.
         self._pool = ThreadPoolExecutor(threads + MAX_WAITING, thread_name_prefix="request")
         self._probes = {path: ThreadPoolExecutor(count, path[1:]) for path, count in PROBES.items()}
         self._turns = Turns(

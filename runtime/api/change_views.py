@@ -155,7 +155,7 @@ class TrialView(ApiView):
     )
     def post(self, request: Request, id: UUID) -> Response:
         sent = TrialInput.from_body(self.body)
-        # In thousandths, and never none of the units.
+        # In thousandths of the units, and at least one.
         share = max(round(sent.percent * 10), 1)
         start_trial(_get(self, id), sha256=sent.sha256, share=share, by=self.actor, reason=sent.reason)
         return Response(describe_change_fully(_get(self, id)))

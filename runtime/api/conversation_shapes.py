@@ -11,7 +11,7 @@ from memory.api.input import WHOLE, Input, OneOf, wrong_member
 from memory.api.output import Pagination
 from runtime.models.conversations import Conversation, Message
 
-# What a file of each type begins with.
+# The first bytes of a file of each type.
 _BEGINNINGS = {
     "image/png": b"\x89PNG\r\n\x1a\n",
     "image/jpeg": b"\xff\xd8\xff",

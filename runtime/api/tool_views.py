@@ -171,7 +171,7 @@ def _make_host(project: Project, name: str, sent: TryInput) -> Callable[..., Any
         if name in sent.host:
             return sent.host[name]
         if sent.mode == "shadow":
-            # One that calls no others, since it is run without a host.
+            # Only a tool that calls no others can run without a host.
             tool = _shown(project).filter(name=name, current__kind=ToolKind.PURE, current__uses=[]).first()
             if tool is not None and tool.current is not None and tool.current.runtime == ToolRuntime.MONTY:
                 return _call_pure(tool.current, args, kwargs)

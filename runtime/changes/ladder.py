@@ -126,7 +126,7 @@ def start_trial(change: Change, *, sha256: str, by: Actor, share: int = FIRST_SH
     project = agent.project
     if obstacle := find_obstacle(change):
         raise NotDeployable(obstacle)
-    # The decision to try the change is one about its tools as well.
+    # Trying the change approves its tools as well.
     for revision in new_tools(change):
         let_run(revision, by=by)
     check_spec(project, spec_of(change.target), before=agent.current)

@@ -151,7 +151,7 @@ def _find_in_answers(repeated: Repeated, index: int, values: tuple[Any, ...]) ->
 
 
 def _paths(answer: Any, wanted: Any, at: Path = ()) -> Iterator[Path]:
-    # Such values stand in many answers by chance.
+    # These values occur in many answers by chance.
     if at and _same(answer, wanted) and wanted not in (None, "", True, False, 0, 1):
         yield at
     if len(at) < DEEPEST and isinstance(answer, dict):

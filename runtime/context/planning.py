@@ -91,11 +91,11 @@ def plan_compaction(shown: Shown) -> Plan | None:
     summarised = shown.compaction.summarised_through if shown.compaction else 0
     read_through = _find_read_through(run)
     for keep in _fewer(options.keep_results):
+        # What is left out stays left out, so that the prompt begins as before.
         masked = max(masked, min(_mask(messages, keep=keep), read_through))
         if _tokens(shown, masked=masked, summarised=summarised) <= most:
             return Plan(masked, summarised, before)
     for share in SHARES:
-        # What is left out stays left out, so that the prompt begins as before.
         cut = _cut(messages, share=share)
         if summarised < cut <= read_through and _tokens(shown, masked=masked, summarised=cut) <= most:
             return Plan(masked, cut, before)

@@ -130,7 +130,7 @@ def _end(rows: RunRows) -> Action | None:
             return _failed(stuck)
         done = [call.tool for call in rows.history if call.step == rows.step.seq]
         return Finish(RunStatus.SUCCEEDED, StopReason.TOOL_RULE) if ends_run(rows.rules, done) else None
-    # The model has its note already and was not asked since.
+    # The model has its note already, and has not been asked since.
     if rows.noted_at > rows.answer.seq:
         return None
     if is_unfinished(rows.step.finish_reason):

@@ -58,8 +58,7 @@ def load_rows(run_id: UUID) -> RunRows:
     )
     if not run.steps_taken:
         return rows
-    # A tool in the sandbox cannot go on before its newest call has ended, so that one comes first. Ids are in order of
-    # time.
+    # A tool in the sandbox waits for its newest call, so that one comes first. Ids are in order of time.
     open_effects = sorted(
         run.effects.filter(status__in=Effect.OPEN),
         key=lambda effect: (effect.parent_id is None, -effect.pk.int if effect.parent_id else effect.index),

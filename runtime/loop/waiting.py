@@ -168,7 +168,7 @@ def _end(question: OpenQuestion, *, is_given_up: bool) -> None:
     except ReflectionError as error:
         give_back(job, error)
     else:
-        # The row first: the task that is sent next has to find the job free.
+        # The job is given back first: the task that is sent has to find it free.
         postpone(job)
         sender.send_job(job.pk, job.kind)
 

@@ -85,6 +85,7 @@ class Command(BaseCommand):
                 raise CommandError("Interrupted.", returncode=130) from None
 
     def _run(self, home: Path, terminal: Terminal, **options: Any) -> None:
+        # Loading takes seconds as well, so the time begins with the process.
         started = time.monotonic() - processes.age_seconds()
         if not 0 < options["port"] < 65536:
             raise CommandError("Choose a --port between 1 and 65535.")
