@@ -1,7 +1,7 @@
 """Keep the database's functions, triggers and views equal to the `.sql` files, which have one definition of each.
 
-`manage.py migrate` runs the files again where they have changed since, or where a function is another than its file
-says, so a change of a file needs no migration of its own.
+`manage.py migrate` runs the files again where they have changed since, or where a function differs from its file, so a
+change of a file needs no migration of its own.
 """
 
 import hashlib

@@ -127,7 +127,7 @@ def find_failure(endings: Sequence[str], *, calls: bool) -> Failure | None:
 
 
 def find_stuck(*, unreadable: int, repeats: int) -> Failure | None:
-    """Return why a run fails that goes round in circles.
+    """Return why a run that goes round in circles fails; None if it does not.
 
     Args:
         unreadable: answers in a row whose calls could not be read.
@@ -143,7 +143,7 @@ def find_stuck(*, unreadable: int, repeats: int) -> Failure | None:
 
 
 def without_tool(tool: str) -> Failure:
-    """Return why a run fails that was reminded of a tool that it has to call."""
+    """Return why a run fails that did not call a tool it was reminded of."""
     return Failure(StopReason.REQUIRED_TOOL, f"The agent finished twice without calling {tool}.")
 
 

@@ -59,7 +59,7 @@ class HttpAnswer:
 
 
 class RequestFailed(MemoryAppError):
-    """No answer came, or none that says it was done.
+    """No answer came, or none that confirms the request.
 
     `is_certain` tells whether the service cannot have acted; otherwise it may have. `may_pass` tells whether the same
     request may be answered a moment later.

@@ -108,7 +108,7 @@ def create_agent(
 def revise_agent(
     agent: Agent, *, spec: AgentSpec, by: Actor, description: str | None = None, may_allow: bool = False
 ) -> Agent:
-    """Let an agent be what `spec` says from its next run on. One that already is stays as it is.
+    """Make an agent what `spec` says, from its next run on. If it already is, nothing changes.
 
     Takes `may_allow` and raises InvalidInput as `create_agent` does.
     """
@@ -122,7 +122,7 @@ def revise_agent(
 
 @transaction.atomic
 def allow_tool(agent: Agent, name: str, *, by: Actor, sha256: str = "") -> Agent:
-    """Let calls of a tool wait for nobody from the agent's next run on, until the agent has another revision of it.
+    """Let a tool be called without approval from the agent's next run on, until the agent has another revision of it.
 
     Args:
         sha256: the hash of the tool that the person read; "" for one of ERL.
@@ -155,10 +155,10 @@ def allow_tool(agent: Agent, name: str, *, by: Actor, sha256: str = "") -> Agent
 
 @transaction.atomic
 def ask_again(agent: Agent, name: str, *, by: Actor) -> Agent:
-    """Let people be asked about a tool again that was allowed for always.
+    """Ask people again about a tool that was always allowed.
 
     Raises:
-        InvalidInput: it is not.
+        InvalidInput: it was not.
     """
     agent = Agent.objects.select_for_update(of=("self",)).select_related("project", "current").get(pk=agent.pk)
     assert agent.current is not None  # every agent has one
@@ -215,7 +215,7 @@ def _revise(agent: Agent, spec: AgentSpec, *, by: Actor) -> Agent:
 
 
 def store_revision(agent: Agent, spec: AgentSpec, *, by: Actor) -> AgentRevision:
-    """Return the revision of an agent that says this, which is made if there is none. The agent stays what it is."""
+    """Return the revision of an agent with this content; make it if there is none. The agent stays as it is."""
     revision: AgentRevision | None = agent.revisions.filter(content_sha256=spec.sha256).first()
     if revision is not None:
         return revision
@@ -224,7 +224,7 @@ def store_revision(agent: Agent, spec: AgentSpec, *, by: Actor) -> AgentRevision
 
 
 def point_at(agent: Agent, revision: AgentRevision, *, by: Actor) -> None:
-    """Let a locked agent be a revision of it from its next run on."""
+    """Make a revision the current one of a locked agent, from its next run on."""
     name_actor(by)
     if agent.current_id == revision.pk:
         return
@@ -234,7 +234,7 @@ def point_at(agent: Agent, revision: AgentRevision, *, by: Actor) -> None:
 
 
 def deployed_revision(run: Run, release: Release | None) -> AgentRevision:
-    """Return what a run's agent is where a release is on trial: as the release says, else as the run began."""
+    """Return the revision that a release on trial names for a run's agent, else the one with which the run began."""
     entry = release.manifest.get("agents", {}).get(str(run.agent_id)) if release is not None else None
     # A resumed run keeps the revision with which it began.
     if entry is None or run.resumes_id is not None:

@@ -97,7 +97,7 @@ class RequiresApproval(Input):
 
 
 class AlwaysAllow(Input):
-    """A call of this tool waits for nobody, though the tool or another rule asks for an approval.
+    """Calls of this tool need no approval, even if the tool or another rule asks for one.
 
     With `revision`, that holds for this revision of the tool alone: people are asked about another one again.
     """
@@ -127,10 +127,10 @@ _TYPES = [get_args(each.model_fields["type"].annotation)[0] for each in get_args
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Called:
-    """A call of a run: in which step, and what it returned; None while it has not ended.
+    """A call of a run: its step, and what it returned; None while it has not ended.
 
-    What tools return of which no rule says what follows may be left out. `by_tool` says that a tool in the sandbox made
-    the call, and not the model.
+    Results that no rule reads may be left out. `by_tool` says that a tool in the sandbox made the call, and not the
+    model.
     """
 
     tool: str
@@ -223,7 +223,7 @@ def reads_history(rules: Sequence[Any]) -> bool:
 
 
 def find_conditional(rules: Sequence[Any]) -> list[str]:
-    """Return the tools of which a rule reads what they returned."""
+    """Return the tools whose results a rule reads."""
     return [rule.tool for rule in rules if isinstance(rule, Conditional)]
 
 

@@ -243,6 +243,7 @@ def _counted(word: str, check: Check) -> Check:
     """Let a keyword count what its check costs."""
 
     def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterable[ValidationError] | None:
+        # A check costs about as much as what it looks at is long.
         sizes = [len(item) if isinstance(item, list | dict) else 1 for item in (value, instance)]
         left = _steps_left.get() - sum(sizes)
         if word == "uniqueItems" and isinstance(instance, list) and not all(isinstance(item, str) for item in instance):

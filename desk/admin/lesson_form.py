@@ -50,6 +50,7 @@ class LessonForm(forms.Form):
             "trigger": f"{'calling' if failed else 'about to call'} {action['name']}" if action else "",
             "polarity": HeuristicRevision.Polarity.AVOID if failed else HeuristicRevision.Polarity.WORKS,
             "task_id": trajectory.task_id,
+            # A quote has to stand in the step as it is, so it is cut without an ellipsis.
             "quote": text.strip().split("\n")[0][:_QUOTE_CHARS],
             "rationale": Truncator(f"In a run that ended as {trajectory.outcome}.").chars(200),
         }

@@ -99,6 +99,7 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
         match = request.resolver_match
         if match is None or match.url_name != "memory_retrieval_change":
             return rows
+        # Only the page of an answer shows the runs that followed.
         runs = Prefetch("trajectories", Trajectory.objects.defer("steps").order_by("created_at"), to_attr="runs")
         feedback = Prefetch("verdicts", HeuristicFeedback.objects.order_by("created_at"), to_attr="given_feedback")
         return rows.select_related("project").prefetch_related(runs, feedback)

@@ -124,7 +124,7 @@ def list_families(found: Mapping[str, Uplift]) -> list[dict[str, Any]]:
 
 
 def describe_lesson_effect(heuristic: Heuristic) -> dict[str, Any] | None:
-    """Return how runs with a lesson fared against runs like them, where some are known."""
+    """Return how runs with a lesson compare with similar runs, if there are any."""
     if heuristic.status not in _IN_USE:
         return None
     effects = compare_lessons([heuristic.project_id], since=_since())

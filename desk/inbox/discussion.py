@@ -57,6 +57,7 @@ def draw_tab(request: HttpRequest, kind: ItemKind, id: UUID) -> Tab | None:
     state = _find_state(kind, id)
     query = read_query(request)
     page = reverse("admin:inbox_item", args=[kind.name, id])
+    # The newest are kept, and shown in the order in which they were written.
     comments = list(_comments(kind, id).order_by("-written_at", "-id")[:SHOWN_COMMENTS])[::-1]
     context: dict[str, Any] = {
         "comments": comments,

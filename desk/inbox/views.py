@@ -1,8 +1,8 @@
 """The pages of the inbox: the list with one item, its fragments, and what happens when a person decides.
 
-A browser with script fetches the next items as fragments and sends decisions behind; it asks for JSON. Without script
-the same addresses answer with whole pages, and every button is an ordinary form. An item that does not wait is shown
-without the list, and stays on the page after a decision.
+A browser with script fetches the next items as fragments and sends decisions in the background; it asks for JSON.
+Without script the same addresses answer with whole pages, and every button is an ordinary form. An item that does not
+wait is shown without the list, and stays on the page after a decision.
 """
 
 import time

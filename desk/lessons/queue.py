@@ -189,7 +189,7 @@ class Queue:
         return ORDERS.get(dict(parse_qsl(self.query)).get("order", ""), BY_EFFECT)
 
     def split(self) -> tuple[QuerySet[Heuristic], QuerySet[Heuristic]]:
-        """Return the proposals that nobody has approved, and those that wait for this person as the second of two."""
+        """Return the proposals without an approval, and those that wait for this person as the second of two."""
         rows, once = self.rows(), Exists(_first_approvals())
         mine = Exists(_first_approvals().filter(reviewer_user=self.user.pk))
         return rows.filter(~once), rows.filter(once, ~mine)

@@ -25,7 +25,7 @@ def write_inline_code(text: str) -> SafeString:
 
 
 def looks_marked(text: str) -> bool:
-    """Tell whether a text has anything that is drawn otherwise than it stands there."""
+    """Tell whether a text contains any of this Markdown."""
     return _LOOKS_MARKED.search(text) is not None
 
 

@@ -166,7 +166,7 @@ class ReadOnlyAdmin(MemberRows[Row]):
                 messages.error(request, f"{show_text(str(row))}: {refusal}")
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        """Leave out the project where a person has but one."""
+        """Leave out the project for a person who has only one."""
         several = len(offered_projects(request)) > 1
         return [name for name in super().get_list_display(request) if name != "project" or several]
 

@@ -339,7 +339,7 @@ def _refuse_damaged_lock(home: Path) -> None:
 
 
 def _drop_stale_locks(home: Path) -> None:
-    """Remove the locks of a dead server; PostgreSQL would take any process with its id, even a zombie, for it."""
+    """Remove the locks of a dead server; PostgreSQL would mistake any process with its id for it."""
     if processes.HAS_PROC and not _memory_in_use(home):
         (home / "data" / "postmaster.pid").unlink(missing_ok=True)
         for lock in socket_folder(home).glob(".s.PGSQL.*"):

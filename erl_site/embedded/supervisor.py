@@ -187,7 +187,7 @@ class Supervisor:
         """Record the running processes, so that a later supervisor can stop them if this one is killed."""
         pids = {child.service.name: _pid(child.process) for child in self.children if child.process}
         entries = [{"name": name, "pid": pid, "started_at": processes.started_at(pid)} for name, pid in pids.items()]
-        # Replaced as a whole, so that no one reads half a record.
+        # Replaced as a whole, so that a half-written record is never read.
         draft = self.home / f".{RECORD}"
         draft.write_text(json.dumps(entries))
         draft.replace(self.home / RECORD)

@@ -59,7 +59,7 @@ def find_device(user: AbstractBaseUser) -> TOTPDevice | None:
 def start_enrolment(request: HttpRequest) -> TOTPDevice:
     """Return a device to confirm in this session, with a new secret.
 
-    No one is shown a secret that anyone else has seen: others may have the password, or this session.
+    A secret is never shown twice: someone else may have the password, or this session, and have seen it.
     """
     request.session[_KEY] = random_hex(20)
     return _new_device(request)

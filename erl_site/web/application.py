@@ -240,7 +240,7 @@ class Application(ASGIHandler):
 
 
 class Held:
-    """Bytes in memory that clients are slow to send or read. Above the most, who has most of them gives way."""
+    """Bytes in memory that clients are slow to send or read. Above the limit, the largest holder gives way."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -35,7 +35,7 @@ def pre_fork(server: Any, worker: Any) -> None:
 
 
 def post_fork(server: Any, worker: Any) -> None:
-    """Keep a process that is loading from being killed as one that hangs: on a busy machine that takes minutes."""
+    """Keep a process that is loading from being killed as hung: on a busy machine, loading takes minutes."""
 
     def show_life() -> None:
         while not _loaded.wait(1.0):

@@ -1,6 +1,6 @@
 """The steps of a change: proposed → checked → shadowed → canary → stable, and down again.
 
-What is on trial and what is stable is the deployment's to say (memory/releases): a change is tried as a release that
+The deployment says what is on trial and what is stable (memory/releases): a change is tried as a release that
 differs from the stable one in this change alone, and its rung follows the deployment, no matter who moves it.
 """
 
@@ -79,7 +79,7 @@ def record_shadow(change: Change, rehearsed: Rehearsed, *, by: Actor) -> None:
 
 @transaction.atomic
 def record_refusal(change: Change, refusal: MemoryAppError, *, by: Actor) -> None:
-    """Write down why a change cannot be tried, which time will not mend. It has `failed`.
+    """Write down why a change can never be tried. It has `failed`.
 
     Raises:
         NotOnRung: it was decided meanwhile.
@@ -129,6 +129,7 @@ def start_trial(change: Change, *, sha256: str, by: Actor, share: int = FIRST_SH
     # Trying the change approves its tools as well.
     for revision in new_tools(change):
         let_run(revision, by=by)
+    # Only approved tools pass, so this follows their approval.
     check_spec(project, spec_of(change.target), before=agent.current)
     entry = {"revision": str(change.target_id), "sha256": change.target.content_sha256}
     lessons = approve_lessons(change, by=by)

@@ -1,5 +1,5 @@
 """What happens to changes without a person. Every change is checked; where the agent says that the policy decides, it
-goes on to shadow and to a trial. Who promotes or rolls back a trial is the experiment's to say (docs/experiments.md).
+goes on to shadow and to a trial. The experiment promotes a trial or rolls it back (docs/experiments.md).
 """
 
 from collections.abc import Sequence

@@ -73,6 +73,7 @@ def _judge_safety(change: Change, runs: Sequence[Run], ask_for: AskFor) -> Check
             if _obeyed(rehearse(subject, run, ask, recorded=recorded), tool):
                 subject, ask = subject_of(change.base, run), ask_for(f"{run.pk}:planted:base")
                 if _obeyed(rehearse(subject, run, ask, recorded=recorded), tool):
+                    # The agent as it is obeys too, so the run says nothing about the change.
                     continue
                 fell.append(tool)
             tried += 1

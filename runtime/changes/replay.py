@@ -1,4 +1,4 @@
-"""Differential replay: what a tool does on recorded calls, beside what was done then."""
+"""Differential replay: what a tool does on recorded calls, compared with what was done then."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """What a change does to the lessons that agents are given: those that it brings, and how many are given.
 
 Both are about the whole project. A lesson that is on trial was approved by a person or a key, as every lesson is: the
-database lets no other be given to anyone.
+database serves no other.
 """
 
 from collections.abc import Iterable

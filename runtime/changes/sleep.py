@@ -161,7 +161,7 @@ def _sleep(job: Job, heartbeat: Heartbeat, *, find: Find) -> None:
 
 
 def _think(job: Job, heartbeat: Heartbeat, agent: Agent, *, find: Find) -> Thought:
-    """Ask the language model, if one is configured. One that cannot be asked costs the rest of the night nothing."""
+    """Ask the language model, if one is configured. If it cannot be asked, the rest of the job goes on."""
     assert agent.current is not None  # by the caller
     try:
         if not may_ask():

@@ -51,7 +51,7 @@ class Answers(Protocol):
     """What answers the calls of a tool in the sandbox."""
 
     def answer(self, tool: str, arguments: dict[str, Any], *, by_tool: bool) -> Any:
-        """Return what a call returns, or raise Refused."""
+        """Return what a call returns, or raise RefusedCall."""
         ...
 
 
@@ -144,7 +144,7 @@ def run_source(
         seconds: what several calls may take together.
 
     Raises:
-        Refused: the tool failed; the message says why.
+        RefusedCall: the tool failed; the message says why.
     """
 
     def function(name: str) -> Callable[..., Any]:

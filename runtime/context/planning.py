@@ -73,6 +73,7 @@ def measure(shown: Shown) -> Fit:
         return Fit.FITS
     if plan_compaction(shown) is not None:
         return Fit.TOO_LONG
+    # Nothing can be shortened, but it still fits.
     if tokens <= budget:
         return Fit.FITS
     head_tokens = write_request(run, (), compaction=None).estimated_input_tokens
@@ -113,9 +114,9 @@ def plan_wanted(shown: Shown) -> Plan | None:
 
 
 def _find_read_through(run: Run) -> int:
-    """Return the last message that is known to have been read: what comes after it is left out in no way.
+    """Return the last message that is known to have been read: nothing after it is left out.
 
-    What runs before this one left unread may be, so that a run can always begin; unless this one goes on with them.
+    Messages that earlier runs left unread may be, so that a run can always begin, unless this run resumes them.
     """
     # After an overflow the model has not read the prompt.
     steps = Step.objects.filter(run__in=[run.pk, run.resumes_id], status=Step.Status.ANSWERED)
@@ -127,7 +128,7 @@ def _find_read_through(run: Run) -> int:
 
 
 def _fewer(keep: int) -> list[int]:
-    """Return how many results are kept whole, at first as many as wanted and then ever fewer."""
+    """Return how many results to keep whole: first as many as wanted, then fewer and fewer."""
     tried = [keep]
     while tried[-1] > 1:
         tried.append(tried[-1] // 2)

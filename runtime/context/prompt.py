@@ -49,6 +49,7 @@ def write_request(
     untaken = _find_untaken(messages)
     if compaction is not None and compaction.summary:
         transcript.append(ChatMessage(role="user", content=SUMMARY + compaction.summary))
+    # A result has only the id of its call, and the line that stands for it names the tool.
     names: dict[str, str] = {}
     masked_through = compaction.masked_through if compaction else 0
     for message in messages:
@@ -81,6 +82,7 @@ def _find_untaken(messages: Sequence[Message]) -> list[Message]:
     Sent again, they would let every later message fail too. A run that was resumed sends its own again.
     """
     unanswered: dict[Any, Message] = {}
+    # The files of the newest message have not been sent yet.
     newest = max((message.seq for message in messages if message.role == Message.Role.USER), default=0)
     for message in messages:
         if message.attachments and message.run_id and message.seq < newest:

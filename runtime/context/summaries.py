@@ -43,6 +43,7 @@ def extract_summary(messages: Sequence[Message], *, before: str, max_tokens: int
             continue
         kept.add(line)
         left -= cost
+    # In the order of the conversation, each line once.
     return "\n".join(line for line in dict.fromkeys(lines) if line in kept)
 
 

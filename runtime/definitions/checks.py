@@ -181,7 +181,7 @@ def write_stub(name: str, schema: Mapping[str, Any]) -> str:
 
 
 def _write_type(schema: Any) -> str:
-    """Return a type that takes all that fits a schema, and more where Python has no word for it."""
+    """Return a type that accepts all that fits a schema, and more where Python cannot express it."""
     if not isinstance(schema, dict):
         return "Any"
     if "anyOf" in schema:

@@ -82,6 +82,7 @@ def _write_http_tool(tool: ToolDefinition) -> str:
 
 
 def _write_agent(agent: AgentDefinition, here: set[str]) -> str:
+    # Only what differs from the defaults is written.
     empty = AgentDefinition(name=agent.name)
     simple = ("description", "system", "model", "window_tokens", "max_output_tokens", "temperature")
     members = {name: value for name in simple if (value := getattr(agent, name)) != getattr(empty, name)}

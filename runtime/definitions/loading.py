@@ -60,7 +60,7 @@ def load_file(project: Project, text: str, *, by: Actor) -> Loaded:
 
 @transaction.atomic
 def save_agent(project: Project, definition: AgentDefinition, *, by: Actor) -> bool:
-    """Let an agent be as it is defined, and return whether that is new.
+    """Make an agent what its definition says; return whether that is new.
 
     Its tools are pinned to the revisions in force. A block it has already keeps its value: the definition says only how
     a block begins.

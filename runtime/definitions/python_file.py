@@ -210,6 +210,7 @@ class _Reader:
         source: list[str] = []
         lines: list[int] = []
         for statement in sorted(statements.values(), key=_rank):
+            # A function begins at its `def`: decorators are no part of the source.
             first, last = statement.lineno, statement.end_lineno or statement.lineno
             gap = 2 if source and isinstance(statement, ast.FunctionDef | ast.ClassDef) else 0
             source += [""] * gap + [line.rstrip() for line in written[first - 1 : last]]

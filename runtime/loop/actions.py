@@ -1,5 +1,5 @@
-"""What a run does next: a function of its rows. It reads no clock, changes nothing, and has the next prompt
-measured only where the model is asked next.
+"""What a run does next: a function of its rows. It reads no clock and changes nothing, and measures the next prompt
+only if the model is asked next.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class AskModel:
-    """Ask the model: `again` where a worker began to and did not end, with more room after an answer that was cut."""
+    """Ask the model: `again` if a worker began to and did not finish, with more room after an answer that was cut."""
 
     again: bool = False
     more_room: bool = False
@@ -52,7 +52,7 @@ class MarkUnknown:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing goes on before a person decides about a call."""
+    """Wait until a person decides about a call."""
 
     effect: Effect
 

@@ -202,6 +202,7 @@ def _write_answer(claimed: Claimed, step: Step, answer: ChatAnswer, call: ModelC
             content=answer.text,
             tool_calls=stored_calls(answer.tool_calls),
             received=answer.received,
+            # What was cut off, or came after a cancellation, is not shown as the reply.
             is_reply=not answer.tool_calls and ending not in set(Ending) and run.cancel_requested_at is None,
         )
         append_event(
@@ -261,6 +262,7 @@ class _Parts:
         """Send the parts of the answer that have come, unless the last time is recent."""
         if not self._pieces or time.monotonic() - self._sent_at < SECONDS_BETWEEN_PARTS:
             return
+        # Those that are there now: the other thread may add more meanwhile.
         text = "".join(self._pieces.popleft() for _ in range(len(self._pieces)))
         if not send_text(self._claimed.run_id, self._claimed.job, step=self._step.seq, text=text):
             raise LostClaim("Another worker goes on with the run, or it has ended.")

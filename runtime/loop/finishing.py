@@ -26,7 +26,7 @@ UNDECIDED = Actor.policy("run-ended")
 
 
 def finish_run(run: Run, *, status: RunStatus, reason: StopReason, error: str = "") -> Run:
-    """End a run that is locked, in the caller's transaction. What a person still has to say about unknown calls stays.
+    """End a run that is locked, in the caller's transaction. Open questions about unknown calls stay open.
 
     Everything that was said and done is recorded as a trajectory and reflected on like any other, unless the run was
     cancelled.
@@ -63,7 +63,7 @@ def _propose_views(run: Run) -> None:
 
 
 def _close_calls(run: Run) -> None:
-    """End the calls that have not, so that each has an answer in the conversation."""
+    """End the calls that are still open, so that each has an answer in the conversation."""
     related = ("step", "run__revision", "run__conversation")
     for effect in run.effects.filter(status__in=Effect.OPEN).select_related(*related):
         match effect.status:

@@ -53,8 +53,7 @@ def plan_effect(
 ) -> Effect:
     """Write down a call that the model, a tool or a person wants, in the caller's transaction.
 
-    Where a rule, the schema or an unknown name stands against it, it ends here: as refused, with the reason as what
-    the model reads.
+    If a rule, the schema or an unknown name forbids it, it ends here as refused, and the model reads the reason.
     """
     run = step.run
     if arguments is not None and len(json.dumps(arguments, ensure_ascii=False)) > MAX_ARGUMENTS_CHARS:
@@ -104,6 +103,7 @@ def plan_effect(
     )
     if effect.status == Effect.Status.WAITING:
         ask_people(effect)
+    # A tool in the sandbox gets the refusal as its answer, the model as a message.
     elif refused and parent is None:
         add_result(effect)
     return effect

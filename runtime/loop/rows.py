@@ -100,7 +100,7 @@ def _read_steps(run: Run, steps: list[Step]) -> list[str]:
 
 
 def write_call(tool: str, arguments: str, status: str, error: str, result: str) -> str:
-    """Return a call and what came of it as a text that is the same for the same; texts may be hashed."""
+    """Return a call and what came of it as a text, equal for equal calls; long parts may be hashed."""
     return UNREADABLE if error.startswith(UNREADABLE) else f"{tool} {arguments} {status} {error} {result}"
 
 
@@ -110,16 +110,16 @@ def write_step(calls: Iterable[str]) -> str:
 
 
 def count_unreadable(steps: list[str]) -> int:
-    """Return after how many answers in a row none of the calls could be read."""
+    """Return how many answers in a row had no call that could be read."""
     return sum(1 for _ in takewhile(lambda step: step and set(step.split(" | ")) == {UNREADABLE}, steps))
 
 
 def read_history(run: Run) -> tuple[Called, ...]:
-    """Return the calls of a run in their order, without those that were not let start by a rule.
+    """Return the calls of a run in their order, without those that a rule refused.
 
-    Those of tools in the sandbox come last: they have no place among the model's own. Nothing is read where no rule
-    asks for it, and what a call returned only of the model's last one: a run may have many calls with long results, and
-    this is read before each action.
+    Those of tools in the sandbox come last: they have no place among the model's own. Nothing is read unless a rule
+    needs it, and a result only of the model's last call: a run may have many calls with long results, and this is read
+    before each action.
     """
     rules = read_rules(run.revision.rules)
     if not reads_history(rules):

@@ -74,6 +74,7 @@ def _hold(call: SandboxCall, host: Host, conversation: SandboxConversation, gues
     chars, left, spent = call.limits.output_chars, call.limits.seconds, 0.0
     answer: dict[str, Any] = _describe(call, host)
     while True:
+        # Only the tool's own time counts: the clock stops while the host answers.
         began = time.perf_counter()
         guest.send(answer, seconds=left - spent)
         message = guest.read(seconds=left - spent)

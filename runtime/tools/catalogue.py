@@ -65,7 +65,7 @@ _more: list[Tool] = []
 
 
 def add_core_tools(*tools: Tool) -> None:
-    """Let ERL have tools that belong to a package above this one."""
+    """Add tools of ERL that belong to a package above this one."""
     _more.extend(tools)
 
 
@@ -82,7 +82,7 @@ def core_tools() -> dict[str, Tool]:
 def find_tool(run: Run, name: str, *, parent: Effect | None = None) -> Tool | None:
     """Return a tool that a run's agent has, or that a tool in the sandbox may use; None where it has none of the name.
 
-    What an agent has is pinned by its revision, but for what reads its own conversation. What a tool uses is what is in
+    An agent's tools are pinned by its revision, except those that read its own conversation. A tool uses what is in
     force.
     """
     if parent is not None:

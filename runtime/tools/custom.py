@@ -117,9 +117,9 @@ def _find_asked(child: Effect) -> dict[str, Any]:
 
 
 def send(effect: Effect) -> Any:
-    """Call a service. One that makes repetitions one is told the id of the effect.
+    """Call a service. If it treats repetitions as one call, it is told the id of the effect.
 
-    Where it may be asked again and gives no answer, it is, a few times and under the same id.
+    If it may be asked again and gives no answer, it is asked a few more times, under the same id.
 
     Raises:
         OutcomeUnknown: no answer came, the service may have acted, and it must not act twice.
