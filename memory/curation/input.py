@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SkipValidation, model_validator
+from pydantic import AfterValidator, Field, SkipValidation, model_validator
 
 from memory.api.input import (
     WHOLE,
@@ -34,6 +34,7 @@ from memory.limits import (
     MAX_TASK_CHARS,
     MAX_TRIGGER_CHARS,
 )
+from memory.transcripts.lesson_blocks import cut_lesson_blocks
 
 TEXT_MEMBERS = (
     "trigger",
@@ -86,7 +87,11 @@ class HeuristicWording(Input):
     ] = ""
     task_id: Annotated[Name, Field(description="The task family.")] = ""
     tags: Annotated[Tags, Field(description="Words to filter by.")] = Field(default_factory=list)
-    source_task: Annotated[str, Field(max_length=MAX_TASK_CHARS, description="The task it was learnt from.")] = ""
+    source_task: Annotated[
+        str,
+        Field(max_length=MAX_TASK_CHARS, description="The task it was learnt from."),
+        AfterValidator(cut_lesson_blocks),
+    ] = ""
 
     def text(self, *, base: HeuristicText | None = None) -> HeuristicText:
         """Return the words of the lesson, on top of an earlier wording where there is one.

@@ -34,6 +34,7 @@ from memory.redaction.visible_text import is_visible
 from memory.runs.models import Trajectory
 from memory.runs.scores import outcome_of
 from memory.strict_json import check_json
+from memory.transcripts.lesson_blocks import read_task
 
 REFLECTOR = "import"
 MAX_SEEN = 1_000_000  # of one card, so that sums still fit the database
@@ -143,7 +144,7 @@ class _Importer:
         steps = episode.get("steps")
         return {
             **texts,
-            "task": texts.get("task") or texts.get("task_id") or "imported episode",
+            "task": read_task(texts.get("task") or texts.get("task_id") or "imported episode"),
             "agent": texts.get("agent") or self.agent,
             "score": read_score(episode.get("score")),
             "mistakes": read_texts(episode.get("mistakes")),

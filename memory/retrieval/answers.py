@@ -35,7 +35,7 @@ from memory.retrieval.record_block import (
 )
 from memory.retrieval.safe_text import clean_lines
 from memory.retrieval.selection import NO_SELECTION, Selection, get_default_mode, select_heuristics
-from memory.transcripts.lesson_blocks import cut_lesson_blocks
+from memory.transcripts.lesson_blocks import read_task
 
 _Mode = Retrieval.Mode
 NO_DATABASE = "database"
@@ -142,8 +142,7 @@ def prepare_answer(question: Question) -> Prepared:
     """
     started = time.perf_counter()
     # Redacted as stored texts are, so that a secret in a task meets the same placeholder in a lesson.
-    task = cut_lesson_blocks(question.task) or question.task
-    question = replace(question, task=redact(task).value)
+    question = replace(question, task=redact(read_task(question.task)).value)
     choice = _Choice.of(question)
     if choice.is_nothing:
         written, exposure = _write(question, NO_SELECTION, NO_RECORD, choice), NOT_EXPOSED
