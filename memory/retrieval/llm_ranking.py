@@ -137,7 +137,7 @@ def rank_with_model(
         return []
     whole = len(candidates) <= MAX_POOL
     shown = candidates if whole else candidates[:MAX_CANDIDATES]
-    # Short labels: a model copies a UUID with mistakes.
+    # Labels instead of ids: what the model was not shown, it cannot name.
     by_label = {f"L{number}": candidate for number, candidate in enumerate(shown, 1)}
     offered = [
         OfferedHeuristic(

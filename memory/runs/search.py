@@ -49,7 +49,7 @@ def with_words(rows: QuerySet[Trajectory], text: str) -> QuerySet[Trajectory]:
     words = split_words(text)
     if not words:
         return rows.none()
-    # `split_words` leaves letters, digits and underscores, so no word can be an operator.
+    # `split_words` leaves letters and digits alone, so no word can be an operator.
     query = SearchQuery(" & ".join(f"'{word}'" for word in words) + ":*", search_type="raw", config="simple")
     has = Func(F("task"), F("steps"), function="memory_run_words", output_field=SearchVectorField())
     return rows.filter(is_open=False).alias(words=has).filter(words=query)

@@ -38,7 +38,7 @@ class Command(BaseCommand):
         path: Path = options["file"]
         data = _read(path)
         project = get_project(options["project"])
-        # By content, because both kinds of files may end in .json.
+        # By content, since neither kind of file has a fixed name.
         if _holds_lessons(data):
             self._import_lessons(project, path, data, decisions_file=options["decisions"])
             return
