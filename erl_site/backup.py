@@ -284,7 +284,8 @@ def manage(url: str, command: str, *arguments: str) -> str:
 
 def write_url(name: str) -> str:
     """Return the URL of another database on the current server."""
-    connection.ensure_connection()  # starts the embedded server and fills in its address
+    # This starts the embedded server, if it is used, and fills in its address.
+    connection.ensure_connection()
     parameters = connection.settings_dict
     user, password = quote(parameters["USER"], safe=""), quote(parameters["PASSWORD"] or "", safe="")
     credentials = f"{user}:{password}" if password else user

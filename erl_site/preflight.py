@@ -6,7 +6,8 @@ from django.conf import settings
 from django.db import Error, connections
 
 MIN_POSTGRES = 16
-MIN_PGVECTOR = (0, 8, 4)  # older versions may corrupt an HNSW index or fail inserts during vacuum
+# Older versions may corrupt an HNSW index, or fail inserts during a vacuum.
+MIN_PGVECTOR = (0, 8, 4)
 EXTENSIONS = ("vector", "pg_trgm", "btree_gin")
 _STATE = """
 SELECT current_setting('server_version_num')::int,

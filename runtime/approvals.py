@@ -76,7 +76,8 @@ def decide_effect(
     if decision in (Decision.APPROVE, Decision.EDIT):
         refuse_archived(run.project)
     effect.run = effect.step.run = run
-    is_over = not run.is_live  # then the conversation says already that it is not known
+    # After the run, the conversation says already that it is not known how the call ended.
+    is_over = not run.is_live
     if is_over and decision in (Decision.APPROVE, Decision.EDIT):
         raise NothingPending("The run has ended, so the call cannot be carried out. Say how it ended.")
     match decision:

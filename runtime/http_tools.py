@@ -157,7 +157,7 @@ def _exchange(
     client = httpx.Client(
         transport=BoundedTransport(backend=CheckedBackend()),
         follow_redirects=False,
-        # Proxies and .netrc of the environment would bypass the rules of egress.
+        # A proxy from the environment would bypass the rules of egress.
         trust_env=False,
         timeout=httpx.Timeout(request.seconds, connect=min(CONNECT_SECONDS, request.seconds)),
     )

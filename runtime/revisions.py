@@ -74,7 +74,8 @@ class AgentSpec:
     def sha256(self) -> str:
         columns = self.columns()
         if not columns["model_settings"]:
-            del columns["model_settings"]  # as in revisions that are older than these
+            # Older revisions were hashed before there were settings.
+            del columns["model_settings"]
         text = json.dumps(columns, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

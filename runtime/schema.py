@@ -247,7 +247,8 @@ def _counted(word: str, check: Check) -> Check:
         sizes = [len(item) if isinstance(item, list | dict) else 1 for item in (value, instance)]
         left = _steps_left.get() - sum(sizes)
         if word == "uniqueItems" and isinstance(instance, list) and not all(isinstance(item, str) for item in instance):
-            left -= sizes[1] ** 2 // 20  # what cannot be sorted is compared each with each; comparing is quick
+            # What cannot be sorted is compared pair by pair, though each comparison is quick.
+            left -= sizes[1] ** 2 // 20
         if left < 0:
             raise _TooManySteps
         _steps_left.set(left)

@@ -32,7 +32,8 @@ class PassageAdmin(ReadOnlyAdmin[Passage]):
         "created_at",
     ]
     list_select_related = ["project"]
-    search_fields = ["text"]  # so that there is a search box; get_search_results does the work
+    # For the search box alone; get_search_results does the work.
+    search_fields = ["text"]
     search_help_text = "By meaning, words and names, as agents search; the best come first."
     ordering = ["-created_at", "-id"]
     facts = (

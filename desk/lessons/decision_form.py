@@ -48,7 +48,8 @@ _NEEDS_REASON = {"reject", "retire", "quarantine"}
 FIRST_APPROVAL = (
     "Your approval is recorded as the first of two. Agents get this lesson once a second reviewer approves it."
 )
-_MAX_SECONDS = 3600  # a page left open for longer was not being read
+# A page that was left open for longer was not being read.
+_MAX_SECONDS = 3600
 
 
 class DecisionForm(forms.Form):

@@ -173,7 +173,8 @@ def _passage(kind: str, label: str, text: str, query: str) -> FoundPassage | Non
 def _split(text: str, query: str) -> tuple[Part, ...]:
     """Set apart what is searched for, in any case of letters."""
     folded, wanted = text.lower(), query.lower()
-    if not wanted or len(folded) != len(text):  # some letters grow in lower case; positions would not fit
+    # Some letters grow in lower case, and then the positions would not fit.
+    if not wanted or len(folded) != len(text):
         return (Part(text=text, found=bool(wanted) and wanted in folded),)
     parts, start = [], 0
     while (at := folded.find(wanted, start)) >= 0:

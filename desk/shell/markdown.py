@@ -12,7 +12,8 @@ from django.utils.safestring import SafeString
 
 MAX_JSON_CHARS = 60_000
 _INLINE = re.compile(r"`([^`\n]+)`|\*\*([^*\n]+)\*\*")
-_CODE = re.compile(r"`([^`\n]+?)(?:`|(?<=…)\Z)")  # a cut text may have lost the second backtick
+# A text that was cut may have lost the second backtick.
+_CODE = re.compile(r"`([^`\n]+?)(?:`|(?<=…)\Z)")
 _HEADING = re.compile(r"#{1,6} +(\S.*)")
 _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)]) +(\S.*)")
 _LOOKS_MARKED = re.compile(r"^#{1,6} +\S|^```|^[ \t]*[-*+] +\S|\*\*[^*\n]+\*\*|`[^`\n]+`", re.MULTILINE)

@@ -71,7 +71,8 @@ class MemberRows(admin.ModelAdmin[Row]):
             changelist.result_list = list(changelist.result_list)
             self.add_figures(changelist.result_list)
             return changelist
-        except (DataError, ValueError, OverflowError) as error:  # a value no column can hold, such as U+0000
+        # No column can hold some values, such as U+0000.
+        except (DataError, ValueError, OverflowError) as error:
             raise IncorrectLookupParameters(error) from error  # which the list answers without filters
 
     def add_figures(self, rows: list[Row]) -> None:

@@ -57,7 +57,8 @@ def label_cells(cells: Any, headers: Any) -> list[SafeString]:
     labelled = []
     for cell, header in zip(cells, headers, strict=False):
         tag = _TAG.match(cell)
-        if tag is not None and "<input" not in cell:  # the column of boxes to tick needs no name
+        # The column of boxes to tick needs no name.
+        if tag is not None and "<input" not in cell:
             opening = format_html('{} data-label="{}"', mark_safe(tag.group()), capfirst(str(header["text"])))  # noqa: S308 - <td or <th
             cell = mark_safe(opening + cell[tag.end() :])  # noqa: S308 - the admin made the rest
         labelled.append(cell)

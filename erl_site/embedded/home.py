@@ -86,7 +86,8 @@ def _write_secret_key(path: Path) -> None:
     draft.touch(mode=0o600)
     draft.write_text(secrets.token_urlsafe(MIN_SECRET_KEY_CHARACTERS))
     try:
-        os.link(draft, path)  # fails if another process was faster; its key counts
+        # This fails if another process was faster, whose key counts then.
+        os.link(draft, path)
     except FileExistsError:
         pass
     finally:

@@ -241,7 +241,8 @@ def _run(account: Account, program: str, *arguments: str) -> str:
     command = [*account.prefix, str(account.binaries / program), *arguments]
     # Variables such as PGPORT would change what the programs do, and a locale the language of their output.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
-    with tempfile.TemporaryFile("w+") as output:  # not a pipe, which the server would keep open
+    # Not a pipe: the server would keep it open.
+    with tempfile.TemporaryFile("w+") as output:
         ended = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,

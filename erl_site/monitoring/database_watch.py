@@ -42,7 +42,8 @@ class DatabaseWatch:
 
     def watch(self, raw: psycopg.Connection[Any]) -> None:
         """Record when a connection starts and stops waiting for the server."""
-        wait, since = raw.wait, [0.0]  # a list is the cheapest mutable value, and this runs for every statement
+        # A list is the cheapest mutable value, and this runs for every statement.
+        wait, since = raw.wait, [0.0]
 
         def timed_wait(*arguments: Any, **options: Any) -> Any:
             since[0] = time.monotonic()
@@ -73,7 +74,8 @@ class DatabaseWatch:
 
 def _shut(raw: psycopg.Connection[Any], since: list[float], began: float) -> bool:
     try:
-        copy = os.dup(raw.fileno())  # still this socket, even if the waiting thread closes it and opens others
+        # The copy stays this socket, even if the waiting thread closes it and opens others.
+        copy = os.dup(raw.fileno())
     except (OSError, psycopg.Error):
         return False
     with socket.socket(fileno=copy) as duplicate:

@@ -106,7 +106,8 @@ def approve_lessons(change: Change, *, by: Actor) -> list[HeuristicRevision]:
     if wordings and by.user_id is None and by.api_key_id is None:
         raise NotAllowed("This change brings a lesson, which a person has to approve. Try the change yourself.")
     for wording in wordings:
-        if wording.served:  # a newer wording may wait, which is not what is tried
+        # A newer wording may wait for a decision, but it is not what is tried.
+        if wording.served:
             continue
         reason = f"{change.agent.name}: {change}"
         decided = approve_heuristic(wording.heuristic, by=by, content_sha256=wording.content_sha256, reason=reason)

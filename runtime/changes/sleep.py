@@ -101,7 +101,8 @@ def observe(agent: Agent) -> list[ObservedRun]:
         own = segments.setdefault(effect.run_id, [[]])
         recorded = read_effect(effect)
         if effect.status != Effect.Status.SUCCEEDED or recorded.composed or effect.tool in core_tools():
-            own.append([])  # what failed, or is no call of a service, ends a segment
+            # What failed, or is no call of a service, ends a segment.
+            own.append([])
             continue
         own[-1].append(ObservedCall(tool=effect.tool, arguments=effect.arguments, value=recorded.value, id=recorded.id))
     return [

@@ -92,7 +92,7 @@ def plan_compaction(shown: Shown) -> Plan | None:
     summarised = shown.compaction.summarised_through if shown.compaction else 0
     read_through = _find_read_through(run)
     for keep in _fewer(options.keep_results):
-        # What is left out stays left out, so that the prompt begins as before.
+        # A result that was left out once is not shown again.
         masked = max(masked, min(_mask(messages, keep=keep), read_through))
         if _tokens(shown, masked=masked, summarised=summarised) <= most:
             return Plan(masked, summarised, before)
@@ -118,7 +118,7 @@ def _find_read_through(run: Run) -> int:
 
     Messages that earlier runs left unread may be, so that a run can always begin, unless this run resumes them.
     """
-    # After an overflow the model has not read the prompt.
+    # An overflow does not prove that the model read the prompt.
     steps = Step.objects.filter(run__in=[run.pk, run.resumes_id], status=Step.Status.ANSWERED)
     read: int | None = steps.exclude(finish_reason=Ending.OVERFLOW).aggregate(last=Max("through"))["last"]
     if read is not None:

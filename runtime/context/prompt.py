@@ -54,7 +54,8 @@ def write_request(
     masked_through = compaction.masked_through if compaction else 0
     for message in messages:
         if message.role == Message.Role.ASSISTANT and message.effect_id is not None:
-            continue  # what a tool told the user stands in its call already
+            # What a tool told the user stands in its call already.
+            continue
         for call in message.tool_calls:
             names[call["id"]] = call["name"]
         masked = message.seq <= masked_through

@@ -115,7 +115,8 @@ def find_type_faults(definition: ToolDefinition, known: Mapping[str, Mapping[str
     if not _defines(definition):
         return [Fault(f"The source does not define a function {definition.name}.")]
     if definition.runtime == ToolRuntime.PYTHON:
-        return []  # the checker knows only the interpreter's part of the standard library
+        # The type checker knows only the interpreter's part of the standard library.
+        return []
     stubs = ["from typing import Any, Literal", *(write_stub(name, known[name]) for name in definition.uses)]
     try:
         with get_pool().checkout(

@@ -178,7 +178,7 @@ def _write_answer(claimed: Claimed, step: Step, answer: ChatAnswer, call: ModelC
     ending = name_ending(answer, schema=step.run.revision.model_settings.get("output_schema"))
     with claimed.writing() as run:
         now: datetime = timezone.now()
-        # Two workers may hold the answer; the row count decides which of them writes it.
+        # The row count tells whether another attempt wrote the answer already.
         changed = Step.objects.filter(pk=step.pk, status=Step.Status.ASKING).update(
             status=Step.Status.ANSWERED,
             model_call=call,
@@ -202,7 +202,7 @@ def _write_answer(claimed: Claimed, step: Step, answer: ChatAnswer, call: ModelC
             content=answer.text,
             tool_calls=stored_calls(answer.tool_calls),
             received=answer.received,
-            # What was cut off, or came after a cancellation, is not shown as the reply.
+            # An answer that is not finished, or came after a cancellation, is no reply.
             is_reply=not answer.tool_calls and ending not in set(Ending) and run.cancel_requested_at is None,
         )
         append_event(

@@ -45,7 +45,8 @@ def execute_effect(claimed: Claimed, run: Run, effect_id: UUID, *, kind: str) ->
     if effect.kind != Effect.Kind.PURE and not _start(claimed, effect_id):
         return
     failpoint("agent.effect_started")
-    claimed.heartbeat.ensure_held()  # a process that was held up until here, and has a successor, calls nothing
+    # A process that was suspended until here may have a successor, and then must call nothing.
+    claimed.heartbeat.ensure_held()
     try:
         status, value = _execute(tool, effect)
     except CallsHost as call:
@@ -104,7 +105,8 @@ def _start(claimed: Claimed, effect_id: UUID) -> bool:
         if run.cancel_requested_at is not None:
             return False
         effect = _get(effect_id, run)
-        if effect.status == _Status.STARTED:  # by a worker that is gone; the id makes the two calls one
+        # Begun by a worker that is gone. With the same id, the service makes the two calls one.
+        if effect.status == _Status.STARTED:
             return effect.kind == Effect.Kind.IDEMPOTENT
         changed = Effect.objects.filter(pk=effect_id, status=_Status.PLANNED).update(
             status=_Status.STARTED, started_at=timezone.now(), fence=claimed.fence

@@ -88,7 +88,8 @@ def plan_effect(
     ):
         effect.status, effect.needs_approval = Effect.Status.WAITING, True
     elif replaces is not None:
-        effect.needs_approval = True  # and has it: a person wrote these arguments
+        # It has its approval, too: a person wrote these arguments.
+        effect.needs_approval = True
     effect.save(force_insert=True)
     append_event(
         run.pk,

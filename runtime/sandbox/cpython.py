@@ -158,7 +158,7 @@ class _Guest:
     def find_end(self, limits: SandboxLimits) -> ToolFault:
         """Say why the process has ended before the tool returned."""
         result = self._process.wait(timeout=1.0)
-        # A negative code means that a signal ended it.
+        # A negative code means that it did not end by itself.
         if result.success or result.exit_code >= 0:
             return ToolFault(kind="SystemExit", message="The tool ended its process.")
         return ToolFault(

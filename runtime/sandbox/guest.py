@@ -27,7 +27,8 @@ PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 class Pipe:
     def __init__(self) -> None:
         self._in, self._out = os.fdopen(os.dup(0), encoding="utf-8"), os.dup(1)
-        os.dup2(2, 1)  # what a library writes past sys.stdout goes nowhere
+        # What a library writes past sys.stdout must not get into the pipe.
+        os.dup2(2, 1)
         self._lock = _thread.allocate_lock()
 
     def send(self, **said: Any) -> None:

@@ -81,7 +81,8 @@ class Subscription:
         self._put([])  # wakes the reader
 
     def _put(self, events: list[Seen]) -> None:
-        with suppress(RuntimeError):  # the loop has ended, and the reader with it
+        # The event loop may have ended, and the reader with it.
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._events.put_nowait, events)
 
 
@@ -99,7 +100,8 @@ class Feed:
         """Follow a run inside the block, for as long as the reader may."""
         subscription = Subscription(run_id, after, reader)
         with self._lock:
-            if self._process_id != os.getpid():  # after a fork: the readers and the thread are the parent's
+            # After a fork, the readers and the thread are those of the parent.
+            if self._process_id != os.getpid():
                 self._process_id, self._subscriptions, self._thread = os.getpid(), set(), None
             self._subscriptions.add(subscription)
             if self._thread is None:

@@ -81,7 +81,8 @@ class _Host:
         return call
 
     def _answer(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        arguments = self._bind(name, args, kwargs)  # a call with arguments that do not fit has no place in the journal
+        # A call with arguments that do not fit has no place in the journal.
+        arguments = self._bind(name, args, kwargs)
         index, self._made = self._made, self._made + 1
         if index >= len(self._answered):
             self.waiting = CallsHost(index=index, name=name, arguments=arguments)
