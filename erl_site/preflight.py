@@ -53,6 +53,7 @@ def find_faults(alias: str = "default") -> list[str]:
             f"The role {role} may not make tables in the schema {schema}. Its administrator can allow that: "
             f"GRANT CREATE ON SCHEMA {schema} TO {role};"
         )
+    # Version 0.1 had these tables, but not this migration.
     if "memory_project" in history and "0002_database_rules" not in history:
         faults.append(
             "The database was made by ERL 0.1, which cannot be upgraded. With that version, export what you want to "

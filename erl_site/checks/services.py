@@ -31,6 +31,7 @@ def check_services(**kwargs: Any) -> list[CheckMessage]:
 
 
 def _check_listen() -> Iterator[CheckMessage]:
+    # From the right, since an IPv6 address has colons of its own.
     host, _, port = settings.ERL_LISTEN.rpartition(":")
     if not host or not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
         yield Error(

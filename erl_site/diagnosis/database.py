@@ -100,6 +100,7 @@ def check_connections() -> Iterator[CheckResult]:
 def check_serving_role() -> Iterator[CheckResult]:
     setting = settings.ERL_SERVING_ROLE
     role = setting if setting not in ("", "auto") else ServingRole.NAME
+    # Since PostgreSQL 16, being a member of a role does not mean that one may switch to it.
     may_be_taken = rows("SELECT pg_has_role(session_user, oid, 'SET') FROM pg_roles WHERE rolname = %s", [role])
     if may_be_taken != [(True,)]:
         make = warning if setting in ("", "auto") else failure

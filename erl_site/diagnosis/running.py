@@ -197,6 +197,7 @@ def check_vectors() -> Iterator[CheckResult]:
 def check_disk() -> Iterator[CheckResult]:
     if settings.DATABASE_URL:
         return  # the data is on another machine
+    # The home is made only when a server starts in it.
     usage = shutil.disk_usage(settings.ERL_HOME if settings.ERL_HOME.exists() else settings.ERL_HOME.parent)
     free = usage.free / usage.total
     if free < DISK_LOW:
@@ -269,5 +270,6 @@ def diagnose() -> list[CheckResult]:
             name = check.__name__.removeprefix("check_")
             todo = find_server_error(error) or "Check that the database runs: /ready."
             results.append(failure(name, f"Database error: {type(error).__name__}.", str(todo)))
+            # It may be broken; the next check opens another one.
             connection.close()
     return results

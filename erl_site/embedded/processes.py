@@ -33,6 +33,7 @@ def age_seconds() -> float:
     ticks = _stat_field(os.getpid(), 22)
     if not ticks:
         return 0.0
+    # Starts are counted from the boot, with the time that the machine was suspended.
     return time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK")
 
 
@@ -55,6 +56,7 @@ def used_seconds(pid: int) -> float:
             rows[int(member)] = (int(parent), _read_time(spent))
     family, used = {pid}, 0.0
     while family:
+        # A process that has ended meanwhile has no row.
         used += sum(rows[member][1] for member in family if member in rows)
         family = {member for member, (parent, _) in rows.items() if parent in family}
     return used
@@ -77,6 +79,7 @@ def runs(pid: int) -> bool:
 def group_runs(group: int) -> bool:
     """Return whether any process of the group is alive; zombies do not count."""
     try:
+        # Signal 0 only asks whether there is such a group.
         os.killpg(group, 0)
     except ProcessLookupError:
         return False

@@ -134,6 +134,7 @@ def _decide(view: ApiView, id: UUID, decide: Callable[..., ToolRevision]) -> Res
     """Decide about the revision whose content was read, and answer with its tool."""
     sent = ToolDecisionInput.from_body(view.body)
     tool = get_object_or_404(_shown(view.project), pk=id)
+    # For a hash that no revision has, the service refuses and says why.
     revision = tool.revisions.filter(content_sha256=sent.sha256).first() or _get_latest(tool)
     decide(revision, by=view.actor, sha256=sent.sha256)
     tool = _shown(view.project).get(pk=id)

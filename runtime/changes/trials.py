@@ -231,6 +231,7 @@ class _MemoryHost:
             rules=self._rules,
             now=datetime.now(UTC),
         )
+        # As in `load_rows`: while calls are open, they alone decide what comes next.
         if rows.open_effects or not self._steps:
             return rows
         taken = [write_step(map(_write_call, self._calls_of(step))) for step in reversed(self._steps[-LOOKED_AT:])]
@@ -285,6 +286,7 @@ class _MemoryHost:
         step = Step(seq=run.steps_taken, status=Step.Status.ANSWERED, finish_reason=ending)
         self._steps.append(step)
         self._messages.append(answer.message)
+        # The number of a message is its place in the list, as it is for notes.
         self._answer = Message(seq=len(self._messages), content=answer.text, tool_calls=stored_calls(answer.tool_calls))
         for index, call in enumerate(answer.tool_calls):
             self._plan(step, index, tool=call.name, arguments=call.arguments, call_id=call.id)

@@ -89,6 +89,7 @@ class Run(models.Model):
     error = StoredText(blank=True, default="", help_text="What went wrong, for people.")
     task = StoredText(help_text="What the agent is to do, in the user's words.")
     task_id = models.TextField(blank=True, default="", help_text="Task family.")
+    # No foreign key in the database: it would not let a month of answers be dropped.
     retrieval = models.ForeignKey(
         Retrieval, null=True, on_delete=models.SET_NULL, related_name="+", db_constraint=False
     )

@@ -133,6 +133,7 @@ def _moment(text: str) -> datetime | None:
         return None
     try:
         day = parse_date(text)
+        # A day alone stands for its first moment.
         moment = parse_datetime(f"{text}T00:00:00" if day else text)
     except ValueError:
         moment = None
