@@ -78,17 +78,17 @@ def record_verdicts(trajectory: Trajectory, judgements: Iterable[Judgement], *, 
     rows = [
         UsageVerdict(
             project_id=trajectory.project_id,
-            heuristic_id=each.revision.heuristic_id,
+            heuristic_id=judgement.revision.heuristic_id,
             trajectory=trajectory,
             retrieval_id=trajectory.retrieval_id,
-            content_sha256=each.revision.content_sha256,
-            verdict=each.verdict,
-            step=each.step,
+            content_sha256=judgement.revision.content_sha256,
+            verdict=judgement.verdict,
+            step=judgement.step,
             judge=judge,
             judge_version=version,
         )
-        for each in judgements
-        if each.revision.project_id == trajectory.project_id
+        for judgement in judgements
+        if judgement.revision.project_id == trajectory.project_id
     ]
     UsageVerdict.objects.bulk_create(
         rows,

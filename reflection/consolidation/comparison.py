@@ -70,7 +70,7 @@ def suggest_generalisation(
     text: HeuristicText | None = None,
 ) -> Advice:
     """Return the suggestion to apply a lesson to the whole project."""
-    named = sorted(families)
+    names = sorted(families)
     wider = replace(text or lesson.revision.as_text(), scope="project", task_id="")
     if text is None and re.match(r"When the task is of the kind |When the same task", wider.trigger):
         wider = replace(wider, trigger="When starting a task of this project")
@@ -79,7 +79,7 @@ def suggest_generalisation(
         heuristic_id=lesson.id,
         content_sha256=lesson.revision.content_sha256,
         text=wider,
-        reason=reason or f"It was learned in {len(named)} task families: {', '.join(named[:5])}.",
+        reason=reason or f"It was learned in {len(names)} task families: {', '.join(names[:5])}.",
         author=author,
     )
 
@@ -109,11 +109,11 @@ def _find_contradictions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
     vectors = stack(lesson.vector for lesson in lessons)
     opposed: dict[tuple[int, int], str] = {}
     for column, row in _find_near(vectors):
-        one, other = lessons[column], lessons[row]
-        if (not one.place or not other.place or one.place == other.place) and (
-            said := compare(one, other, anywhere=True)
+        first, other = lessons[column], lessons[row]
+        if (not first.place or not other.place or first.place == other.place) and (
+            comparison := compare(first, other, anywhere=True)
         ).is_opposite:
-            opposed[column, row] = f"The two lessons are nearly the same, but {said.reason}"
+            opposed[column, row] = f"The two lessons are nearly the same, but {comparison.reason}"
     forbidding = [index for index, lesson in enumerate(lessons) if lesson.revision.avoid]
     embedded = embed_texts(
         [(lesson.revision.guideline,) for lesson in lessons]
@@ -122,22 +122,22 @@ def _find_contradictions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
     if forbidding and embedded is not None:
         said_vectors, forbidden = embedded[1][: len(lessons)], embedded[1][len(lessons) :]
         for row, column in np.argwhere(forbidden @ said_vectors.T >= OPPOSED_SIMILARITY).tolist():
-            one, other = lessons[forbidding[row]], lessons[column]
-            if other.id == one.id or (one.place and other.place != one.place):
+            first, other = lessons[forbidding[row]], lessons[column]
+            if other.id == first.id or (first.place and other.place != first.place):
                 continue
             # "Do not open it" under avoid is not what "do not open it" as advice forbids.
-            if compare_texts(one.revision.avoid, other.revision.guideline).verdict is MeaningVerdict.SAME:
+            if compare_texts(first.revision.avoid, other.revision.guideline).verdict is MeaningVerdict.SAME:
                 opposed.setdefault((forbidding[row], column), "One lesson says to avoid what the other says to do")
     for (index, other_index), reason in opposed.items():
-        one, other = lessons[index], lessons[other_index]
+        first, other = lessons[index], lessons[other_index]
         yield Advice(
             kind=Suggestion.Kind.CONTRADICTION,
-            heuristic_id=one.id,
-            content_sha256=one.revision.content_sha256,
+            heuristic_id=first.id,
+            content_sha256=first.revision.content_sha256,
             other_id=other.id,
             other_sha256=other.revision.content_sha256,
             reason=f"{reason}. Decide which holds, or narrow one of them.",
-            similarity=round(min(float(one.vector @ other.vector), 1.0), 4),
+            similarity=round(min(float(first.vector @ other.vector), 1.0), 4),
             author=AUTHOR,
         )
 
@@ -154,7 +154,7 @@ def compare(one: Lesson, other: Lesson, *, anywhere: bool = False) -> Comparison
     """Tell whether two lessons give the same advice; `anywhere` leaves aside which families they are for."""
     text, other_text = one.revision.as_text(), other.revision.as_text()
     if anywhere:
-        text, other_text = (replace(each, scope="project", task_id="") for each in (text, other_text))
+        text, other_text = (replace(side, scope="project", task_id="") for side in (text, other_text))
     similarity = float(one.vector @ other.vector)
     return compare_heuristics(text, other_text, similarity=similarity)
 

@@ -178,7 +178,9 @@ def _maintain(at: Pass) -> StageResult:
     )
     concerned = {draft.heuristic_id for draft in repairs if isinstance(draft, Advice)}
     retirements = suggest_retirements(at.run.project, lessons)
-    return StageResult(drafts=[*repairs, *(each for each in retirements if each.heuristic_id not in concerned)])
+    return StageResult(
+        drafts=[*repairs, *(retirement for retirement in retirements if retirement.heuristic_id not in concerned)]
+    )
 
 
 def _measure(at: Pass) -> StageResult:

@@ -55,8 +55,8 @@ def find_failed_uses(lessons: Sequence[Lesson]) -> list[FailedUse]:
         ]
         for lesson in concerned
     }
-    runs = Trajectory.objects.in_bulk({use.trajectory_id for each in newest.values() for use in each})
-    found = [
+    runs = Trajectory.objects.in_bulk({use.trajectory_id for lesson_uses in newest.values() for use in lesson_uses})
+    failed_uses = [
         FailedUse(
             lesson=lesson,
             failed=_ended(newest[lesson.id], runs, "failure"),
@@ -64,8 +64,8 @@ def find_failed_uses(lessons: Sequence[Lesson]) -> list[FailedUse]:
         )
         for lesson in concerned
     ]
-    enough = [each for each in found if len(each.failed) >= MIN_FAILURES]
-    return sorted(enough, key=lambda each: (-len(each.failed), each.lesson.rank))
+    enough = [lesson_uses for lesson_uses in failed_uses if len(lesson_uses.failed) >= MIN_FAILURES]
+    return sorted(enough, key=lambda lesson_uses: (-len(lesson_uses.failed), lesson_uses.lesson.rank))
 
 
 def suggest_repair(use: FailedUse) -> Advice | None:

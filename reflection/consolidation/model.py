@@ -87,8 +87,8 @@ class ModelConsolidator:
             "SUCCEEDED RUNS": [show_run(run) for run in use.succeeded[:RUNS_SHOWN]],
         }
         decisions = self._decide("maintain", data, labels=["L1"], choices=("narrow", "retire", "keep"), example="L")
-        found = [self._as_advice(decision, {"L1": use.lesson}, data) for decision in decisions[:1]]
-        return [replace(advice, support=use.support, occasion=use.occasion) for advice in found if advice is not None]
+        drafts = [self._as_advice(decision, {"L1": use.lesson}, data) for decision in decisions[:1]]
+        return [replace(advice, support=use.support, occasion=use.occasion) for advice in drafts if advice is not None]
 
     def _compare(self, groups: Sequence[Sequence[Lesson]]) -> list[Draft]:
         shown: dict[str, Lesson] = {}
@@ -97,7 +97,7 @@ class ModelConsolidator:
             labels = [f"L{len(shown) + number}" for number in range(1, len(group) + 1)]
             shown |= dict(zip(labels, group, strict=True))
             lines += [
-                show_lesson(label, lesson) | {"near": [each for each in labels if each != label]}
+                show_lesson(label, lesson) | {"near": [near_label for near_label in labels if near_label != label]}
                 for label, lesson in zip(labels, group, strict=True)
             ]
         data = {"LESSONS": lines}
@@ -181,14 +181,14 @@ class ModelConsolidator:
         for lesson in lessons:
             if lesson.id == into.id or lesson.revision.polarity != into.revision.polarity:
                 continue
-            said = compare(into, lesson, anywhere=True)
-            if said.is_opposite:
+            comparison = compare(into, lesson, anywhere=True)
+            if comparison.is_opposite:
                 against = self._about(
-                    lesson, Suggestion.Kind.CONTRADICTION, f"{decision.reason.strip()} But {said.reason}."
+                    lesson, Suggestion.Kind.CONTRADICTION, f"{decision.reason.strip()} But {comparison.reason}."
                 )
                 drafts.append(replace(against, other_id=into.id, other_sha256=into.revision.content_sha256))
                 continue
-            doubt = ({"code": "may_differ", "message": f"Before you merge, look again: {said.reason}."},)
+            doubt = ({"code": "may_differ", "message": f"Before you merge, look again: {comparison.reason}."},)
             merge = suggest_merge(
                 lesson,
                 into,
@@ -197,7 +197,7 @@ class ModelConsolidator:
                 reason=decision.reason.strip(),
                 text=text,
             )
-            drafts.append(replace(merge, findings=findings + (doubt if said.is_sure else ())))
+            drafts.append(replace(merge, findings=findings + (doubt if comparison.is_sure else ())))
             text, findings = None, ()
         return drafts
 
@@ -253,9 +253,9 @@ class ModelConsolidator:
 
     def _check(self, text: HeuristicText, read: Iterable[str]) -> tuple[dict[str, str], ...] | None:
         """Check a wording against what the model read; return what a reviewer is to know, or None where it fails."""
-        steps = tuple(Step(index=number, observation=each) for number, each in enumerate(read, 1))
+        steps = tuple(Step(index=number, observation=item) for number, item in enumerate(read, 1))
         episode = Episode(task=text.source_task, steps=steps, task_id=text.task_id)
         findings = verify(ProposedLesson(text=text, citations=(Citation(),)), episode)
         if is_rejected(findings):
             return None
-        return tuple({"code": each.code, "message": each.message} for each in findings)
+        return tuple({"code": item.code, "message": item.message} for item in findings)

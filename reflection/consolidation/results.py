@@ -68,7 +68,7 @@ def _write_lesson(run: ConsolidationRun, draft: NewLesson) -> str:
     heuristic = _find_said(run, draft)
     if heuristic is not None:
         return "supported" if _add_runs(heuristic, draft.support) else "known"
-    trajectories = Trajectory.objects.filter(pk__in=[each.trajectory_id for each in draft.support])
+    trajectories = Trajectory.objects.filter(pk__in=[support.trajectory_id for support in draft.support])
     clients = set(trajectories.values_list("client", flat=True))
     if not clients:
         return "known"  # its runs have been erased
@@ -84,7 +84,7 @@ def _write_lesson(run: ConsolidationRun, draft: NewLesson) -> str:
             confidence=draft.confidence,
             client=clients.pop() if len(clients) == 1 else "",
         ),
-        runs=[each.trajectory_id for each in draft.support],
+        runs=[support.trajectory_id for support in draft.support],
     )
     _add_runs(heuristic, draft.support)
     revision = heuristic.current_revision
@@ -126,8 +126,8 @@ def _find_said(run: ConsolidationRun, draft: NewLesson) -> Heuristic | None:
 def _add_runs(heuristic: Heuristic, support: Iterable[Support]) -> bool:
     """Link runs to a lesson; return whether any was new to it."""
     heuristic = lock_subject(heuristic)
-    known = set(heuristic.evidence.values_list("trajectory_id", flat=True))
-    new = {each.trajectory_id: each.citation for each in support if each.trajectory_id not in known}
+    known_ids = set(heuristic.evidence.values_list("trajectory_id", flat=True))
+    new = {source.trajectory_id: source.citation for source in support if source.trajectory_id not in known_ids}
     there = Trajectory.objects.filter(project=heuristic.project_id).in_bulk(new)
     if there:
         runs = [(id, replace(citation, quote=citation.quote[:MAX_QUOTE_CHARACTERS])) for id, citation in new.items()]
@@ -161,7 +161,7 @@ def _write_advice(run: ConsolidationRun, draft: Advice) -> str:
 
 
 def _show_runs(suggestion: Suggestion, support: Iterable[Support]) -> None:
-    quotes = {each.trajectory_id: each.citation.quote for each in support}
+    quotes = {source.trajectory_id: source.citation.quote for source in support}
     there = Trajectory.objects.filter(project=suggestion.project_id, pk__in=quotes).order_by("-created_at", "-id")
     SuggestionEvidence.objects.bulk_create(
         SuggestionEvidence(
@@ -175,8 +175,8 @@ def _show_runs(suggestion: Suggestion, support: Iterable[Support]) -> None:
 
 
 def _fingerprint(draft: NewLesson) -> str:
-    said = [draft.text.scope, draft.text.task_id, draft.text.polarity, draft.text.trigger, draft.text.guideline]
-    return hashlib.sha256(json.dumps(["new", *said]).encode()).hexdigest()
+    parts = [draft.text.scope, draft.text.task_id, draft.text.polarity, draft.text.trigger, draft.text.guideline]
+    return hashlib.sha256(json.dumps(["new", *parts]).encode()).hexdigest()
 
 
 def forget_run(trajectory: Trajectory) -> None:

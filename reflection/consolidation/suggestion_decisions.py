@@ -129,9 +129,9 @@ def _reword(heuristic: Heuristic, suggestion: Suggestion, *, by: Actor, reason: 
 
 def _find_sources(suggestion: Suggestion) -> Sources:
     """Return what the words of a suggestion were written from: the lessons it is about, and the runs it names."""
-    lessons = [each for each in (suggestion.heuristic, suggestion.other) if each is not None]
+    lessons = [lesson for lesson in (suggestion.heuristic, suggestion.other) if lesson is not None]
     return Sources(
-        wordings=tuple(each.current_revision_id for each in lessons if each.current_revision_id is not None),
+        wordings=tuple(lesson.current_revision_id for lesson in lessons if lesson.current_revision_id is not None),
         runs=tuple(suggestion.evidence.values_list("trajectory_id", flat=True)),
     )
 

@@ -192,7 +192,7 @@ def _fail_unexpectedly(job: Job, error: Exception) -> None:
     """Record an error that was not foreseen: its kind and place, not its words, which may repeat a run."""
     frames = traceback.extract_tb(error.__traceback__)
     where = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
-    ours = [place for place, frame in zip(where, frames, strict=True) if "site-packages" not in frame.filename]
+    ours = [location for location, frame in zip(where, frames, strict=True) if "site-packages" not in frame.filename]
     kind = type(error).__name__
     log.error(job.event("crashed"), error=kind, where=where[-8:])
     message = f"An unexpected {kind} stopped it at {ours[-1]}. The worker's log has more at {job.kind}_crashed."

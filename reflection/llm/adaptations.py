@@ -64,8 +64,8 @@ class Adaptations:
         """Find the change that a refusal asks for and remember it; False where there is none."""
         words = words[:MAX_WORDS]
         changes = self._changes.setdefault(_key(path, body), [])
-        known = {name for name, _ in changes}
-        new = [change for change in _find_changes(body, words) if change[0] not in known]
+        names = {name for name, _ in changes}
+        new = [change for change in _find_changes(body, words) if change[0] not in names]
         changes += new[:1]
         return bool(new)
 
@@ -120,11 +120,11 @@ def _dropped(body: dict[str, Any], words: str) -> list[Change]:
     names, lower = set(_NAME.findall(words)), words.lower()
     places = {"": body, "generationConfig": body.get("generationConfig") or {}}
     changes: list[Change] = []
-    for place, members in places.items():
+    for location, members in places.items():
         for name in members:
             is_named = name in names or any(alias in lower for alias in ALIASES.get(name, ()))
             if is_named and name not in NEEDED and name not in LIMITS:
-                changes.append((f"without {name}", partial(_drop, place=place, name=name)))
+                changes.append((f"without {name}", partial(_drop, place=location, name=name)))
     return changes
 
 

@@ -251,9 +251,9 @@ ask_to_consolidate = partial(ask_provider, use="consolidate")
 
 def without_echo(error: ProviderError, request: ChatRequest) -> ProviderError:
     """Return the failure, without the provider's words where they repeat the question and so perhaps the run."""
-    said = _WORD.findall(str(error).lower())
+    words = _WORD.findall(str(error).lower())
     asked = f" {' '.join(_WORD.findall(request.asked_text.lower()))} "
-    shingles = (" ".join(said[start : start + ECHOED_WORDS]) for start in range(len(said) - ECHOED_WORDS + 1))
+    shingles = (" ".join(words[start : start + ECHOED_WORDS]) for start in range(len(words) - ECHOED_WORDS + 1))
     if not any(f" {shingle} " in asked for shingle in shingles):
         return error
     return ProviderError(

@@ -140,8 +140,8 @@ def _understand(response: httpx2.Response, content: bytes, *, url: httpx2.URL, w
 
 def _status_of(error: Any) -> int:
     """Return the status that an error inside an answer with status 200 stands for."""
-    named = (error.get("code"), error.get("type")) if isinstance(error, dict) else ()
-    numbers = (STATUSES.get(name) if isinstance(name, str) else name for name in named)
+    codes = (error.get("code"), error.get("type")) if isinstance(error, dict) else ()
+    numbers = (STATUSES.get(name) if isinstance(name, str) else name for name in codes)
     return next((number for number in numbers if isinstance(number, int) and 400 <= number <= 599), 502)
 
 

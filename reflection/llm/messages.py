@@ -72,8 +72,8 @@ def write_settings(request: ChatRequest) -> ModelSettings:
     if request.temperature is not None:
         settings["temperature"] = request.temperature
     if request.tools and request.tool_choice != "auto":
-        named = request.tool_choice not in ("none", "required")
-        settings["tool_choice"] = [request.tool_choice] if named else request.tool_choice
+        is_named = request.tool_choice not in ("none", "required")
+        settings["tool_choice"] = [request.tool_choice] if is_named else request.tool_choice
     options = request.options
     if options.thinking is not None:
         settings["thinking"] = False if options.thinking == "off" else options.thinking
@@ -129,8 +129,8 @@ def _write_content(message: ChatMessage) -> str | list[UserContent]:
     if not message.attachments:
         return message.content
     files: list[UserContent] = [
-        BinaryContent(data=base64.b64decode(each["data"]), media_type=each["media_type"])
-        for each in message.attachments
+        BinaryContent(data=base64.b64decode(attachment["data"]), media_type=attachment["media_type"])
+        for attachment in message.attachments
     ]
     return [message.content, *files] if message.content else files
 

@@ -177,8 +177,8 @@ def _read_entries() -> dict[str, _Entry]:
         entries = _ENTRIES.validate_python(settings.ERL_LLM_PROVIDERS)
     except ValidationError as error:
         fault = error.errors(include_input=False)[0]
-        place = ".".join(str(part) for part in fault["loc"])
-        raise ProviderNotConfigured(f"ERL_LLM_PROVIDERS has a fault at {place}: {fault['msg']}.") from None
+        path = ".".join(str(part) for part in fault["loc"])
+        raise ProviderNotConfigured(f"ERL_LLM_PROVIDERS has a fault at {path}: {fault['msg']}.") from None
     name = configured_name()
     if name and name not in entries:
         entries[name] = _default_entry()
@@ -230,7 +230,7 @@ def find_provider(use: Use = "", *, model: str = "") -> Provider | None:
         if config not in _providers:
             if len(_providers) >= MAX_PROVIDERS:
                 _providers.clear()
-            same = (other for known, other in _providers.items() if replace(known, model=config.model) == config)
+            same = (other for key, other in _providers.items() if replace(key, model=config.model) == config)
             other = next(same, None)
             _providers[config] = other.for_model(config) if other is not None else build_provider(config)
         return _providers[config]
@@ -288,7 +288,7 @@ def close_provider() -> None:
     """Close this process's connections, but not those inherited from its parent."""
     with _lock:
         if _process == os.getpid():
-            for provider in {id(each.connections): each for each in _providers.values()}.values():
+            for provider in {id(candidate.connections): candidate for candidate in _providers.values()}.values():
                 provider.close()
         _providers.clear()
 

@@ -68,8 +68,8 @@ def _rename(schema: Schema) -> Schema:
         if "additionalItems" in schema:
             schema["items"] = schema["additionalItems"]
     if isinstance(dependencies := schema.get("dependencies"), dict):
-        lists = {name: each for name, each in dependencies.items() if isinstance(each, list)}
-        schemas = {name: each for name, each in dependencies.items() if name not in lists}
+        lists = {name: dependency for name, dependency in dependencies.items() if isinstance(dependency, list)}
+        schemas = {name: dependency for name, dependency in dependencies.items() if name not in lists}
         schema["dependentRequired"] = lists | schema.get("dependentRequired", {})
         schema["dependentSchemas"] = schemas | schema.get("dependentSchemas", {})
     for bound, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):

@@ -130,13 +130,13 @@ class ModelProvider:
             )
         body = response.json()
         listed = body.get("data") if isinstance(body, dict) else None
-        names = [each["id"] for each in listed or () if isinstance(each, dict) and isinstance(each.get("id"), str)]
+        names = [model["id"] for model in listed or () if isinstance(model, dict) and isinstance(model.get("id"), str)]
         writers = [name for name in names if not EMBEDDER.search(name)]
         if len(writers) == 1:
             return storable(writers[0])
-        said = f"has several models: {', '.join(writers[:MAX_NAMES])}" if writers else "has no model"
+        reason = f"has several models: {', '.join(writers[:MAX_NAMES])}" if writers else "has no model"
         todo = "Set ERL_LLM_MODEL to one of them." if writers else "Load one, or set ERL_LLM_MODEL."
-        raise ProviderError(storable(f"{self.name} {said}. {todo}"), transient=not writers, code="model_not_chosen")
+        raise ProviderError(storable(f"{self.name} {reason}. {todo}"), transient=not writers, code="model_not_chosen")
 
 
 _lock = Lock()

@@ -197,13 +197,13 @@ def read_answer(completion: ChatAnswer) -> list[RankedChoice]:
     subtasks = [text.strip() for text in answer.subtasks[:MAX_SUBTASKS]]
     return [
         RankedChoice(
-            label=one.id,
-            similarity=one.similarity,
-            informativeness=one.informativeness,
-            subtask=subtasks[one.subtask - 1] if 1 <= one.subtask <= len(subtasks) else "",
-            why=one.why,
+            label=choice.id,
+            similarity=choice.similarity,
+            informativeness=choice.informativeness,
+            subtask=subtasks[choice.subtask - 1] if 1 <= choice.subtask <= len(subtasks) else "",
+            why=choice.why,
         )
-        for one in answer.selected
+        for choice in answer.selected
     ]
 
 

@@ -118,8 +118,8 @@ def find_neighbours(project: Project, embedded: tuple[str, Vectors], *, at_least
     for vector in vectors:
         # Unit vectors: the inner product is the cosine. The operator gives its negative.
         distance = MaxInnerProduct("vector", HalfVector(vector.tolist()))
-        found = lessons.annotate(distance=distance).filter(distance__lte=-at_least).order_by("distance")
-        for heuristic_id, negative in found.values_list("heuristic_id", "distance")[: 2 * MAX_NEAR]:
+        neighbours = lessons.annotate(distance=distance).filter(distance__lte=-at_least).order_by("distance")
+        for heuristic_id, negative in neighbours.values_list("heuristic_id", "distance")[: 2 * MAX_NEAR]:
             best[heuristic_id] = max(best.get(heuristic_id, -1.0), -negative)
     ranked = sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))
     return [Neighbour(heuristic_id=pk, similarity=similarity) for pk, similarity in ranked[:MAX_NEAR]]

@@ -155,18 +155,22 @@ def find_match(project: Project, checked: CheckedLesson) -> Match:
         # The model names what its lesson repeats; its word does not outweigh another number, tool or "not".
         if covered is not None and not _compare(covered, lesson).is_sure:
             return Match(effect=_Effect.SUPPORT, heuristic=covered)
-    said = _find_same_words(project, lesson.text)
-    if said is not None:
-        effect = _Effect.SUPPORT if _is_same_place(said, lesson.text) else _Effect.MERGE
-        return Match(effect=effect, heuristic=said.heuristic, similarity=1.0)
+    match = _find_same_words(project, lesson.text)
+    if match is not None:
+        effect = _Effect.SUPPORT if _is_same_place(match, lesson.text) else _Effect.MERGE
+        return Match(effect=effect, heuristic=match.heuristic, similarity=1.0)
     if checked.vectors is None:
         return Match(effect=_Effect.NEW)
     neighbours = find_neighbours(project, checked.vectors, at_least=NEAR)
-    found = Heuristic.objects.with_text().in_bulk([neighbour.heuristic_id for neighbour in neighbours])
+    heuristics = Heuristic.objects.with_text().in_bulk([neighbour.heuristic_id for neighbour in neighbours])
     near = [
-        (heuristic, min(each.similarity, 1.0), _compare(heuristic, lesson, similarity=min(each.similarity, 1.0)))
-        for each in neighbours
-        if (heuristic := found.get(each.heuristic_id)) is not None
+        (
+            heuristic,
+            min(candidate.similarity, 1.0),
+            _compare(heuristic, lesson, similarity=min(candidate.similarity, 1.0)),
+        )
+        for candidate in neighbours
+        if (heuristic := heuristics.get(candidate.heuristic_id)) is not None
     ]
     same = [
         (heuristic, similarity) for heuristic, similarity, compared in near if compared.verdict is MeaningVerdict.SAME
@@ -198,7 +202,7 @@ def _compare(heuristic: Heuristic, lesson: ProposedLesson, *, similarity: float 
 
 
 def _compare_rows(one: Heuristic, other: Heuristic) -> Comparison:
-    texts = [each.current_revision for each in (one, other) if each.current_revision is not None]
+    texts = [row.current_revision for row in (one, other) if row.current_revision is not None]
     if len(texts) < 2:
         return Comparison(MeaningVerdict.DIFFERENT, is_sure=True)
     return compare_heuristics(texts[0].as_text(), texts[1].as_text())
@@ -220,26 +224,26 @@ def _find_same_words(project: Project, text: HeuristicText) -> HeuristicRevision
 
     A refused one counts only for the task family it was refused in.
     """
-    said = redact(f"{text.trigger} {text.guideline}").value
+    words = redact(f"{text.trigger} {text.guideline}").value
     newest_or_served = Q(heuristic__current_revision=F("pk")) | Q(served=True)
     same: QuerySet[HeuristicRevision] = (
         HeuristicRevision.objects.of_lessons()
         .for_project(project)
         .filter(newest_or_served, heuristic__status__in=(*_LIVE, *_REFUSED))
         .alias(said=hash_said())
-        .filter(said=hash_words(Value(said, output_field=TextField())))
+        .filter(said=hash_words(Value(words, output_field=TextField())))
         .select_related("heuristic")
         .order_by("created_at", "pk")
     )
     # The hash leaves out signs: `>` and `>=` have the same words.
-    found = [
+    matches = [
         revision
         for revision in same
         if compare_heuristics(revision.as_text(), text).verdict is not MeaningVerdict.DIFFERENT
     ]
-    in_place = [revision for revision in found if _is_same_place(revision, text)]
-    live = [revision for revision in found if revision.heuristic.status in _LIVE]
-    ranked = [*(each for each in in_place if each in live), *in_place, *live]
+    in_place = [revision for revision in matches if _is_same_place(revision, text)]
+    live = [revision for revision in matches if revision.heuristic.status in _LIVE]
+    ranked = [*(row for row in in_place if row in live), *in_place, *live]
     return ranked[0] if ranked else None
 
 

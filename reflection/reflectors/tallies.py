@@ -90,10 +90,10 @@ def find_tallies(heuristic_ids: Iterable[UUID]) -> dict[UUID, Tally]:
 def find_flags(heuristic_ids: Iterable[UUID]) -> dict[UUID, set[str]]:
     """Return the codes of the checks' findings in these heuristics. One query."""
     flagged = Proposal.objects.filter(heuristic__in=list(heuristic_ids)).exclude(findings=[])
-    found: dict[UUID, set[str]] = {}
+    flags: dict[UUID, set[str]] = {}
     for heuristic_id, findings in flagged.values_list("heuristic_id", "findings"):
-        found.setdefault(heuristic_id, set()).update(finding["code"] for finding in findings)
-    return found
+        flags.setdefault(heuristic_id, set()).update(finding["code"] for finding in findings)
+    return flags
 
 
 def _ended(trajectory: Trajectory) -> str:

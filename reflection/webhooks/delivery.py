@@ -80,17 +80,17 @@ def _send(delivery: WebhookDelivery) -> int:
         DeliveryFailed: nobody took it.
     """
     rows = delivery.endpoint.secrets.filter(retired_at__isnull=True)
-    known = [secret for row in rows if (secret := find_secret(row)) is not None]
-    if not known:
-        said = "No secret can be used, because ERL_SECRET_KEY has changed. Add a new secret on the webhook's page."
-        raise DeliveryFailed(said, code="no_secret")
+    secrets = [secret for row in rows if (secret := find_secret(row)) is not None]
+    if not secrets:
+        reason = "No secret can be used, because ERL_SECRET_KEY has changed. Add a new secret on the webhook's page."
+        raise DeliveryFailed(reason, code="no_secret")
     body = write_body(delivery)
     message_id, timestamp = f"msg_{delivery.message_id.hex}", int(time.time())
     headers = {
         "content-type": "application/json",
         "webhook-id": message_id,
         "webhook-timestamp": str(timestamp),
-        "webhook-signature": sign(message_id, timestamp, body, with_secrets=known),
+        "webhook-signature": sign(message_id, timestamp, body, with_secrets=secrets),
     }
     return post(delivery.endpoint.url, body=body, headers=headers)
 

@@ -58,10 +58,12 @@ def post(url: str, *, body: bytes, headers: dict[str, str]) -> int:
         raise DeliveryFailed(f"The connection failed ({type(error).__name__}).", code="connection") from error
     if 200 <= status < 300:
         return status
-    said = f"It answered {status}."
+    reason = f"It answered {status}."
     if 300 <= status < 400:
-        said = f"It answered {status}, a redirect, which is never followed. Change the URL to the final one."
-    raise DeliveryFailed(said, code=f"http_{status}", status=status, retry_after_seconds=retry_after_seconds(answered))
+        reason = f"It answered {status}, a redirect, which is never followed. Change the URL to the final one."
+    raise DeliveryFailed(
+        reason, code=f"http_{status}", status=status, retry_after_seconds=retry_after_seconds(answered)
+    )
 
 
 class CheckedBackend(BoundedBackend):
@@ -91,10 +93,10 @@ def _resolve(host: str, port: int) -> list[str]:
         DeliveryFailed: nothing may be sent to one of them.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise httpcore.ConnectError("The name of the host is not known.") from error
-    addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+    addresses = list(dict.fromkeys(str(address[0]) for *_, address in answers))
     for address in addresses:
         if fault := find_address_fault(host, address):
             raise DeliveryFailed(fault, code="egress_refused")

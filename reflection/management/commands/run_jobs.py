@@ -82,8 +82,10 @@ class Command(BaseCommand):
         if as_json:
             self.stdout.write(json.dumps({name: counts[name] for name in _WORDS} | {"left": left}))
             return
-        said = [f"{counts[name]} {words}" for name, words in _WORDS.items() if counts[name] or name == "done"]
-        self.stdout.write("; ".join([*said, f"{left} left in the queue"]) + ".")
+        counts_in_words = [
+            f"{counts[name]} {words}" for name, words in _WORDS.items() if counts[name] or name == "done"
+        ]
+        self.stdout.write("; ".join([*counts_in_words, f"{left} left in the queue"]) + ".")
         if counts["dead"]:
             self.stdout.write("The admin shows why some were given up, and queues reflections again.")
 

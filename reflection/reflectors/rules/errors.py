@@ -140,7 +140,7 @@ def shape_of(text: str, values: Iterable[object] = ()) -> str:
     choices = _CHOICES.search(shape)
     kept = choices[0] if choices else ""
     shape = "\0".join(_QUOTED.sub("…", part) for part in (shape.split(kept) if kept else [shape]))
-    shape = _VALUE.sub(lambda found: found[0] if found[0] in KNOWN_CODES else "…", shape)
+    shape = _VALUE.sub(lambda match: match[0] if match[0] in KNOWN_CODES else "…", shape)
     shape = _NAME.sub("…", shape)
     shape = _OBJECT.sub(r"\1 … first", shape)
     shape = re.sub(r"…(?:[\s,:.]*…)+", "…", shape).replace('"', "")
@@ -177,8 +177,8 @@ def _error_in(observation: str, *, only_at_start: bool) -> str:
         return ""
     if _TRACEBACK.search(observation[:MAX_ANSWER_CHARS]):
         return observation
-    if len(observation) < MAX_ANSWER_CHARS and (found := _INSIDE.search(observation)):
-        return found[0]
+    if len(observation) < MAX_ANSWER_CHARS and (match := _INSIDE.search(observation)):
+        return match[0]
     return ""
 
 

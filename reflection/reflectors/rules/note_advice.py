@@ -92,8 +92,8 @@ def advise(note: str, *, kind: str) -> NoteAdvice | None:
         return NoteAdvice(what=own[:1].upper() + own[1:])
     advice = read_advice(note)
     if advice is None and len(sentences) == 1:
-        said = read_event(sentences[0], went_well=kind == "success")
-        advice = NoteAdvice(what=said) if said and _is_usable(said) else None
+        event = read_event(sentences[0], went_well=kind == "success")
+        advice = NoteAdvice(what=event) if event and _is_usable(event) else None
     return advice
 
 
@@ -116,8 +116,8 @@ def read_advice(note: str) -> NoteAdvice | None:
         advice = _advise(what, condition)
         if advice is not None:
             return advice
-    for place, sentence in enumerate(sentences):
-        points_back = place and _POINTS_BACK.search(sentence)  # to a sentence that would be left out
+    for index, sentence in enumerate(sentences):
+        points_back = index and _POINTS_BACK.search(sentence)  # to a sentence that would be left out
         if is_instruction(sentence) and not points_back and not _BLAME.search(sentence):
             advice = _advise(sentence, condition)
             if advice is not None:

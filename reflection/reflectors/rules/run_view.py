@@ -40,10 +40,10 @@ class RunCall:
     @cached_property
     def leaves(self) -> dict[str, tuple[Any, ...]]:
         """The scalar values of the arguments by path; items of a list share one: `flights[].date`."""
-        found: dict[str, list[Any]] = {}
+        by_path: dict[str, list[Any]] = {}
         for path, value in _leaves(self.arguments, ""):
-            found.setdefault(path, []).append(value)
-        return {path: tuple(values) for path, values in found.items()}
+            by_path.setdefault(path, []).append(value)
+        return {path: tuple(values) for path, values in by_path.items()}
 
     @property
     def label(self) -> str:
@@ -123,8 +123,8 @@ class RunView:
     def family(self) -> tuple["RunView", ...]:
         """Other runs of the same family, where the reflector was given any. Each has the rest as its own family."""
         runs = self.episode.family
-        rest = {id(one): (self.episode, *(each for each in runs if each is not one)) for one in runs}
-        return tuple(RunView(replace(one, family=rest[id(one)])) for one in runs)
+        rest = {id(run): (self.episode, *(other for other in runs if other is not run)) for run in runs}
+        return tuple(RunView(replace(run, family=rest[id(run)])) for run in runs)
 
     @cached_property
     def turns(self) -> tuple[SpokenTurn, ...]:

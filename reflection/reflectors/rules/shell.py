@@ -97,7 +97,7 @@ class ShellCommand:
 def read_command(name: str, arguments: Mapping[str, Any]) -> ShellCommand | None:
     """Return the shell command of a call, or None if it is not one."""
     if name.lower() in _SHELL_TOOLS:
-        text = next((arguments[each] for each in _COMMAND_PARAMETERS if arguments.get(each)), "")
+        text = next((arguments[parameter] for parameter in _COMMAND_PARAMETERS if arguments.get(parameter)), "")
         if isinstance(text, list):
             words = [str(word) for word in text]
             text = words[-1] if len(words) == 3 and words[1] in ("-c", "-lc") else " ".join(words)

@@ -44,7 +44,7 @@ def _mentions(run: RunView, name: str) -> bool:
     words = words_of(name)
     actions = (step.action for step in run.episode.steps if step.action)
     tried = (words_of(f"{a.name} {next(iter(a.arguments.values()), '')}"[:MAX_ACTION_CHARS]) for a in actions)
-    return any(words == said[start : start + len(words)] for said in tried for start in range(len(said)))
+    return any(words == text[start : start + len(words)] for text in tried for start in range(len(text)))
 
 
 def _steps_of(run: RunView) -> frozenset[str]:

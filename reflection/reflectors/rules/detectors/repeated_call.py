@@ -61,6 +61,6 @@ def _failing(run: RunView, call: RunCall, same: list[RunCall]) -> RuleMatch:
         ),
         polarity="avoid",
         confidence=0.5,
-        citations=tuple(run.cite(each.step, call.error.text) for each in same[:3]),
+        citations=tuple(run.cite(repeat.step, call.error.text) for repeat in same[:3]),
         tools=(call.name,),
     )

@@ -60,7 +60,7 @@ def _fits(run: RunView, call: RunCall, other: RunView, match: RuleMatch) -> bool
     The first citation of a repair is the failing call and the last one the call that worked.
     """
     assert call.error is not None
-    at = {each.index: each for each in other.calls}
+    at = {sibling_call.index: sibling_call for sibling_call in other.calls}
     failed, fixed = at.get(match.citations[0].first_step or 0), at.get(match.citations[-1].first_step or 0)
     if failed is None or fixed is None or failed.error is None or fixed.error or failed is fixed:
         return False
@@ -87,5 +87,5 @@ def _is_made_up(run: RunView, call: RunCall, path: str) -> bool:
     if not isinstance(value, str) or value.isdigit():
         return False  # its type may be what is wrong
     plain = "".join(char for char in value.lower() if char.isalnum())
-    said = "".join(char for char in run.text_before(call.index).lower() if char.isalnum())
-    return bool(plain) and plain not in said
+    shown = "".join(char for char in run.text_before(call.index).lower() if char.isalnum())
+    return bool(plain) and plain not in shown

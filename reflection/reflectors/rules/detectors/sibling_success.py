@@ -112,9 +112,9 @@ def _is_word(value: object) -> bool:
 def _same_arguments(worked: list[tuple[RunView, RunCall]], name: str) -> str:
     """Return the words that a call had as arguments in every run where the tool worked after it."""
     last = [[c for c in other.calls if c.name == name and c.index < used.index][-1].arguments for other, used in worked]
-    shared = {key: value for key, value in last[0].items() if all(each.get(key) == value for each in last)}
-    said = [f"{code(key)} {code(value)}" for key, value in sorted(shared.items()) if _is_word(value)]
-    return f" with {listed(said)}" if said else ""
+    shared = {key: value for key, value in last[0].items() if all(call.get(key) == value for call in last)}
+    arguments = [f"{code(key)} {code(value)}" for key, value in sorted(shared.items()) if _is_word(value)]
+    return f" with {listed(arguments)}" if arguments else ""
 
 
 def _of_step(run: RunView, call: RunCall) -> RuleMatch | None:
@@ -123,7 +123,7 @@ def _of_step(run: RunView, call: RunCall) -> RuleMatch | None:
     if call.error.has(ErrorKind.UNAVAILABLE, ErrorKind.REFUSED) or names_object(call.error):
         return None
     worked = _worked(run, call.name)
-    failing = [run, *(o for o in run.family if not any(o is each for each, _ in worked))]
+    failing = [run, *(o for o in run.family if not any(o is worker for worker, _ in worked))]
     failing = [other for other in failing if any(c.name == call.name for c in other.calls)]
     if len(worked) < MIN_RUNS + 1 or len(failing) < MIN_RUNS:
         return None
