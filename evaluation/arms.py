@@ -116,9 +116,9 @@ def find_arm(name: str, *, k: int) -> SuiteArm:
             return replace(control, top_k=k) if control.mode == "hybrid" else control
     match = _ARM.match(name)
     if match is None:
-        known = ", ".join([*(f"{kind}:N" for kind in _ABOUT), *(each.name for each in _CONTROLS)])
+        names = ", ".join([*(f"{kind}:N" for kind in _ABOUT), *(candidate.name for candidate in _CONTROLS)])
         raise EvaluationError(
-            f"There is no arm {name!r}. The arms are {known}. Retrieving arms can end in :failures, :successes, "
+            f"There is no arm {name!r}. The arms are {names}. Retrieving arms can end in :failures, :successes, "
             ":guideline-only or :record, as in hybrid:5:failures."
         )
     if match["k"] and not 1 <= int(match["k"]) <= MAX_LESSONS:

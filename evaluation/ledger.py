@@ -123,9 +123,9 @@ class Ledger:
 
 def attach_ledger(provider: Provider, **limits: Any) -> Ledger:
     """Put a ledger in front of this process's provider, or return the one already attached."""
-    known: object = provider.chat
-    if isinstance(known, Ledger):
-        return known
+    chat: object = provider.chat
+    if isinstance(chat, Ledger):
+        return chat
     ledger = Ledger(provider, **limits)
     setattr(provider, "chat", ledger)  # noqa: B010 - replaced on this instance only
     return ledger

@@ -80,19 +80,19 @@ def _execute(job: Job, run: EvaluationRun, ensure_held: Callable[[], None]) -> N
         EvaluationRun.objects.filter(pk=run.pk).update(status=_Status.QUEUED, failure="", finished_at=None)
         raise NotNow(str(error), wait_seconds=WAIT_SECONDS) from error
     except ProcessEnded as error:
-        said = (
+        reason = (
             f"{error} See the end of the worker's log; often there was too little memory. Request the evaluation "
             "again, with fewer tasks if it fails the same way."
         )
-        _mark_failed(job, said)
+        _mark_failed(job, reason)
     except EvaluationError as error:
         log.warning("evaluation_failed", run_id=str(run.pk), error=type(error).__name__)
     except SoftTimeLimitExceeded:
-        said = (
+        reason = (
             f"It took longer than {TIME_LIMIT_SECONDS} seconds and was stopped. Ask for "
             "fewer tasks, or run manage.py evaluate, which has no limit."
         )
-        _mark_failed(job, said)
+        _mark_failed(job, reason)
 
 
 def _mark_failed(job: Job, said: str) -> None:

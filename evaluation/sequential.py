@@ -79,17 +79,18 @@ def pool_parts(parts: Iterable[tuple[Sample, Sample]]) -> Difference | None:
     Args:
         parts: the treated and the control arm of each.
     """
-    weights, found = [], []
+    weights, estimates = [], []
     for treated, control in parts:
         if (difference := find_difference(treated, control)) is not None:
             weights.append(treated.n * control.n / (treated.n + control.n))
-            found.append(difference)
-    if not found:
+            estimates.append(difference)
+    if not estimates:
         return None
     whole = fsum(weights)
     return Difference(
-        estimate=fsum(weight * part.estimate for weight, part in zip(weights, found, strict=True)) / whole,
-        variance=fsum(weight * weight * part.variance for weight, part in zip(weights, found, strict=True)) / whole**2,
+        estimate=fsum(weight * part.estimate for weight, part in zip(weights, estimates, strict=True)) / whole,
+        variance=fsum(weight * weight * part.variance for weight, part in zip(weights, estimates, strict=True))
+        / whole**2,
     )
 
 

@@ -102,7 +102,7 @@ class ExperimentInput(Input):
         """Return the plan with its defaults filled in."""
         steps = (STEPS if self.release else ()) if self.steps is None else tuple(map(_read_step, self.steps))
         given = self.guardrails
-        guardrails = GUARDRAILS if given is None else tuple(Guardrail(**each.model_dump()) for each in given)
+        guardrails = GUARDRAILS if given is None else tuple(Guardrail(**guardrail.model_dump()) for guardrail in given)
         left_out = {"release", "promotes", "guardrails", "steps"}
         return ExperimentPlan(guardrails=guardrails, steps=steps, **self.model_dump(exclude=left_out))
 
@@ -351,8 +351,10 @@ def describe_uplift(report: UpliftReport, lessons: Iterable[LessonEffect], *, da
     return {
         "days": days,
         "whole": _describe_uplift(report.whole),
-        "by_release": [{"release": number} | _describe_uplift(each) for number, each in report.by_release.items()],
-        "by_family": [{"task_id": name} | _describe_uplift(each) for name, each in report.by_family.items()],
+        "by_release": [
+            {"release": number} | _describe_uplift(estimate) for number, estimate in report.by_release.items()
+        ],
+        "by_family": [{"task_id": name} | _describe_uplift(estimate) for name, estimate in report.by_family.items()],
         "lessons": [_describe_effect(effect) for effect in most_first[:MOST_LESSONS]],
     }
 

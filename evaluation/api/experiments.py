@@ -57,7 +57,9 @@ class ExperimentListView(ApiView):
     def get(self, request: Request) -> Response:
         page = self.paginate_queryset(_of(self)) or []
         looks = find_last_looks(page)
-        return self.get_paginated_response([describe_experiment(one, looks.get(one.pk)) for one in page])
+        return self.get_paginated_response(
+            [describe_experiment(experiment, looks.get(experiment.pk)) for experiment in page]
+        )
 
     @describe(
         "startExperiment",

@@ -69,7 +69,7 @@ class Bfcl:
         random.Random(f"bfcl:{seed}").shuffle(dialogues)  # noqa: S311 - repeatable by design
         middle = len(dialogues) // 2
         chosen = dialogues[:middle] if split == "source" else dialogues[middle:]
-        return [Task(id=f"{seed}-{each.id}", text="\n".join(each.requests), family="") for each in chosen]
+        return [Task(id=f"{seed}-{dialogue.id}", text="\n".join(dialogue.requests), family="") for dialogue in chosen]
 
     def run(self, task: Task, *, lessons: str, trial: int) -> TryResult:
         seed, _, dialogue_id = task.id.partition("-")
@@ -145,7 +145,7 @@ def _parse(text: str, turn: int, classes: Sequence[str]) -> PlannedCall:
     call = ast.parse(text, mode="eval").body
     assert isinstance(call, ast.Call)
     name = ast.unparse(call.func)
-    method = next(getattr(_load(each), name) for each in classes if hasattr(_load(each), name))
+    method = next(getattr(_load(class_name), name) for class_name in classes if hasattr(_load(class_name), name))
     names = [parameter for parameter in inspect.signature(method).parameters if parameter != "self"]
     arguments = dict(zip(names, map(ast.literal_eval, call.args), strict=False))
     arguments |= {keyword.arg or "": ast.literal_eval(keyword.value) for keyword in call.keywords}

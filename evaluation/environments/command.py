@@ -131,8 +131,8 @@ def read_command(text: str, *, folder: Path, timeout_seconds: float) -> AgentCom
     except ValueError as error:
         raise EvaluationError(f"--agent {text!r} is not a command: {error}.") from error
     program = words[0] if words else ""
-    found = shutil.which(str(folder / program) if os.sep in program else program)
-    if not found:
+    executable = shutil.which(str(folder / program) if os.sep in program else program)
+    if not executable:
         raise EvaluationError(f"--agent {text!r}: there is no program {program!r}. Name one that can be started.")
     return AgentCommand(words=words, folder=folder, timeout_seconds=timeout_seconds)
 
@@ -200,7 +200,7 @@ def _last_words(stderr: IO[bytes]) -> str:
 def _make_environment(folder: Path) -> dict[str, str]:
     """Return the caller's environment without what belongs to ERL: the agent is to have the lessons it is handed."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-    path = [each for each in kept.pop("PYTHONPATH", "").split(os.pathsep) if each not in ("", str(folder))]
+    path = [entry for entry in kept.pop("PYTHONPATH", "").split(os.pathsep) if entry not in ("", str(folder))]
     return kept | ({"PYTHONPATH": os.pathsep.join(path)} if path else {})
 
 

@@ -64,7 +64,7 @@ class Office:
     @property
     def is_done(self) -> bool:
         kind, value = self.wanted["kind"], self.wanted["value"]
-        others = any(self.done[each] for each in self.done if each != kind)
+        others = any(self.done[action] for action in self.done if action != kind)
         if kind == "total":
             return self.is_over and not others and self.answer.strip().strip(".") == value
         return not others and self.done[kind] == [value]

@@ -77,15 +77,15 @@ def evolve(
         for attempt in [*thought, *_breed(archive, macros)]:
             if not gate.is_burnt:
                 archive.candidates.append(_try(gate, archive, attempt, generation=generation, seed=seed))
-        kept = [each for each in archive.passed if each.generation == generation and each.macros]
+        kept = [candidate for candidate in archive.passed if candidate.generation == generation and candidate.macros]
         if len(kept) > 1 and not gate.is_burnt:
             parent = archive.candidates[kept[0].parent or 0]
-            siblings = [each for each in kept if each.parent == parent.number]
+            siblings = [candidate for candidate in kept if candidate.parent == parent.number]
             together = tuple(dict.fromkeys(sibling.macros[-1] for sibling in siblings))
             if len(together) > 1:
                 attempt = _Attempt(parent=parent, macros=together)
                 child = _try(gate, archive, attempt, generation=generation, seed=seed)
-                child.parents = tuple(each.number for each in siblings)
+                child.parents = tuple(candidate.number for candidate in siblings)
                 archive.candidates.append(child)
     return Evolved(
         sets=sets,
@@ -99,7 +99,7 @@ def evolve(
 def propose(outcomes: Sequence[TaskOutcome]) -> tuple[Macro, ...]:
     """Return the tools that runs on the mine set suggest, those first that would have saved the most steps."""
     repeated = find_repeated(outcome.run for outcome in outcomes if outcome.solved)
-    return tuple(macro for each in repeated if (macro := write_macro(each)) is not None)
+    return tuple(macro for repeat in repeated if (macro := write_macro(repeat)) is not None)
 
 
 def measure(
@@ -113,12 +113,12 @@ def measure(
 
 def compare(before: Sequence[TaskOutcome], after: Sequence[TaskOutcome]) -> dict[str, Any]:
     """Return two arms on the same tasks beside each other, with the interval of the difference per task."""
-    solved = _differ([float(each.solved) for each in before], [float(each.solved) for each in after])
+    solved = _differ([float(score.solved) for score in before], [float(score.solved) for score in after])
     return {
         "tasks": len(before),
         "solved": {arm: int(solved.pop(arm)) for arm in ("before", "after")},
-        "steps": _differ([each.steps for each in before], [each.steps for each in after]),
-        "tokens": _differ([each.tokens for each in before], [each.tokens for each in after]),
+        "steps": _differ([score.steps for score in before], [score.steps for score in after]),
+        "tokens": _differ([score.tokens for score in before], [score.tokens for score in after]),
         "success": solved,
     }
 

@@ -82,11 +82,11 @@ def _count_done(request: ChatRequest) -> int | None:
     """Return how many planned calls were made in this turn; None after a failure that is no slip."""
     done = 0
     failed: set[str] = set()
-    for said in _this_turn(request):
-        if said.role == "tool" and said.content.startswith("Error: "):
-            failed.add(said.tool_call_id)
-        elif said.role == "tool" and not said.tool_call_id.startswith("slip"):
-            done += int(said.tool_call_id.rpartition("-")[2])
+    for message in _this_turn(request):
+        if message.role == "tool" and message.content.startswith("Error: "):
+            failed.add(message.tool_call_id)
+        elif message.role == "tool" and not message.tool_call_id.startswith("slip"):
+            done += int(message.tool_call_id.rpartition("-")[2])
     return None if any(not id.startswith("slip") for id in failed) else done
 
 
@@ -97,7 +97,7 @@ def _slipped(request: ChatRequest) -> bool:
 
 
 def _this_turn(request: ChatRequest) -> list[ChatMessage]:
-    last = max(index for index, said in enumerate(request.messages) if said.role == "user")
+    last = max(index for index, message in enumerate(request.messages) if message.role == "user")
     return list(request.messages[last + 1 :])
 
 

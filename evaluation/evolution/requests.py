@@ -230,8 +230,8 @@ def _describe(thoughts: Sequence[Read]) -> dict[str, Any]:
     """Return what is kept of the model's proposals besides the candidates themselves."""
     if not thoughts:
         return {}
-    unusable = [said for thought in thoughts for said in thought.unusable]
-    usable = sum(len(each.proposals) for each in thoughts)
+    unusable = [answer for thought in thoughts for answer in thought.unusable]
+    usable = sum(len(proposed.proposals) for proposed in thoughts)
     return {"prompt_version": version(), "usable": usable, "unusable": unusable}
 
 

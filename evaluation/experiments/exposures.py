@@ -164,21 +164,21 @@ def _summarise(
     states = [_find_state(row, row.at + window, now) for row in runs] or [
         _find_state(seen[0], seen[0].at + window, now)
     ]
-    known = [row for row, state in zip(runs, states, strict=False) if state == State.KNOWN]
-    others = [row for row in runs if row not in known]
-    values = [_value(row, plan.metric) for row in known]
+    known_runs = [row for row, state in zip(runs, states, strict=False) if state == State.KNOWN]
+    others = [row for row in runs if row not in known_runs]
+    values = [_value(row, plan.metric) for row in known_runs]
     return Unit(
         treated=treated,
         block=block,
         share=share,
-        state=State.KNOWN if known else states[0],
+        state=State.KNOWN if known_runs else states[0],
         counts=not plan.only_differing or seen[0].differs is True,
         value=sum(values) / len(values) if values else 0.0,
-        known_at=min((row.known_at for row in known if row.known_at), default=None),
+        known_at=min((row.known_at for row in known_runs if row.known_at), default=None),
         family=seen[0].family,
-        figures=_average(chain.from_iterable(map(_find_figures, known))),
+        figures=_average(chain.from_iterable(map(_find_figures, known_runs))),
         untrusted=_average(chain.from_iterable(map(_find_figures, others))),
-        has_feedback=any(row.is_harm is not None for row in known),
+        has_feedback=any(row.is_harm is not None for row in known_runs),
     )
 
 
@@ -208,7 +208,7 @@ def _find_figures(row: Exposed) -> Iterator[tuple[str, float]]:
 
 
 def _average(figures: Iterable[tuple[str, float]]) -> dict[str, float]:
-    found: dict[str, list[float]] = {}
+    by_name: dict[str, list[float]] = {}
     for name, value in figures:
-        found.setdefault(str(name), []).append(value)
-    return {name: sum(values) / len(values) for name, values in found.items()}
+        by_name.setdefault(str(name), []).append(value)
+    return {name: sum(values) / len(values) for name, values in by_name.items()}

@@ -125,8 +125,8 @@ def find_unwatched_canaries(*projects: Project) -> list[Experiment]:
         .order_by("deployment_id", "-number")
         .distinct("deployment_id")
     )
-    ended = [one for one in tried if one.ended_at is not None]
-    return sorted(ended, key=lambda one: (one.ended_at, one.pk))
+    ended = [deployment for deployment in tried if deployment.ended_at is not None]
+    return sorted(ended, key=lambda deployment: (deployment.ended_at, deployment.pk))
 
 
 def _start_canary(project: Project, release: Release, *, plan: ExperimentPlan, by: Actor) -> Deployment:
@@ -155,4 +155,4 @@ def _find_holdout(project: Project, *, plan: ExperimentPlan, promotes: str) -> D
 def _as_columns(plan: ExperimentPlan) -> dict[str, Any]:
     lists = {"guardrails", "steps"}
     columns = {name: getattr(plan, name) for name in ExperimentPlan.__dataclass_fields__ if name not in lists}
-    return columns | {name: [each.as_json() for each in getattr(plan, name)] for name in lists}
+    return columns | {name: [item.as_json() for item in getattr(plan, name)] for name in lists}

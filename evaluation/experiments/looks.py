@@ -55,8 +55,8 @@ def take_look(id: UUID) -> Look | None:
     if experiment is None:
         return None
     deployment = experiment.deployment
-    if said := _find_change(experiment, deployment):
-        end_experiment(experiment, by=POLICY, reason=said)
+    if reason := _find_change(experiment, deployment):
+        end_experiment(experiment, by=POLICY, reason=reason)
         return None
     exposures = read_exposures(experiment, now=database_now())
     findings = analyse(
@@ -71,8 +71,8 @@ def take_look(id: UUID) -> Look | None:
     if last is not None and _read_figures(last) == _read_figures(look):
         return None
     deployment = lock_deployment(experiment.project)
-    if said := _find_change(experiment, deployment):
-        end_experiment(experiment, by=POLICY, reason=said)
+    if reason := _find_change(experiment, deployment):
+        end_experiment(experiment, by=POLICY, reason=reason)
         return None
     look.number = last.number + 1 if last else 1
     look.save(force_insert=True)

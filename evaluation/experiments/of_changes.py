@@ -56,7 +56,7 @@ def start_experiment_of(change: Change, by: Actor) -> None:
 def plan_trial(change: Change) -> ExperimentPlan:
     """Return the plan of a trial: what saved steps in shadow must not be worse, all else has to be better."""
     figures = [row.figures for row in last_shadow(change)]
-    saves = sum(figure["steps_after"] for figure in figures) < sum(each["steps_before"] for each in figures)
+    saves = sum(figure["steps_after"] for figure in figures) < sum(part["steps_before"] for part in figures)
     rule = DecisionRule.NOT_WORSE if saves else DecisionRule.BETTER
     return ExperimentPlan(
         rule=rule,
@@ -92,11 +92,11 @@ def take_back_worse() -> int:
     )
     taken = 0
     for change in deployed.select_related("agent__project"):
-        said = find_harm(change)
-        if not said:
+        reason = find_harm(change)
+        if not reason:
             continue
         try:
-            roll_back_change(change, by=POLICY, reason=said)
+            roll_back_change(change, by=POLICY, reason=reason)
             taken += 1
         except MemoryAppError as refusal:  # the deployment was changed meanwhile
             log.info("change_not_taken_back", number=change.number, reason=type(refusal).__name__)

@@ -151,9 +151,9 @@ class ExperimentPlan:
             (len(set(names)) < len(names), "Name each guardrail once."),
             (shares != sorted(set(shares)), "Let the share of each step be larger than the one before."),
         ]
-        for is_fault, said in faults:
+        for is_fault, message in faults:
             if is_fault:
-                raise PlanInvalid(said)
+                raise PlanInvalid(message)
         return self
 
 

@@ -41,8 +41,8 @@ def create_sandbox(number: int = 1) -> str:
     parameters = connection.get_connection_params()
     name = f"{parameters['dbname']}{SUFFIX}" + (f"_{number}" if number > 1 else "")
     with psycopg.connect(**parameters, autocommit=True) as raw:
-        known = raw.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone()
-    if known is None and not _copy_new_database(parameters, name):
+        exists = raw.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone()
+    if exists is None and not _copy_new_database(parameters, name):
         with psycopg.connect(**_find_creator(parameters), autocommit=True) as raw:
             try:
                 owner = sql.Identifier(str(parameters.get("user")))

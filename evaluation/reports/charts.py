@@ -155,13 +155,13 @@ def draw_costs(rows: list[dict[str, Any]]) -> dict[str, Any]:
     x = Axis(low=0, high=most, start=MARGIN, end=WIDTH - MARGIN - LABELS).at
     y = Axis.around(edges, start=COST_HEIGHT - MARGIN, end=16, room=0.08, least=0.05).at
     dots: list[dict[str, Any]] = []
-    for row in sorted(shown, key=lambda each: -each["uplift"]["mean"]):
-        place = y(row["uplift"]["mean"])
-        label_y = max(place, dots[-1]["label_y"] + LABEL_ROW) if dots else place
+    for row in sorted(shown, key=lambda shown_row: -shown_row["uplift"]["mean"]):
+        middle = y(row["uplift"]["mean"])
+        label_y = max(middle, dots[-1]["label_y"] + LABEL_ROW) if dots else middle
         dots.append(
             {
                 "x": x(row["tokens_mean"]),
-                "y": place,
+                "y": middle,
                 "low": y(row["uplift"]["low"]),
                 "high": y(row["uplift"]["high"]),
                 "label": row["arm"],

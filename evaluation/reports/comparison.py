@@ -23,10 +23,10 @@ def compare(new: dict[str, Any], old: dict[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for suite in new["suites"]:
         for arm, values in _per_task(suite):
-            known = before.get((suite["name"], arm))
-            if known is None or known[0]["tasks"] != suite["tasks"] or len(known[1]) != len(values):
+            earlier = before.get((suite["name"], arm))
+            if earlier is None or earlier[0]["tasks"] != suite["tasks"] or len(earlier[1]) != len(values):
                 continue
-            estimate = paired_difference(values, known[1])
+            estimate = paired_difference(values, earlier[1])
             rows.append({"suite": suite["name"], "arm": arm, "difference": estimate_json(estimate)})
     return rows
 

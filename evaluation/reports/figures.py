@@ -38,7 +38,7 @@ def compare_arm(
     name: str, *, about: str, treated: Sequence[float], control: Sequence[float], seed: int
 ) -> dict[str, Any]:
     """Return an arm's success and paired uplift, with the tasks it gained and lost against the control."""
-    differences = [one - other for one, other in zip(treated, control, strict=True)]
+    differences = [treated_unit - other for treated_unit, other in zip(treated, control, strict=True)]
     return {
         "arm": name,
         "about": about,

@@ -21,8 +21,8 @@ def write_headline(suite: dict[str, Any]) -> str:
     """Return the result in one or two sentences: the suite's own, that of its main arm, or none."""
     if headline := suite.get("headline"):
         return str(headline)
-    row = next((each for each in suite["arms"] if each["arm"] == suite.get("main")), None)
-    bare = next((each for each in suite["arms"] if each["arm"] == "none"), None)
+    row = next((arm for arm in suite["arms"] if arm["arm"] == suite.get("main")), None)
+    bare = next((arm for arm in suite["arms"] if arm["arm"] == "none"), None)
     if row is None or bare is None or row is bare or not row["uplift"].get("n"):
         return ""
     if untested := _find_untested(suite, row):
@@ -121,20 +121,20 @@ def show_cell(figure: dict[str, Any]) -> str:
 
 def collect_latencies(timing: dict[str, Any]) -> list[dict[str, Any]]:
     """Return median and 95th percentile of each step in milliseconds, averaged over seeds or data sets."""
-    found: dict[str, list[dict[str, float]]] = {}
+    latencies: dict[str, list[dict[str, float]]] = {}
     for unit in timing.values():
         for name, label in _TIMED.items():
             if unit.get(name):
-                found.setdefault(label, []).append(unit[name])
+                latencies.setdefault(label, []).append(unit[name])
         for arm, spent in unit.get("retrieve_ms", {}).items():
             if spent and arm != "none":
-                found.setdefault(f"retrieve, {arm}", []).append(spent)
+                latencies.setdefault(f"retrieve, {arm}", []).append(spent)
     return [
         {
             "name": label,
-            "p50": float(np.mean([each["p50"] for each in spent])),
-            "p95": float(np.mean([each["p95"] for each in spent])),
-            "n": sum(int(each["n"]) for each in spent),
+            "p50": float(np.mean([seconds["p50"] for seconds in spent])),
+            "p95": float(np.mean([seconds["p95"] for seconds in spent])),
+            "n": sum(int(seconds["n"]) for seconds in spent),
         }
-        for label, spent in found.items()
+        for label, spent in latencies.items()
     ]

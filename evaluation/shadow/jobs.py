@@ -66,7 +66,9 @@ def queue_shadow_jobs() -> list[Job]:
     ended = Job.objects.filter(kind=KIND, status=Job.Status.DONE, finished_at__lt=Now() - JOBS_KEPT)
     ended.delete()
     on_trial = Deployment.objects.filter(candidate__isnull=False, shadow_share__gt=0).order_by("pk")
-    return [enqueue(Job(kind=KIND, project_id=each.project_id, subject=str(each.pk))) for each in on_trial]
+    return [
+        enqueue(Job(kind=KIND, project_id=deployment.project_id, subject=str(deployment.pk))) for deployment in on_trial
+    ]
 
 
 def run_shadow(job_id: UUID | None = None, *, owner: str) -> Job | None:
@@ -118,8 +120,8 @@ def _compare_minute(job: Job, minute: Minute, releases: Compared, *, most: int, 
     """Compare the answers of a minute, and write them with their counts, together or not at all."""
     taken = [] if now - minute.begins > STALE else minute.chosen[:most]
     rows = Retrieval.objects.filter(project=job.project_id, pk__in=taken).select_related("project")
-    found = [compare_answers(row, releases) for row in rows.order_by("created_at", "pk")]
-    answers = [each for each in found if each is not None]
+    comparisons = [compare_answers(row, releases) for row in rows.order_by("created_at", "pk")]
+    answers = [comparison for comparison in comparisons if comparison is not None]
     with transaction.atomic():
         hold(job)
         kept = set(Retrieval.objects.select_for_update(no_key=True).filter(pk__in=taken).values_list("pk", flat=True))

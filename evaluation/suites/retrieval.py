@@ -80,11 +80,11 @@ class RetrievalSuite(Suite):
         refuse_indexed_label(folder, name=Path(unit).name)
         queries = _sample(list(folder.queries), options.limit, seed=options.seed)
         project = Project.objects.create(slug=f"retrieval-{Path(unit).name}"[:50], name=Path(unit).name)
-        known: dict[str, str] = {}
+        texts: dict[str, str] = {}
         ingest_ms = []
         for number, (document_id, document) in enumerate(folder.corpus.items(), 1):
             started = time.perf_counter()
-            known[_ingest(project, document)] = document_id
+            texts[_ingest(project, document)] = document_id
             ingest_ms.append(milliseconds_since(started))
             progress(f"{Path(unit).name}, indexing", number, len(folder.corpus))
         count_terms(project.pk)
@@ -100,7 +100,7 @@ class RetrievalSuite(Suite):
                 )
                 answer = ask(arm, project, question)
                 spent.append(milliseconds_since(started))
-                ranking = [known[item["id"]] for item in answer.items]
+                ranking = [texts[item["id"]] for item in answer.items]
                 rows.append([rounded(metric(ranking, folder.relevant[query])) for metric in METRICS.values()])
                 progress(f"{Path(unit).name}, {name}", number, len(queries))
             arms[name] = rows
@@ -217,10 +217,10 @@ def _find_folders(data: Path | None) -> list[Path]:
     if data is None:
         data = BUNDLED
     folders = [data, *sorted(data.iterdir())] if data.is_dir() else []
-    found = [folder.resolve() for folder in folders if (folder / "qrels.tsv").is_file()]
-    if not found:
+    collections = [folder.resolve() for folder in folders if (folder / "qrels.tsv").is_file()]
+    if not collections:
         raise EvaluationError(f"There is no folder with corpus.jsonl, queries.jsonl and qrels.tsv in {data}.")
-    return found
+    return collections
 
 
 def _sample(queries: list[str], limit: int | None, *, seed: int) -> list[str]:

@@ -31,16 +31,16 @@ class ScriptedAgent:
     def do_turn(self, turn: int) -> None:
         """Do what the user asked for in one turn, as far as the agent gets."""
         failure = ""
-        for place, call in enumerate(self.plan):
-            if call.turn != turn or not self._is_wanted(place):
+        for index, call in enumerate(self.plan):
+            if call.turn != turn or not self._is_wanted(index):
                 continue
-            wanted = self._form(place)
+            wanted = self._form(index)
             for name in self.advice.first_of(wanted.name):
                 if name in self.unneeded - self.called:
                     self._do(turn, PlannedCall(turn=turn, name=name))  # as told, though the task does not need it
             answer = self._do(turn, wanted)
             if answer.is_error:
-                answer = self._react(turn, place, wanted, answer)
+                answer = self._react(turn, index, wanted, answer)
             if answer.is_error:
                 failure = answer.text
                 break
@@ -49,9 +49,9 @@ class ScriptedAgent:
 
     def _is_wanted(self, place: int) -> bool:
         """Return whether to make a call of the plan: a slip leaves it out, and a lesson has the last word."""
-        said = [self.advice.comes_first(self.plan[place].name, later.name) for later in self.plan[place + 1 :]]
-        if True in said or False in said:
-            return next(each for each in said if each is not None)
+        verdicts = [self.advice.comes_first(self.plan[place].name, later.name) for later in self.plan[place + 1 :]]
+        if True in verdicts or False in verdicts:
+            return next(verdict for verdict in verdicts if verdict is not None)
         return not any(place in slip.dropped for slip in self.slips)
 
     def _form(self, place: int) -> PlannedCall:
@@ -108,6 +108,6 @@ class ScriptedAgent:
         return answer
 
     def _say(self, turn: int, failure: str) -> None:
-        said = "I could not do this." if failure else "Done."
-        action = {"name": "respond", "arguments": {"content": said}}
+        text = "I could not do this." if failure else "Done."
+        action = {"name": "respond", "arguments": {"content": text}}
         self.steps.append({"action": action, "observation": self.requests[turn + 1]})

@@ -159,7 +159,7 @@ class Command(BaseCommand):
         written: dict[str, Callable[[dict[str, Any]], str]] = {
             "json": write_json,
             "html": write_html,
-            "junit": lambda found: write_junit(found, verdicts),
+            "junit": lambda report: write_junit(report, verdicts),
         }
         for name, write in written.items():
             path = options[name]

@@ -171,10 +171,14 @@ def propose_shuffled(project: Project, texts: Sequence[HeuristicText], *, seed: 
     """Propose lessons that combine the condition of one lesson with the advice of another."""
     order = list(range(len(texts)))
     random.Random(seed).shuffle(order)  # noqa: S311 - repeatable by design
-    for position, one in enumerate(order):
+    for position, source in enumerate(order):
         other = texts[order[(position + 1) % len(order)]]
         shuffled = replace(
-            texts[one], guideline=other.guideline, avoid=other.avoid, not_when=other.not_when, polarity=other.polarity
+            texts[source],
+            guideline=other.guideline,
+            avoid=other.avoid,
+            not_when=other.not_when,
+            polarity=other.polarity,
         )
         propose_heuristic(project, text=shuffled, by=EVALUATION)
 

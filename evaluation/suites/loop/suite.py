@@ -92,9 +92,9 @@ def refuse_shared_tasks(experience: Sequence[Task], tests: Sequence[Task]) -> No
     """
     if not experience or not tests:
         raise EvaluationError("Both splits need tasks: there are none to learn from, or none to test on.")
-    known = {task.id for task in experience}
+    experience_ids = {task.id for task in experience}
     texts = {task.text.strip() for task in experience}
-    shared = [task.id for task in tests if task.id in known or task.text.strip() in texts]
+    shared = [task.id for task in tests if task.id in experience_ids or task.text.strip() in texts]
     if shared:
         raise LabelIndexed(
             f"The splits share {len(shared):,} task{pluralize(len(shared))}, for example {shared[0]!r}, so the figures "

@@ -222,7 +222,7 @@ class _ToolChoiceRun:
                 "approve_ms": percentiles(self.record.approve_ms),
                 "embed_ms": percentiles(time_embedding([request.text for request in self.tests])),
                 "block_ms": percentiles(self.block_ms),
-                "retrieve_ms": {name: percentiles(each.retrieve_ms) for name, each in self.arm_figures.items()},
+                "retrieve_ms": {name: percentiles(of_arm.retrieve_ms) for name, of_arm in self.arm_figures.items()},
             },
         }
 
