@@ -161,15 +161,15 @@ def show(project: Project, *, count: int, seed: int) -> None:
         .select_related("heuristic__current_revision", "other__current_revision")
         .order_by("created_at", "id")
     )
-    for number, each in enumerate(random.Random(seed).sample(made, min(count, len(made))), 1):
-        print(f"\n── {number}. {each.get_kind_display()} ({each.method})")
-        print(f"   why      {each.reason}")
-        _print_lesson("lesson" if each.other is None else "this", each.heuristic)
-        if each.other is not None:
-            _print_lesson("into" if each.kind == Suggestion.Kind.MERGE else "against", each.other)
+    for number, lesson in enumerate(random.Random(seed).sample(made, min(count, len(made))), 1):
+        print(f"\n── {number}. {lesson.get_kind_display()} ({lesson.method})")
+        print(f"   why      {lesson.reason}")
+        _print_lesson("lesson" if lesson.other is None else "this", lesson.heuristic)
+        if lesson.other is not None:
+            _print_lesson("into" if lesson.kind == Suggestion.Kind.MERGE else "against", lesson.other)
         for name in ("trigger", "guideline", "not_when", "scope"):
-            if each.text and each.text[name] != getattr(each.heuristic.current_revision, name):
-                print(f"   new {name}: {each.text[name]}")
+            if lesson.text and lesson.text[name] != getattr(lesson.heuristic.current_revision, name):
+                print(f"   new {name}: {lesson.text[name]}")
 
 
 def show_rules(project: Project, *, count: int, seed: int) -> None:
@@ -200,8 +200,8 @@ def show_groups(project: Project, *, count: int, seed: int) -> None:
 def _print_lesson(label: str, heuristic: Heuristic) -> None:
     text = heuristic.current_revision
     assert text is not None
-    place = text.task_id if text.scope == "task_family" else "whole project"
-    print(f"   {label:<8} [{text.polarity}, {place}, {heuristic.support} runs, {heuristic.status}]")
+    scope = text.task_id if text.scope == "task_family" else "whole project"
+    print(f"   {label:<8} [{text.polarity}, {scope}, {heuristic.support} runs, {heuristic.status}]")
     print(f"   when     {text.trigger.removeprefix('When ')}")
     print(f"   do       {text.guideline}")
     if text.avoid:

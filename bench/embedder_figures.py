@@ -61,7 +61,7 @@ def measure_time(rounds: int) -> list[float]:
             begun = time.thread_time()
             embedder.embed([TASK])
             of_embedder.append(1000 * (time.thread_time() - begun))
-    return [float(np.median(one)) for one in taken]
+    return [float(np.median(seconds)) for seconds in taken]
 
 
 def measure_memory() -> list[int]:
@@ -92,7 +92,7 @@ def compare(folder: Path, *, limit: int | None) -> list[str]:
     project, documents = load(folder)
     queries, truth = read_queries(folder)[:limit], read_truth(folder / "qrels.tsv")
     scores = np.zeros((len(queries), 2, len(EMBEDDERS)))
-    for place, query in enumerate(queries):
+    for index, query in enumerate(queries):
         for column, embedder in enumerate(EMBEDDERS):
             vector = make_query_vector(embedder, query["text"])
             for row, weight in enumerate((MEANING_WEIGHT, 1.0)):
@@ -103,9 +103,9 @@ def compare(folder: Path, *, limit: int | None) -> list[str]:
                     model_id=embedder.model_id,
                     meaning_weight=weight,
                 )
-                found = find_in_database(search, model_id=embedder.model_id)
-                ranking = [documents[str(one.heuristic_id)] for one in found[:CUTOFF]]
-                scores[place, row, column] = get_ndcg(ranking, truth[query["_id"]])
+                neighbours = find_in_database(search, model_id=embedder.model_id)
+                ranking = [documents[str(neighbour.heuristic_id)] for neighbour in neighbours[:CUTOFF]]
+                scores[index, row, column] = get_ndcg(ranking, truth[query["_id"]])
     return [
         describe(f"{folder.name}, {kind}", scores[members])
         for kind, members in get_groups([query["_id"] for query in queries]).items()

@@ -58,8 +58,8 @@ def load_episodes(data: Path, count: int) -> list[dict[str, Any]]:
 
 
 def _episode(family: str, agent: str, score: float, **more: Any) -> dict[str, Any]:
-    known = {"task_id": family, "agent": agent, "score": score, "outcome_source": "environment", "reflect": False}
-    return {**known, **more}
+    fields = {"task_id": family, "agent": agent, "score": score, "outcome_source": "environment", "reflect": False}
+    return {**fields, **more}
 
 
 def record(client: httpx.Client, number: int, episode: dict[str, Any]) -> float | None:
@@ -68,8 +68,8 @@ def record(client: httpx.Client, number: int, episode: dict[str, Any]) -> float 
     body = {**episode, "score": None} if late else episode
     run = send(client, "POST", "trajectories", body).json()
     if late:
-        said = {"score": episode["score"], "outcome_source": "environment", "reflect": False}
-        send(client, "POST", f"trajectories/{run['id']}/outcome", said)
+        outcome = {"score": episode["score"], "outcome_source": "environment", "reflect": False}
+        send(client, "POST", f"trajectories/{run['id']}/outcome", outcome)
     if number % ERASED == 7:
         send(client, "DELETE", f"trajectories/{run['id']}")
         return None
@@ -93,9 +93,9 @@ def compare(client: httpx.Client, kept: dict[tuple[str, str], list[float]]) -> l
         shown = client.get("memory/summary", params=params).raise_for_status().json()["scores"]
         scores = kept[family, agent]
         mean = float(sum(map(Fraction, scores)) / len(scores))
-        said = (shown[0]["count"], round(shown[0]["mean"], 12), shown[0]["best"]) if len(shown) == 1 else None
-        if said != (len(scores), round(mean, 12), max(scores)):
-            faults.append(f"{family} {agent}: {said} is not {(len(scores), mean, max(scores))}")
+        figures = (shown[0]["count"], round(shown[0]["mean"], 12), shown[0]["best"]) if len(shown) == 1 else None
+        if figures != (len(scores), round(mean, 12), max(scores)):
+            faults.append(f"{family} {agent}: {figures} is not {(len(scores), mean, max(scores))}")
     return faults
 
 

@@ -112,12 +112,12 @@ class Client:
         return min(self.exposed["stable"], self.exposed["candidate"]) >= FIRST_GUARD
 
     def look(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.call("POST", "/experiments/1/looks")
-        return found
+        answer: dict[str, Any] = self.call("POST", "/experiments/1/looks")
+        return answer
 
     def read(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.call("GET", "/experiments/1")
-        return found
+        answer: dict[str, Any] = self.call("GET", "/experiments/1")
+        return answer
 
     def run(self, *, units: int, every: int) -> dict[str, Any]:
         """Send units and look every few, until the experiment has ended or all are sent; return it."""
@@ -166,9 +166,9 @@ def repeat(stack: Serving, number: int, work: Callable[[Client], Any], **traffic
 
     def do(client: Client) -> Any:
         with closing(client.http), closing(connection):  # the connection is this thread's
-            found = work(client)
-        print(f"  {client.seed}: {found}", file=sys.stderr, flush=True)
-        return found
+            results = work(client)
+        print(f"  {client.seed}: {results}", file=sys.stderr, flush=True)
+        return results
 
     with ThreadPoolExecutor(4) as pool:
         return list(pool.map(do, clients))
@@ -181,8 +181,8 @@ def equal(stack: Serving, number: int, units: int) -> str:
         client.start(share=0.5, max_units=units)
         return str(client.run(units=units, every=1)["conclusion"])
 
-    found = repeat(stack, number, work)
-    false = sum(each not in ("no_benefit", "") for each in found)
+    results = repeat(stack, number, work)
+    false = sum(result not in ("no_benefit", "") for result in results)
     return f"equal arms, {units:,} units, a look after every run: {false} of {number} ended with a false verdict"
 
 
@@ -195,8 +195,8 @@ def benefit(stack: Serving, number: int, units: int) -> str:
         last = ended["last_look"]
         return ended["conclusion"], last["control_units"] + last["treated_units"]
 
-    found = repeat(stack, number, work, lift=0.1)
-    better = [units for conclusion, units in found if conclusion == "better"]
+    results = repeat(stack, number, work, lift=0.1)
+    better = [units for conclusion, units in results if conclusion == "better"]
     return (
         f"+10 points at .5, at most {units:,} units, a look every 20 runs: {len(better)} of {number} found, "
         f"after {statistics.median(better or [0]):,.0f} units (median)"
@@ -215,9 +215,9 @@ def harm(stack: Serving, number: int, units: int) -> str:
                 return f"{event['kind']} by {event['made_by']}", client.exposed["candidate"]
         return "not rolled back", client.exposed["candidate"]
 
-    found = repeat(stack, number, work, lift=-0.2)
-    canary = sorted(treated for _, treated in found)
-    ways = {way for way, _ in found}
+    results = repeat(stack, number, work, lift=-0.2)
+    canary = sorted(treated for _, treated in results)
+    ways = {way for way, _ in results}
     p95 = canary[min(round(0.95 * len(canary)), len(canary) - 1)]
     return (
         f"−20 points at .5, canary of 20 %, a look after every canary unit: {ways}, after "
@@ -235,9 +235,9 @@ def equal_canary(stack: Serving, number: int, units: int) -> str:
                 return "roll_back"
         return ""
 
-    found = repeat(stack, number, work)
+    results = repeat(stack, number, work)
     return (
-        f"equal canary of 20 %, {units:,} units, a look after every canary unit: {found.count('roll_back')} of "
+        f"equal canary of 20 %, {units:,} units, a look after every canary unit: {results.count('roll_back')} of "
         f"{number} rolled back"
     )
 
@@ -260,10 +260,8 @@ def splitter(stack: Serving, number: int, units: int) -> str:
                 return sent + 1
         return 0
 
-    found = repeat(stack, number, work)
-    return (
-        f"12 % in place of 10 %, a look every 200 units: alarm after {', '.join(f'{each:,}' for each in found)} units"
-    )
+    results = repeat(stack, number, work)
+    return f"12 % in place of 10 %, a look every 200 units: alarm after {', '.join(f'{n:,}' for n in results)} units"
 
 
 # Of the stable units this share is lost before it asks, which turns 10 % into 12 %.
@@ -287,8 +285,8 @@ def missing(stack: Serving, number: int, units: int) -> str:
         client.look()
         return client.read()
 
-    found = repeat(stack, number, work, lost=0.2)
-    alarmed = [each for each in found if any("missing" in alarm for alarm in each["alarms"])]
+    results = repeat(stack, number, work, lost=0.2)
+    alarmed = [result for result in results if any("missing" in alarm for alarm in result["alarms"])]
     return (
         f"a fifth of the candidate's outcomes missing, {units:,} units: {len(alarmed)} of {number} with an alarm, such "
         "as: " + (alarmed[0]["alarms"][0] if alarmed else "none")
@@ -316,8 +314,8 @@ def main() -> None:
         for name in options.part or PARTS:
             simulate, number, units = PARTS[name]
             start = time.perf_counter()
-            said = simulate(stack, options.number or number, options.units or units)
-            print(f"{said} ({time.perf_counter() - start:.0f} s, load {os.getloadavg()[0]:.1f})", flush=True)
+            report = simulate(stack, options.number or number, options.units or units)
+            print(f"{report} ({time.perf_counter() - start:.0f} s, load {os.getloadavg()[0]:.1f})", flush=True)
 
 
 if __name__ == "__main__":

@@ -193,17 +193,17 @@ def trace(kind: Kind, traffic: Traffic) -> Trace:
     ]
 
     def count(chosen: Flags, values: Numbers | Flags) -> Numbers:
-        found = chosen.astype(np.float32) @ (np.stack(columns, axis=1) * values[:, None]).astype(np.float32)
-        return np.asarray(found.reshape(len(looks), -1, 2), dtype=np.float64)
+        sums = chosen.astype(np.float32) @ (np.stack(columns, axis=1) * values[:, None]).astype(np.float32)
+        return np.asarray(sums.reshape(len(looks), -1, 2), dtype=np.float64)
 
     ones = np.ones(kind.units)
-    exposed, known, good = count(is_exposed, ones), count(is_known, ones), count(is_known, traffic.success)
-    outcomes = Arms(n=known, total=good, squares=good)
-    missing = Arms(n=exposed, total=exposed - known, squares=exposed - known)
+    exposed, known_units, good = count(is_exposed, ones), count(is_known, ones), count(is_known, traffic.success)
+    outcomes = Arms(n=known_units, total=good, squares=good)
+    missing = Arms(n=exposed, total=exposed - known_units, squares=exposed - known_units)
     missing_e_value = np.where(missing.is_enough, np.exp(log_mixture(*missing.compare(), MISSING_TAU)), 1.0)
-    share = np.maximum(known.sum(axis=(1, 2)) / exposed.sum(axis=(1, 2)), 1e-9)
+    share = np.maximum(known_units.sum(axis=(1, 2)) / exposed.sum(axis=(1, 2)), 1e-9)
     ways = [outcomes.compare()]
-    for filled in (good, good + exposed - known):
+    for filled in (good, good + exposed - known_units):
         estimate, variance = Arms(n=exposed, total=filled, squares=filled).compare()
         ways.append((estimate / share, variance / share**2))
     is_better, is_worse, is_harm = (np.ones(len(looks), bool) for _ in range(3))
@@ -243,8 +243,8 @@ def log_mixture(estimate: Numbers, variance: Numbers, tau: float) -> Numbers:
 def log_harm(estimate: Numbers, variance: Numbers, guardrail: Guardrail) -> Numbers:
     """Return by how much the e-value is above the guardrail's threshold, if all of the mixture lay on its side."""
     harm = estimate - guardrail.margin
-    found = np.log(2) + log_mixture(harm, variance, guardrail.tau) - np.log(1 / guardrail.alpha)
-    return np.where(harm > 0, found, -np.inf)
+    log_evidence = np.log(2) + log_mixture(harm, variance, guardrail.tau) - np.log(1 / guardrail.alpha)
+    return np.where(harm > 0, log_evidence, -np.inf)
 
 
 def is_alarmed(kind: Kind, traffic: Traffic) -> bool:
@@ -363,8 +363,8 @@ def main() -> None:
     with Pool(options.processes) as pool:
         for kind in [*NOTHING, *SOMETHING]:
             if any(word in kind.name for word in options.kind or [""]):
-                found = pool.map(partial(run, kind), range(options.number), chunksize=4)
-                print(write(kind, found), flush=True)
+                results = pool.map(partial(run, kind), range(options.number), chunksize=4)
+                print(write(kind, results), flush=True)
 
 
 if __name__ == "__main__":

@@ -62,11 +62,11 @@ def measure(setting: Setting, *, project: UUID, token: str, seconds: float) -> d
     bench = Bench(home=HOME, project=project, token=token, seconds=seconds, rounds=1)
     try:
         bench.start_product(processes=setting.processes, threads=setting.threads, options=setting.options)
-        found = {call.name: bench.ask(call, clients=CLIENTS) for call in CALLS if not call.runs}
+        parts = {call.name: bench.ask(call, clients=CLIENTS) for call in CALLS if not call.runs}
         memory = read_shared_memory_mb(bench.workers("product"))
     finally:
         bench.stop()
-    return {name: part | {"memory_mb": memory} for name, part in found.items()}
+    return {name: part | {"memory_mb": memory} for name, part in parts.items()}
 
 
 def write_row(setting: str, call: str, parts: list[dict[str, Any]]) -> str:
@@ -93,8 +93,8 @@ def main() -> None:
         token = make_key(project)
         for _ in range(options.rounds):
             for setting in settings:
-                found = measure(setting, project=project.pk, token=token, seconds=options.seconds)
-                for name, part in found.items():
+                figures = measure(setting, project=project.pk, token=token, seconds=options.seconds)
+                for name, part in figures.items():
                     parts.setdefault((setting.name, name), []).append(part)
                     print(write_row(setting.name, name, [part]), file=sys.stderr)
     finally:

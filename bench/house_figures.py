@@ -54,10 +54,10 @@ def find_room(path: Path, root: Path) -> str:
 def count_tests() -> int:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    found = COLLECTED.search(done.stdout)
-    if found is None:
+    match = COLLECTED.search(done.stdout)
+    if match is None:
         raise SystemExit(f"pytest collected nothing:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return int(found[1])
+    return int(match[1])
 
 
 def count_database() -> dict[str, int]:
@@ -95,7 +95,7 @@ def measure_style(sources: list[Path]) -> dict[str, Any]:
             elif isinstance(node, ast.IfExp):
                 counts["conditional"] += 1
             elif isinstance(node, ast.ClassDef):
-                counts["dataclasses"] += any("dataclass" in ast.unparse(each) for each in node.decorator_list)
+                counts["dataclasses"] += any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
     return {
         "functions": len(lengths),
         "mean function, lines": round(statistics.mean(lengths), 1),

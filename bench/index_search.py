@@ -70,7 +70,7 @@ def run(statement: str) -> None:
 
 def measure(name: str, find: Callable[[Search], list[Any]], searches: list[Search], exact: list[list[Any]]) -> None:
     """Print what one search costs, and how much of the exact finds it finds."""
-    found = [find(search) for search in searches]
+    rankings = [find(search) for search in searches]
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         pids = [cursor.fetchone()[0]]
@@ -78,7 +78,7 @@ def measure(name: str, find: Callable[[Search], list[Any]], searches: list[Searc
     for search in ROUNDS * searches:
         find(search)
     cpu_ms = (read_cpu_seconds(pids) - before) * 1000 / (ROUNDS * len(searches))
-    shares = [len({*one} & {*other}) / len(one) for one, other in zip(exact, found, strict=True)]
+    shares = [len({*expected} & {*other}) / len(expected) for expected, other in zip(exact, rankings, strict=True)]
     print(f"{name:32} {cpu_ms:6.2f} ms   recall {sum(shares) / len(shares):.3f}, least {min(shares):.2f}", flush=True)
 
 
@@ -102,7 +102,7 @@ def compare(project: Project, *, tasks: int) -> None:
 
     def lessons(search: Search, breadth: int = 0) -> list[Any]:
         way = UsableIndex(embedder.model_id, embedder.dimensions, breadth) if breadth else None
-        return [one.heuristic_id for one in find_in_database(search, index=way)]
+        return [neighbour.heuristic_id for neighbour in find_in_database(search, index=way)]
 
     exact = [lessons(search) for search in searches]
     for name, (breadth, matches, enough) in VARIANTS.items():

@@ -48,10 +48,10 @@ def compute_in_integers(model: bytes, *, location: str) -> bytes:
     for tensor in tensors.values():
         if tensor.data_type == TensorProto.INT8:
             offset = model.index(tensor.raw_data)
-            place = {"location": location, "offset": offset, "length": len(tensor.raw_data)}
+            external = {"location": location, "offset": offset, "length": len(tensor.raw_data)}
             tensor.ClearField("raw_data")
             tensor.data_location = TensorProto.EXTERNAL
-            for key, value in place.items():
+            for key, value in external.items():
                 tensor.external_data.add(key=key, value=str(value))
     graph: bytes = loaded.SerializeToString(deterministic=True)
     return graph

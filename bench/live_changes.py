@@ -88,9 +88,9 @@ def work(client: Client, id: str) -> Ended:
 
 def describe(lift: float, ended: list[Ended]) -> str:
     """Say how the trials ended."""
-    ways = sorted({f"{each.rung} by {each.moved_by}" for each in ended})
-    counts = ", ".join(f"{sum(f'{each.rung} by {each.moved_by}' == way for each in ended)} {way}" for way in ways)
-    runs = sorted(each.runs for each in ended)
+    ways = sorted({f"{change.rung} by {change.moved_by}" for change in ended})
+    counts = ", ".join(f"{sum(f'{change.rung} by {change.moved_by}' == way for change in ended)} {way}" for way in ways)
+    runs = sorted(change.runs for change in ended)
     return (
         f"{100 * lift:+.0f} points at .5: of {len(ended)} changes {counts}; after {statistics.median(runs):,.0f} runs "
         f"(median), {runs[-1]:,} (most), of {ended[0].planned:,} planned"
@@ -110,8 +110,8 @@ def main() -> None:
         connect: Connect = partial(_connect, stack.base_url)
         for points in options.lift:
             start = time.perf_counter()
-            said = describe(points / 100, try_changes(connect, number=options.number, lift=points / 100))
-            print(f"{said} ({time.perf_counter() - start:.0f} s)", flush=True)
+            report = describe(points / 100, try_changes(connect, number=options.number, lift=points / 100))
+            print(f"{report} ({time.perf_counter() - start:.0f} s)", flush=True)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ class Archive:
 
     def find(self, text: str) -> list[str]:
         answer = post(self.client, "/passages/search", {"query": text, "limit": CUTOFF})
-        return [self.ids[each["id"]][0] for each in answer["results"]]
+        return [self.ids[result["id"]][0] for result in answer["results"]]
 
 
 def measure(folder: Path, limit: int | None) -> str:

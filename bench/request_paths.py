@@ -84,8 +84,8 @@ class Recorder:
 
     def functions(self) -> set[Function]:
         """Return the functions of the project among it."""
-        found = (identify(code) for code in [*self._codes.values()])  # threads may still run
-        return {function for function in found if function}
+        names = (identify(code) for code in [*self._codes.values()])  # threads may still run
+        return {function for function in names if function}
 
 
 def identify(code: CodeType) -> Function | None:
@@ -111,11 +111,11 @@ class Walk:
     def run(self, variant: Callable[[], object], *, typical: bool = False) -> set[Function]:
         with Recorder() as recorder:
             variant()
-        found = recorder.functions()
-        self.union |= found
+        functions = recorder.functions()
+        self.union |= functions
         if typical:
-            self.typical = found
-        return found
+            self.typical = functions
+        return functions
 
     def figures(self) -> dict[str, Any]:
         return {
@@ -194,9 +194,9 @@ class Measurement:
                 self.api.post("trajectories", run | {"reflect": True})
                 name, arguments = self._rings.pop()
                 before = heuristics.count()
-                found = walk.run(partial(celery_app.tasks[name], *arguments))
+                functions = walk.run(partial(celery_app.tasks[name], *arguments))
                 if heuristics.count() > before:
-                    walk.typical = found  # in the end that of the last run with a lesson
+                    walk.typical = functions  # in the end that of the last run with a lesson
         finally:
             celery_app.send_task = send  # type: ignore[method-assign]
 
@@ -215,17 +215,19 @@ class Measurement:
             self._decide(edited, "edit", **edit)
             self._decide(retired, "approve")
             self._decide(retired, "retire", reason="The policy changed.")
-            for place, row in enumerate(waiting[3:]):
-                self._decide(row, "approve", typical=place == 2)
+            for index, row in enumerate(waiting[3:]):
+                self._decide(row, "approve", typical=index == 2)
 
     def _decide(self, row: Any, decision: str, *, typical: bool = False, **values: str) -> None:
         opened, following = self.desk.open(row), list[str]()
         alone, with_page = self.walks["decision"], self.walks["decision and next page"]
-        found = {*alone.run(lambda: following.append(self.desk.decide(opened, decision, **values)), typical=typical)}
-        found |= with_page.run(lambda: self.desk.follow(following[0]))
-        with_page.union |= found
+        functions = {
+            *alone.run(lambda: following.append(self.desk.decide(opened, decision, **values)), typical=typical)
+        }
+        functions |= with_page.run(lambda: self.desk.follow(following[0]))
+        with_page.union |= functions
         if typical:
-            with_page.typical = found
+            with_page.typical = functions
 
     def walk_retrieve(self) -> None:
         walk, family = self.walks["POST /retrieve"], self.runs[0]["task_id"]

@@ -98,14 +98,14 @@ class Load:
 def report(name: str, answers: list[tuple[int, float, dict[str, Any]]]) -> dict[str, Any]:
     """Print and return the figures of one situation."""
     times = sorted(elapsed for _, elapsed, _ in answers)
-    said = Counter(body.get("degraded_reason") or "-" for status, _, body in answers if status == 200)
+    reasons = Counter(body.get("degraded_reason") or "-" for status, _, body in answers if status == 200)
     figures = {
         "situation": name,
         "requests": len(answers),
         "errors": sum(status != 200 for status, _, _ in answers),
         "statuses": dict(Counter(status for status, _, _ in answers)),
         "empty": sum(status == 200 and not body["context"] for status, _, body in answers),
-        "said": dict(said.most_common()),
+        "said": dict(reasons.most_common()),
         "p50_ms": round(times[len(times) // 2], 1),
         "p99_ms": round(times[min(len(times) - 1, int(len(times) * 0.99))], 1),
     }
@@ -176,8 +176,8 @@ def no_connection_left(before: Callable[[], None] = lambda: None) -> Iterator[No
                 break
         yield
     finally:
-        for each in held:
-            each.close()
+        for connection in held:
+            connection.close()
 
 
 @contextmanager
@@ -253,7 +253,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
         ("model switched", lambda: model_switched(options.seconds)),
     ]
     rows = []
-    wanted = [each for each in situations if not options.only or any(word in each[0] for word in options.only)]
+    wanted = [state for state in situations if not options.only or any(word in state[0] for word in options.only)]
     for name, situation in wanted:
         load.connect()
         with situation():

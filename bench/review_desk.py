@@ -216,7 +216,7 @@ def count_queries(project: Project) -> dict[str, dict[str, Any]]:
         "reviews": "/admin/memory/review/",
         "statistics": "/admin/memory/review/statistics/",
     }
-    found = {}
+    counts = {}
     for name, path in pages.items():
         client.get(path)
         with CaptureQueriesContext(connection) as queries:
@@ -224,7 +224,7 @@ def count_queries(project: Project) -> dict[str, dict[str, Any]]:
             status = client.get(path).status_code
             milliseconds = (time.perf_counter() - started) * 1000
         slowest = max(queries.captured_queries, key=lambda query: float(query["time"]))
-        found[name] = {
+        counts[name] = {
             "status": status,
             "queries": len(queries),
             "milliseconds": round(milliseconds),
@@ -232,7 +232,7 @@ def count_queries(project: Project) -> dict[str, dict[str, Any]]:
             "slowest_ms": round(1000 * float(slowest["time"])),
             "slowest": slowest["sql"][:1500],
         }
-    return found
+    return counts
 
 
 def main() -> int:

@@ -57,9 +57,9 @@ def main() -> None:
         print(
             f"load {os.getloadavg()[0]:.1f}, {options.rounds} rounds, {LESSONS} lessons, memory {options.memory_mb} MB"
         )
-        for name, each in seconds.items():
-            median = statistics.median(each)
-            p99 = sorted(each)[int(len(each) * 0.99)]
+        for name, durations in seconds.items():
+            median = statistics.median(durations)
+            p99 = sorted(durations)[int(len(durations) * 0.99)]
             print(f"{name:14} median {median * 1000:6.2f} ms  p99 {p99 * 1000:6.2f} ms  ratio {median / first:.2f}")
 
 

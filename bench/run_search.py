@@ -91,8 +91,8 @@ def weigh() -> str:
             "SELECT sum(length(memory_run_words(task, steps))) "
             "FROM (SELECT task, steps FROM memory_trajectory LIMIT 500) AS sample"
         )
-    each = (time.perf_counter() - began) * 1000 / 500
-    return f"index {index / 1e6:.0f} MB of {table / 1e6:.0f} MB in all; the words of one run take {each:.2f} ms"
+    milliseconds = (time.perf_counter() - began) * 1000 / 500
+    return f"index {index / 1e6:.0f} MB of {table / 1e6:.0f} MB in all; the words of one run take {milliseconds:.2f} ms"
 
 
 def main() -> None:

@@ -109,8 +109,8 @@ def start_peers(project: Any, packages: Path) -> dict[str, Peer]:
     """Give mem0 and LangGraph's store the lessons that the project serves."""
     served = apps.get_model("memory.HeuristicRevision").objects.filter(project=project, served=True)
     lessons = ["\n".join(texts) for texts in served.values_list("trigger", "guideline", "avoid")]
-    place = connection.settings_dict
-    names = {"host": place["HOST"], "port": place["PORT"], "user": place["USER"], "dbname": place["NAME"]}
+    settings = connection.settings_dict
+    names = {"host": settings["HOST"], "port": settings["PORT"], "user": settings["USER"], "dbname": settings["NAME"]}
     url = make_conninfo(**names)
     print(f"Storing {len(lessons):,} lessons in each peer…", file=sys.stderr, flush=True)
     return {name: Peer(name, url=url, packages=packages.resolve(), lessons=lessons) for name in NAMES}

@@ -72,8 +72,8 @@ application = Tiny()
 
 
 def _gunicorn(port: int, worker: str) -> list[str]:
-    place = [f"--bind=127.0.0.1:{port}", "--workers=1", f"--worker-class={worker}"]
-    return ["gunicorn", APPLICATION, *place, "--no-control-socket"]
+    options = [f"--bind=127.0.0.1:{port}", "--workers=1", f"--worker-class={worker}"]
+    return ["gunicorn", APPLICATION, *options, "--no-control-socket"]
 
 
 def ask_health(port: int) -> float | None:
@@ -99,13 +99,13 @@ def attack(port: int, sent: bytes, *, clients: int, drips: bool = False) -> str:
             attackers.append(client)
         time.sleep(1)
         seconds = ask_health(port)
-        said = "no" if seconds is None else f"{seconds:.2f}"
+        shown = "no" if seconds is None else f"{seconds:.2f}"
         if not drips:
-            return said
+            return shown
         for _ in range(DRIP_SECONDS):
             attackers = [client for client in attackers if _drip(client)]
             time.sleep(1)
-        return f"{said}, {len(attackers)} left"
+        return f"{shown}, {len(attackers)} left"
 
 
 def _drip(client: socket.socket) -> bool:

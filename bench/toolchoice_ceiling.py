@@ -25,7 +25,7 @@ TRIES = 3
 def main() -> None:
     data = load()
     names = list(data.tools)
-    places = {name: place for place, name in enumerate(names)}
+    places = {name: index for index, name in enumerate(names)}
     texts = [
         list(data.tools.values()),
         [request.text for request in data.experience],
@@ -54,16 +54,16 @@ def play(
     """Return the share of new requests solved without lessons and with the k nearest."""
     tools, experience, tests = agent
     tried = np.argsort(-(experience @ tools.T), axis=1, kind="stable")[:, :TRIES]
-    scores, likeness, found = tests @ tools.T, tests @ experience.T, finder[2] @ finder[1].T
+    scores, likeness, similarity = tests @ tools.T, tests @ experience.T, finder[2] @ finder[1].T
     solved = 0
     for row in range(len(tests)):
         own = scores[row].copy()
-        near = np.argsort(-found[row], kind="stable")[:k]
-        lessons = [(likeness[row, place], list(tried[place]), right[0][place]) for place in near]
+        near = np.argsort(-similarity[row], kind="stable")[:k]
+        lessons = [(likeness[row, neighbour], list(tried[neighbour]), right[0][neighbour]) for neighbour in near]
         for like, tools_tried, tool in lessons if avoids else ():
             rejected = tools_tried[: tools_tried.index(tool)] if tool in tools_tried else tools_tried
-            for each in rejected:
-                own[each] = min(own[each], 1 - like)
+            for missed in rejected:
+                own[missed] = min(own[missed], 1 - like)
         for like, tools_tried, tool in lessons:
             if tool in tools_tried:
                 own[tool] = max(own[tool], like)

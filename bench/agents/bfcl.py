@@ -106,8 +106,8 @@ class Place:
 
     def _find_source(self, value: str, request: dict[str, Any]) -> dict[str, Any]:
         """Return what to read again where a value stood in a result and stands nowhere in the prompt."""
-        shown = {said.get("tool_call_id", ""): said["content"] for said in request["messages"]}
-        if any(value in (said["content"] or "") for said in request["messages"]):
+        shown = {message.get("tool_call_id", ""): message["content"] for message in request["messages"]}
+        if any(value in (message["content"] or "") for message in request["messages"]):
             return {}
         for id, text in reversed(self.results.items()):
             if value in text:
@@ -187,21 +187,21 @@ def hold_all(places: Sequence[Place], dialogues: Sequence[Dialogue], *, window: 
             connection.close()
 
     with ThreadPoolExecutor(len(places)) as pool:
-        return [one for held in pool.map(work, places) for one in held]
+        return [result for held in pool.map(work, places) for result in held]
 
 
 def report(held: Sequence[Held], *, name: str, window: int) -> str:
     """Return a line about dialogues, after one about each that went wrong."""
-    wrong = [f"wrong: {one.id} after {one.right_turns} of {one.turns} turns. {one.why}" for one in held if one.why]
-    right, tokens = len(held) - len(wrong), sum(one.tokens for one in held)
-    said = (
-        f"{name:12} window {window:>9,}  ends right {sum(one.ends_right for one in held)}/{len(held)}, every turn "
-        f"right {right}/{len(held)}  turns {sum(one.turns for one in held)}  steps "
-        f"{sum(one.steps for one in held)}  prompt tokens {tokens:,} (largest {max(one.largest for one in held):,})  "
-        f"results left out in {sum(one.masks > 0 for one in held)}, summaries in "
-        f"{sum(one.summaries > 0 for one in held)}, read again {sum(one.read_again for one in held)}"
+    wrong = [f"wrong: {row.id} after {row.right_turns} of {row.turns} turns. {row.why}" for row in held if row.why]
+    right, tokens = len(held) - len(wrong), sum(row.tokens for row in held)
+    line = (
+        f"{name:12} window {window:>9,}  ends right {sum(row.ends_right for row in held)}/{len(held)}, every turn "
+        f"right {right}/{len(held)}  turns {sum(row.turns for row in held)}  steps "
+        f"{sum(row.steps for row in held)}  prompt tokens {tokens:,} (largest {max(row.largest for row in held):,})  "
+        f"results left out in {sum(row.masks > 0 for row in held)}, summaries in "
+        f"{sum(row.summaries > 0 for row in held)}, read again {sum(row.read_again for row in held)}"
     )
-    return "\n".join([*wrong, said])
+    return "\n".join([*wrong, line])
 
 
 def _tools_of(dialogue: Dialogue) -> list[str]:
@@ -224,8 +224,8 @@ def _pieces(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         value = [*value.values()]
     if isinstance(value, list):
-        for each in value:
-            yield from _pieces(each)
+        for item in value:
+            yield from _pieces(item)
     elif (isinstance(value, str) and len(value) >= MIN_CHARACTERS) or (
         isinstance(value, int | float) and len(str(value)) >= MIN_CHARACTERS
     ):

@@ -71,8 +71,8 @@ class Loopback:
         request = json.loads(data)
         if self.keep:
             self.received[request["model"]].append(data)
-        said = self.policies[request["model"]].answer(request)
-        return _completion(request["model"], said, read=len(data))
+        answer = self.policies[request["model"]].answer(request)
+        return _completion(request["model"], answer, read=len(data))
 
 
 def _completion(model: str, said: Said, *, read: int) -> dict[str, Any]:

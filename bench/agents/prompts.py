@@ -147,20 +147,20 @@ def hold_all(places: list[Conversations], runs: int) -> list[Taken]:
             connection.close()
 
     with ThreadPoolExecutor(len(places)) as pool:
-        return [one for taken in pool.map(work, places) for one in taken]
+        return [comparison for taken in pool.map(work, places) for comparison in taken]
 
 
 def compare_all(taken: list[Taken]) -> Compared:
     """Build the prompt of every step again."""
     steps, differ = 0, []
-    for one in taken:
-        for number, prompt in enumerate(_rebuild_prompts(one.run), start=1):
+    for comparison in taken:
+        for number, prompt in enumerate(_rebuild_prompts(comparison.run), start=1):
             steps += 1
-            received = one.received[number - 1] if number <= len(one.received) else b""
+            received = comparison.received[number - 1] if number <= len(comparison.received) else b""
             if not received or write_received(received) != _without_received(prompt):
-                differ.append(f"run {one.run}, step {number}")
-        if number != len(one.received):
-            differ.append(f"run {one.run}: {len(one.received)} requests for {number} steps")
+                differ.append(f"run {comparison.run}, step {number}")
+        if number != len(comparison.received):
+            differ.append(f"run {comparison.run}: {len(comparison.received)} requests for {number} steps")
     return Compared(steps=steps, differ=tuple(differ))
 
 
@@ -177,8 +177,8 @@ def _rebuild_prompts(run: str) -> Iterator[bytes]:
 def _without_received(prompt: bytes) -> bytes:
     """Leave out what only the provider of an answer can read: this server is sent the words and the calls."""
     body = json.loads(prompt or b'{"messages": []}')
-    for said in body["messages"]:
-        said.pop("received", None)
+    for message in body["messages"]:
+        message.pop("received", None)
     return json.dumps(body, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -186,9 +186,9 @@ def write_received(data: bytes) -> bytes:
     """Write a request as the server received it in the form in which the command prints prompts."""
     body = json.loads(data)
     messages = []
-    for said in body["messages"]:
-        calls = [{"id": call["id"], **call["function"]} for call in said.pop("tool_calls", ())]
-        messages.append(said | {"content": said["content"] or ""} | ({"tool_calls": calls} if calls else {}))
+    for message in body["messages"]:
+        calls = [{"id": call["id"], **call["function"]} for call in message.pop("tool_calls", ())]
+        messages.append(message | {"content": message["content"] or ""} | ({"tool_calls": calls} if calls else {}))
     form = {
         "messages": messages,
         "tools": [tool["function"] for tool in body.get("tools", ())],

@@ -121,7 +121,7 @@ class Bench:
         return {
             "load_average": os.getloadavg(),
             "floor": merge(floors) | {"embedding_p50_ms": _quantile(_all(floors, "embedding_ms"), 0.5)},
-            "rows": [{"call": call, "mode": mode, **merge(found)} for (call, mode), found in parts.items()],
+            "rows": [{"call": call, "mode": mode, **merge(times)} for (call, mode), times in parts.items()],
             "worker_rss_mb": {name: round(sizes[0]) for name, sizes in memory.items()},
             "worker_pss_mb": {name: round(sizes[1]) for name, sizes in memory.items()},
         }
@@ -195,7 +195,7 @@ class Bench:
         has_asgi = (self.root / "erl_site" / "asgi.py").exists()  # an earlier checkout has not
         module = _MODULES[name] if has_asgi else "erl_site.wsgi"
         (config, *_) = self.root.glob("erl_site/**/gunicorn_config.py")  # another checkout may have it elsewhere
-        place = [f"--config={config}", "--no-control-socket", "--bind", f"127.0.0.1:{port}"]
+        listening = [f"--config={config}", "--no-control-socket", "--bind", f"127.0.0.1:{port}"]
         size = ["--workers", str(processes), "--threads", str(threads)]
         never = "retrieve=100000000/60,trajectories:write=100000000/60"  # counted as usual, and never reached
         environment = {"ERL_HOME": str(self.home), "ERL_RATE_LIMITS": never}
@@ -203,7 +203,7 @@ class Bench:
             environment |= {"ERL_BENCH_DATABASE_URL": self._database_url(), "ERL_BENCH_PROJECT": str(self.project)}
         with (self.home / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "gunicorn", module, *place, *size, *options],
+                [sys.executable, "-m", "gunicorn", module, *listening, *size, *options],
                 cwd=self.root,
                 env=os.environ | environment,
                 stdout=log,

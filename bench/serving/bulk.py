@@ -82,15 +82,15 @@ def seed_shares(*, count: int) -> Any:
     """
     projects = apps.get_model("memory.Project").objects
     largest: Any = None
-    known = projects.filter(slug__startswith="bench-", slug__endswith="-0", name="filled").first()
-    for place, share in enumerate(SHARES):
-        slug = f"bench-{count}-{place}"
+    filled = projects.filter(slug__startswith="bench-", slug__endswith="-0", name="filled").first()
+    for number, share in enumerate(SHARES):
+        slug = f"bench-{count}-{number}"
         project = projects.filter(slug=slug, name="filled").first()
         if project is None:
             projects.filter(slug=slug).update(slug=f"left-{uuid7().hex}")
             project = projects.create(slug=slug, name="being filled")
             print(f"Approving {count * share // 100:,} lessons…", file=sys.stderr, flush=True)
-            seed_many(project, count=count * share // 100, like=largest or known, seed=1 + place)
+            seed_many(project, count=count * share // 100, like=largest or filled, seed=1 + number)
             projects.filter(pk=project.pk).update(name="filled")
         largest = largest or project
     with connection.cursor() as cursor:
@@ -131,8 +131,8 @@ def seed_many(project: Any, *, count: int, like: Any = None, seed: int = 1) -> N
 
 
 def _read_vectors(project: Any, kind: str) -> Vectors:
-    found = apps.get_model("memory.HeuristicEmbedding").objects.filter(project=project, kind=kind).order_by("pk")
-    rows = found.values_list("vector", flat=True)[:REAL_LESSONS]
+    vectors = apps.get_model("memory.HeuristicEmbedding").objects.filter(project=project, kind=kind).order_by("pk")
+    rows = vectors.values_list("vector", flat=True)[:REAL_LESSONS]
     return np.array([vector.to_list() if hasattr(vector, "to_list") else vector for vector in rows], np.float32)
 
 

@@ -20,8 +20,8 @@ STEPS = 8
 @lru_cache(maxsize=1)
 def _vocabulary() -> list[str]:
     """Words that the embedder's tokenizer knows whole, so that 18 words are about 21 tokens as in English."""
-    known = json.loads(TOKENIZER.read_text())["model"]["vocab"]
-    return sorted(word for word in known if word.isascii() and word.isalpha() and len(word) > 2)
+    vocabulary = json.loads(TOKENIZER.read_text())["model"]["vocab"]
+    return sorted(word for word in vocabulary if word.isascii() and word.isalpha() and len(word) > 2)
 
 
 @dataclass(kw_only=True)

@@ -75,8 +75,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         return f"{job['key']}-{number}" if job["key"] else ""
 
     def warm(connection: Connection, client: int) -> None:
-        for place, body in enumerate(warm_up):
-            connection.ask(body, key(-1 - client * len(warm_up) - place))
+        for index, body in enumerate(warm_up):
+            connection.ask(body, key(-1 - client * len(warm_up) - index))
 
     def work(connection: Connection) -> None:
         while True:

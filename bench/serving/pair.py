@@ -106,9 +106,9 @@ def print_comparison(result: dict[str, Any]) -> None:
     load = " ".join(f"{value:.1f}" for value in result["load_average"])
     print(f"\n{result['lessons']:,} approved lessons, 1 client, CPU of web and PostgreSQL; load {load}")
     _print_line(*HEAD)
-    for tasks, found in result["rows"].items():
+    for tasks, times in result["rows"].items():
         for label, name in (("CPU ms", "cpu_ms"), ("p50 ms", "p50_ms")):
-            floor, this, other = (row[name] for row in (result["floor"], found["this"], found["other"]))
+            floor, this, other = (row[name] for row in (result["floor"], times["this"], times["other"]))
             figures = (floor, this, other, this / floor, other / floor, this / other)
             _print_line(tasks, label, *(f"{figure:.2f}" for figure in figures))
 

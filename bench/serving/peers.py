@@ -35,7 +35,7 @@ class Peer:
         with psycopg.connect(url, autocommit=True) as server:
             for statement in ("DROP DATABASE IF EXISTS {}", "CREATE DATABASE {}"):
                 server.execute(psycopg.sql.SQL(statement).format(psycopg.sql.Identifier(database)))
-            place = server.info.get_parameters() | {"dbname": database}
+            parameters = server.info.get_parameters() | {"dbname": database}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.serving.peers"],
             cwd=ROOT,
@@ -44,7 +44,7 @@ class Peer:
             stdout=subprocess.PIPE,
             text=True,
         )
-        url = psycopg.conninfo.make_conninfo(**place)
+        url = psycopg.conninfo.make_conninfo(**parameters)
         self._ask({"name": name, "url": url, "lessons": list(lessons)})
 
     def measure(self, tasks: Sequence[str], *, clients: int, seconds: float) -> dict[str, Any]:
@@ -83,8 +83,8 @@ async def open_mem0(url: str, lessons: Sequence[str]) -> Search:
         await memory.add(lesson, user_id="bench", infer=False)
 
     async def search(task: str) -> int:
-        found = await memory.search(task, filters={"user_id": "bench"}, top_k=TOP, threshold=0.0)
-        return len(found["results"])
+        memories = await memory.search(task, filters={"user_id": "bench"}, top_k=TOP, threshold=0.0)
+        return len(memories["results"])
 
     return search
 
