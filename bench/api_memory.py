@@ -53,7 +53,8 @@ class ApiMemory:
             for lesson, result in zip(some, proposed, strict=True):
                 self._approve(result["heuristic_id"], result["content_sha256"])
                 ids[result["heuristic_id"]] = lesson.id
-        count_new_terms()  # in a running system the periodic work does this
+        # In a running system the periodic work does this.
+        count_new_terms()
         return ids
 
     def ask(self, task: str, *, may_be_degraded: bool = False, **options: Any) -> dict[str, Any]:

@@ -130,7 +130,8 @@ def measure_undo(project: Project) -> str:
         set_block(block, value=value, edit=edit_as(0))
     before = dict(block.revisions.values_list("number", "value"))
     differ = 0
-    for number in sorted(before, reverse=True)[1:]:  # one step back each
+    # Undo one step at a time.
+    for number in sorted(before, reverse=True)[1:]:
         undone = undo_block(block, edit=edit_as(1))
         stored = read_block(block)
         same = stored.value.encode() == before[number].encode() == undone.value.encode()

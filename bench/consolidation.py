@@ -125,7 +125,8 @@ def consolidate_under_kills(project: Project, *, kills: int, seconds: float) -> 
             process.kill()
             process.wait()
             killed += 1
-        time.sleep(1.2)  # until the lease of the dead is over
+        # Until the lease of the dead is over.
+        time.sleep(1.2)
     for _ in range(20):
         subprocess.run(CLI, env=environment, check=False, **SILENT)
         if not ConsolidationRun.objects.for_project(project).live().exists():

@@ -58,7 +58,8 @@ def measure_decisions(
     used = read_cpu_seconds()
     for number in range(decisions):
         before = page.get_attribute("#item", "data-item")
-        page.wait_for_timeout(READING_MS)  # the next ones are fetched meanwhile, as while a person reads
+        # The next ones are fetched meanwhile, as while a person reads.
+        page.wait_for_timeout(READING_MS)
         page.evaluate("for (const each of document.querySelectorAll('.words *')) each.scrollIntoView()")
         if number % 3 == 2:
             page.keyboard.press("r")

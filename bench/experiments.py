@@ -165,7 +165,8 @@ def repeat(stack: Serving, number: int, work: Callable[[Client], Any], **traffic
     clients = [make_client(stack, seed, **traffic) for seed in range(number)]
 
     def do(client: Client) -> Any:
-        with closing(client.http), closing(connection):  # the connection is this thread's
+        # Each thread has a connection of its own, and closes it.
+        with closing(client.http), closing(connection):
             results = work(client)
         print(f"  {client.seed}: {results}", file=sys.stderr, flush=True)
         return results

@@ -296,7 +296,8 @@ def run(kind: Kind, seed: int) -> tuple[str, int, float, bool, bool]:
     for look in find_worth_looking(kind, traffic):
         findings = look_at(kind, traffic, look)
         opposed |= findings.families["e_value"] >= FAMILIES_ALARM
-        is_harm = findings.verdict == ArmVerdict.WORSE and kind.truth == ArmVerdict.ROLL_BACK  # right, and it goes on
+        # This claim is right, and the run goes on after it.
+        is_harm = findings.verdict == ArmVerdict.WORSE and kind.truth == ArmVerdict.ROLL_BACK
         if findings.verdict not in (ArmVerdict.CONTINUE, ArmVerdict.NO_BENEFIT) and not is_harm:
             estimate = findings.difference.estimate if findings.difference else float("nan")
             return findings.verdict, look, estimate, is_alarmed(kind, traffic), opposed

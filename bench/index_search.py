@@ -116,7 +116,8 @@ def compare(project: Project, *, tasks: int) -> None:
         return read_prepared(statement.format(**about), {"vector": search.vector})
 
     run("SET enable_indexscan = off")
-    near = [texts(search, f"{_TEXTS} -- exact") for search in searches]  # another text: plans are kept
+    # Another text, as PostgreSQL keeps the plan of a statement by its text.
+    near = [texts(search, f"{_TEXTS} -- exact") for search in searches]
     run("SET enable_indexscan = on")
     run(f"SET hnsw.ef_search = {FIRST_BREADTH}")
     measure("vector index alone", texts, searches, near)

@@ -41,7 +41,8 @@ class Archive:
         self.ids: dict[str, list[str]] = {}
         for lesson in tqdm(loaded.lessons, desc="passages", leave=False):
             passage, _ = insert_passage(project, NewPassage(text=f"{lesson.trigger}\n{lesson.guideline}"), by=by)
-            self.ids.setdefault(str(passage.pk), []).append(lesson.id)  # the same text is kept once
+            # The same text is kept once.
+            self.ids.setdefault(str(passage.pk), []).append(lesson.id)
         while embed_new_passages():
             pass
 

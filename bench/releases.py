@@ -325,13 +325,15 @@ def measure_cost(pairs: int) -> dict[str, Any]:
         corpus = Corpus(seed=time.time_ns() % 2**32)
         for number in range(pairs + 100):
             body = {"task": corpus.write_lesson()["trigger"], "session": f"s{number}"}
-            order = (0, 1) if number % 2 else (1, 0)  # each is first as often
+            # Each of the two is first equally often.
+            order = (0, 1) if number % 2 else (1, 0)
             for position in order:
                 started = time.perf_counter()
                 status, answer = clients[position].post("retrieve", body)
                 seconds = time.perf_counter() - started
                 assert status == 200, answer
-                if number >= 100:  # both have their lessons in memory by then
+                # Both have their lessons in memory by then.
+                if number >= 100:
                     taken.append(Timed(seconds, staged=bool(position), new=position == order[0], arm=answer["arm"]))
     finally:
         stack.kill_all()

@@ -74,7 +74,8 @@ class Recorder:
             self._codes[id(frame.f_code)] = frame.f_code
 
     def __enter__(self) -> Self:
-        threading.setprofile(self._note)  # threads that start from now on
+        # This covers only threads that start from now on.
+        threading.setprofile(self._note)
         sys.setprofile(self._note)
         return self
 
@@ -84,13 +85,15 @@ class Recorder:
 
     def functions(self) -> set[Function]:
         """Return the functions of the project among it."""
-        names = (identify(code) for code in [*self._codes.values()])  # threads may still run
+        # A copy, as threads may still run and add to it.
+        names = (identify(code) for code in [*self._codes.values()])
         return {function for function in names if function}
 
 
 def identify(code: CodeType) -> Function | None:
     """Return module and name of a function of the project, None for any other code."""
-    is_body = not code.co_flags & 0x2  # CO_NEWLOCALS: bodies of modules and classes lack it
+    # CO_NEWLOCALS: bodies of modules and classes lack it.
+    is_body = not code.co_flags & 0x2
     path = Path(code.co_filename)
     if is_body or not path.is_relative_to(ROOT):
         return None
@@ -179,7 +182,8 @@ class Measurement:
         for body, key in variants:
             walk.run(partial(self.empty.post, "trajectories", body, key=key))
         for family in families:
-            for _ in range(3):  # seen often enough to be worth a card
+            # Seen three times, a mistake has happened often enough to be worth a card.
+            for _ in range(3):
                 self.api.post("trajectories", {"task": "x", "task_id": family, "mistake_cards": [card], "score": 0.1})
         walk.run(lambda: self.empty.post("trajectories", plain | {"task": "Another run"}), typical=True)
 
@@ -196,7 +200,8 @@ class Measurement:
                 before = heuristics.count()
                 functions = walk.run(partial(celery_app.tasks[name], *arguments))
                 if heuristics.count() > before:
-                    walk.typical = functions  # in the end that of the last run with a lesson
+                    # In the end this is the walk of the last run with a lesson.
+                    walk.typical = functions
         finally:
             celery_app.send_task = send  # type: ignore[method-assign]
 

@@ -72,7 +72,8 @@ def measure(loaded: LoadedFolder, *, mode: str) -> dict[str, Any]:
         reasons[answer["degraded_reason"] or "-"] += 1
         chosen.append(len(answer["items"]) if answer["mode"] == mode else np.nan)
         values.append(get_ndcg([loaded.ids[item["id"]] for item in answer["items"]], loaded.truth[query["_id"]]))
-        llm_ranking.breaker.reset()  # each question is a trial of its own
+        # Each question is a trial of its own.
+        llm_ranking.breaker.reset()
         ProviderState.objects.all().delete()
     loaded.figures.scores[mode] = values
     scores = np.array(values)

@@ -264,13 +264,15 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def main() -> None:
     options = read_options()
-    authentication.CACHE_SECONDS = 600.0  # without the database a key is known only as long as this
+    # Without the database a key is known only as long as this.
+    authentication.CACHE_SECONDS = 600.0
     with scratch_database(patient=False):
         rows = measure(options)
         print(f"load average {os.getloadavg()[0]:.1f}")
         if options.json:
             options.json.write_text(json.dumps(rows, indent=2) + "\n")
-        with connection.cursor() as cursor:  # threads of the load that have ended left theirs open
+        # Threads of the load that have ended left theirs open.
+        with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"

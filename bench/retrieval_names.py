@@ -227,7 +227,8 @@ def measure_all(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    logging.disable(logging.INFO)  # a line for every request
+    # Otherwise there is a line for every request.
+    logging.disable(logging.INFO)
     options = read_options()
     with quality.scratch_database():
         rows = measure_all(options)

@@ -254,7 +254,8 @@ def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    logging.disable(logging.INFO)  # a line for every request
+    # Otherwise there is a line for every request.
+    logging.disable(logging.INFO)
     options = read_options()
     sets = [Figures(**figures) for path in options.from_json for figures in json.loads(path.read_text())]
     if options.folders:

@@ -57,7 +57,8 @@ class Ledger:
             with self._lock:
                 self._release(most_usd)
             raise
-        with self._lock:  # at once, or another call would find neither the reservation nor what was paid
+        # Both at once, or another call would find neither the reservation nor what was paid.
+        with self._lock:
             self._release(most_usd)
             return self._read(self._write(request, completion))
 
@@ -99,7 +100,8 @@ class Ledger:
     def _remember(self, line: str) -> None:
         try:
             entry = json.loads(line)
-        except ValueError:  # the last line, cut off when the run was killed
+        except ValueError:
+            # The last line, cut off when the run was killed.
             return
         self._known[entry["question_sha256"]].append(entry)
         self._count(entry)

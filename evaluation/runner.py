@@ -134,7 +134,8 @@ def count_units(run: EvaluationRun) -> tuple[int, int]:
     try:
         options = Options.from_json(run.configuration)
         return finished, sum(len(get_suite(name).units(options)) for name in run.suites)
-    except EvaluationError:  # an operator's files and commands need not be on the machine that answers
+    except EvaluationError:
+        # An operator's files and commands need not be on the machine that answers.
         return finished, finished
 
 

@@ -114,7 +114,8 @@ class Place:
                 number = re.search(r"[Rr]esult (\d+)", shown.get(id, ""))
                 start = max(text.index(value) - 200, 0)
                 return {"result": int(number[1]) if number else 0, "start": start, "count": 3_000}
-        return {}  # the model knows it from elsewhere
+        # The model knows it from elsewhere.
+        return {}
 
     def hold(self, dialogue: Dialogue, *, window: int) -> Held:
         """Hold a dialogue and compare the states after each turn."""

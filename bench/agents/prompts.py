@@ -166,7 +166,8 @@ def compare_all(taken: list[Taken]) -> Compared:
 
 def _rebuild_prompts(run: str) -> Iterator[bytes]:
     """Return the prompt of each step, from the rows; nothing where its hash is not the one that was stored."""
-    from runtime.context.prompt import hash_prompt, rebuild_request, write_prompt  # after Django is set up
+    # Django has to be set up before this import.
+    from runtime.context.prompt import hash_prompt, rebuild_request, write_prompt
     from runtime.models.runs import Step
 
     for step in Step.objects.select_related("run__revision", "compaction").filter(run_id=run).order_by("seq"):

@@ -36,7 +36,8 @@ def read_pairs(package: Path) -> Pairs:
     pages, questions = [], []
     for name, spec in commands.items():
         telling = [text for _, text in parts[name] if times[text] == 1 and is_telling(text, name)]
-        question = max(telling, key=lambda text: (len(text), text), default="")  # the least general one
+        # The longest description is the least general one.
+        question = max(telling, key=lambda text: (len(text), text), default="")
         others = [(part, text) for part, text in parts[name] if text != question]
         others = sorted(others, key=lambda other: order_by_hash(f"{name} {other[0]}"))[:MAX_PARTS]
         described = " ".join(f"{part}: {text}." for part, text in others)

@@ -50,7 +50,8 @@ def compile_faulty(rustc: Path, program: str, code: str) -> str:
         "--emit=metadata",
         "--error-format=json",
     ]
-    with tempfile.TemporaryDirectory() as folder:  # rustc replaces the file it writes, and as root even /dev/null
+    # rustc replaces the file it writes, and as root even /dev/null.
+    with tempfile.TemporaryDirectory() as folder:
         result = subprocess.run(
             [*command, "--out-dir", folder, "-"],
             input=program,

@@ -192,12 +192,15 @@ class Bench:
         self, name: str, *, processes: int = WEB_PROCESSES, threads: int = WEB_THREADS, options: Sequence[str] = ()
     ) -> None:
         port = free_port()
-        has_asgi = (self.root / "erl_site" / "asgi.py").exists()  # an earlier checkout has not
+        # Earlier checkouts do not have it.
+        has_asgi = (self.root / "erl_site" / "asgi.py").exists()
         module = _MODULES[name] if has_asgi else "erl_site.wsgi"
-        (config, *_) = self.root.glob("erl_site/**/gunicorn_config.py")  # another checkout may have it elsewhere
+        # Another checkout may have it elsewhere.
+        (config, *_) = self.root.glob("erl_site/**/gunicorn_config.py")
         listening = [f"--config={config}", "--no-control-socket", "--bind", f"127.0.0.1:{port}"]
         size = ["--workers", str(processes), "--threads", str(threads)]
-        never = "retrieve=100000000/60,trajectories:write=100000000/60"  # counted as usual, and never reached
+        # Requests are counted as usual, and the limit is never reached.
+        never = "retrieve=100000000/60,trajectories:write=100000000/60"
         environment = {"ERL_HOME": str(self.home), "ERL_RATE_LIMITS": never}
         if name == "anchor":
             environment |= {"ERL_BENCH_DATABASE_URL": self._database_url(), "ERL_BENCH_PROJECT": str(self.project)}
@@ -272,6 +275,7 @@ def _all(parts: list[dict[str, Any]], name: str) -> list[float]:
 
 
 def _quantile(values: list[float], share: float) -> float:
-    if not values:  # every request was turned away
+    # Every request was turned away.
+    if not values:
         return 0.0
     return round(sorted(values)[min(len(values) - 1, int(share * len(values)))], 2)

@@ -32,7 +32,8 @@ class Corpus:
     _numbers: Iterator[int] = field(default_factory=count)
 
     def __post_init__(self) -> None:
-        shared = np.random.default_rng(7)  # every corpus speaks of the same topics
+        # Every corpus speaks of the same topics.
+        shared = np.random.default_rng(7)
         words = np.array(_vocabulary())
         shared.shuffle(words)
         self.words = words

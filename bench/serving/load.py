@@ -29,7 +29,8 @@ class Connection:
         request = self._head + f"{extra}Content-Length: {len(body)}\r\n\r\n".encode() + body
         try:
             return self._exchange(request)
-        except (ConnectionError, EOFError):  # closed since the last answer
+        except (ConnectionError, EOFError):
+            # The server has closed the connection since the last answer.
             self._socket = None
             return self._exchange(request)
 

@@ -38,7 +38,8 @@ def compare(
     roots = {"this": ROOT, "other": other.resolve()}
     seed, benches = time_ns(), dict[str, Bench]()
     try:
-        with ThreadPoolExecutor() as pool:  # both at once: embedding takes the most time
+        # Both at once: embedding takes the most time.
+        with ThreadPoolExecutor() as pool:
             list(pool.map(lambda name: _fill(roots[name], home / name, lessons=lessons), roots))
         for name, root in roots.items():
             benches[name] = bench = _prepare(root, home / name, lessons=lessons, settings=settings)

@@ -101,7 +101,8 @@ async def open_langgraph(url: str, lessons: Sequence[str]) -> Search:
     opened = AsyncPostgresStore.from_conn_string(
         url, pool_config={"max_size": 8}, index={"dims": MiniLM.dimensions, "embed": embed, "fields": ["text"]}
     )
-    store = await opened.__aenter__()  # open until the process ends
+    # Never closed: the store is open until the process ends.
+    store = await opened.__aenter__()
     await store.setup()
     for number, lesson in enumerate(lessons):
         await store.aput(("bench",), str(number), {"text": lesson})

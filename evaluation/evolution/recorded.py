@@ -60,7 +60,8 @@ class RecordedSuite:
 
     def work(self, task: EvolutionTask, proposal: ProposedChange, *, seed: str) -> TaskOutcome:
         run = self._runs[UUID(task.id)]
-        assert self._agent.current is not None  # every agent has one
+        # Every agent has one.
+        assert self._agent.current is not None
         if proposal == AS_IT_IS:
             subject = subject_of(self._agent.current, run)
         else:
@@ -83,7 +84,8 @@ class RecordedSuite:
 
     @cached_property
     def _names(self) -> set[str]:
-        assert self._agent.current is not None  # every agent has one
+        # Every agent has one.
+        assert self._agent.current is not None
         return {tool["name"] for tool in self._agent.current.tools if "revision" in tool}
 
 

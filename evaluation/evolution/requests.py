@@ -109,7 +109,8 @@ def evolve_now(agent: Agent, plan: EvolutionPlan, *, by: Actor, find: Find = get
     Raises:
         EvaluationError: it did not come to its end. Where it can be tried again, a worker does that.
     """
-    with transaction.atomic():  # no worker is told before it is taken here
+    # In one transaction, so that no worker is told before the job is taken here.
+    with transaction.atomic():
         queued = request_evolution(agent, plan, by=by)
         job = claim(KIND, queued.pk, owner=by.label)
     if job is None:
@@ -147,7 +148,8 @@ def make_suite(agent: Agent, plan: EvolutionPlan, ask_for: AskFor, *, until: dat
     Args:
         until: runs that were recorded later are none of its tasks.
     """
-    assert agent.current is not None  # every agent has one
+    # Every agent has one.
+    assert agent.current is not None
     if plan.suite == RECORDED:
         return RecordedSuite(agent, ask_for, most=plan.most, until=until)
     return SUITES[plan.suite](OwnAgent(agent.current, ask_for), most=plan.most)
@@ -168,7 +170,8 @@ def run_evolution(job_id: UUID | None = None, *, owner: str, find: Find = get_ch
 def _evolve(job: Job, heartbeat: Heartbeat, *, find: Find) -> EndedEvolution | None:
     try:
         return _evolve_to_the_end(job, heartbeat, find=find)
-    except (EvaluationError, MemoryAppError) as refusal:  # the agent was archived meanwhile, say
+    except (EvaluationError, MemoryAppError) as refusal:
+        # The agent may have been archived meanwhile.
         raise EvolutionStopped(str(refusal)) from refusal
 
 
@@ -182,7 +185,8 @@ def _evolve_to_the_end(job: Job, heartbeat: Heartbeat, *, find: Find) -> EndedEv
     chat = RememberedChat(job, heartbeat, provider=find(agent.current.model))
     ask_for = name_answers(chat, heartbeat)
     suite = make_suite(agent, plan, ask_for, until=job.created_at)
-    check_tasks(agent, plan, suite)  # again: runs may have been erased since
+    # Checked again, as runs may have been erased since.
+    check_tasks(agent, plan, suite)
     thoughts: list[Read] = []
     think = partial(_think, agent, RememberedAsk(job, heartbeat, ask_model=ask_provider), thoughts)
     evolved = evolve(suite, generations=plan.generations, seed=plan.seed, think=think if may_ask() else None)

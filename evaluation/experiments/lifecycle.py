@@ -44,7 +44,8 @@ def start_experiment(
     """
     plan.check()
     check_deployer(project, by=by)
-    lock_deployment(project)  # numbers are given one at a time
+    # Under this lock, numbers are given one at a time.
+    lock_deployment(project)
     compared = _Compared.CANARY if release else _Compared.MEMORY
     running = Experiment.objects.running().filter(project=project, compared=compared).first()
     if running is not None:

@@ -43,7 +43,8 @@ def start_experiment_of(change: Change, by: Actor) -> None:
     project, decides = change.agent.project, change.agent.changes_by == ChangesBy.POLICY
     running = Experiment.objects.running().filter(project=project, compared=Experiment.Compared.CANARY)
     for experiment in running.exclude(treated_release=change.release):
-        take_look(experiment.pk)  # its candidate is gone, which ends it
+        # Its candidate is gone, so this look ends it.
+        take_look(experiment.pk)
     if running.filter(treated_release=change.release).exists():
         return
     promotes = Experiment.Promotes.POLICY if decides else Experiment.Promotes.PEOPLE
@@ -98,7 +99,8 @@ def take_back_worse() -> int:
         try:
             roll_back_change(change, by=POLICY, reason=reason)
             taken += 1
-        except MemoryAppError as refusal:  # the deployment was changed meanwhile
+        except MemoryAppError as refusal:
+            # The deployment was changed meanwhile.
             log.info("change_not_taken_back", number=change.number, reason=type(refusal).__name__)
     return taken
 

@@ -31,7 +31,8 @@ def main(stdin: TextIO, stdout: TextIO) -> int:
     lock = threading.Lock()
 
     def say(**event: Any) -> None:
-        with lock:  # environments may report from several threads
+        # Environments may report from several threads.
+        with lock:
             stdout.write(json.dumps(event) + "\n")
             stdout.flush()
 

@@ -37,7 +37,8 @@ def create_sandbox(number: int = 1) -> str:
     Raises:
         SandboxUnavailable: the database does not exist and cannot be created.
     """
-    connection.ensure_connection()  # an embedded server starts at the first connection
+    # An embedded server starts at the first connection.
+    connection.ensure_connection()
     parameters = connection.get_connection_params()
     name = f"{parameters['dbname']}{SUFFIX}" + (f"_{number}" if number > 1 else "")
     with psycopg.connect(**parameters, autocommit=True) as raw:
@@ -48,7 +49,8 @@ def create_sandbox(number: int = 1) -> str:
                 owner = sql.Identifier(str(parameters.get("user")))
                 raw.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(sql.Identifier(name), owner))
             except psycopg.errors.DuplicateDatabase:
-                pass  # another process was faster
+                # Another process was faster.
+                pass
             except psycopg.Error as error:
                 raise SandboxUnavailable(
                     f"Evaluations run in a separate database, {name}, which does not exist and could not be created "
@@ -68,7 +70,8 @@ def _copy_new_database(parameters: dict[str, Any], name: str) -> bool:
         return False
     if Project.objects.exists() or get_user_model().objects.exists():
         return False
-    connection.close()  # a database in use cannot be copied
+    # A database in use cannot be copied.
+    connection.close()
     statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
     try:
         with psycopg.connect(**parameters | {"dbname": "postgres"}, autocommit=True) as raw:
@@ -155,7 +158,8 @@ def empty_sandbox() -> None:
                 cursor.execute(
                     sql.SQL("TRUNCATE {} RESTART IDENTITY CASCADE").format(names).as_string(cursor.connection)
                 )
-        except OperationalError as error:  # a thread of this process may still be reading the tables
+        except OperationalError as error:
+            # A thread of this process may still be reading the tables.
             if not left or not isinstance(error.__cause__, psycopg.errors.DeadlockDetected):
                 raise
         else:

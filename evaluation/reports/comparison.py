@@ -43,7 +43,8 @@ def check_baseline(new: dict[str, Any], baseline: dict[str, Any]) -> list[Report
             "The baseline has no suite with the same tasks and arms, so nothing can be compared. Create it with the "
             "same --suite, --limit, --seed and --arms."
         )
-    controls = ("poison-approved", "random")  # these may get worse
+    # These may get worse.
+    controls = ("poison-approved", "random")
     return [
         ReportedCheck(
             name=f"{row['suite']}/{row['arm']} against the baseline",

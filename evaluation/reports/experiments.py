@@ -65,7 +65,8 @@ def write_sentence(experiment: Experiment, look: Look | None) -> str:
         case ArmVerdict.BETTER if experiment.rule == DecisionRule.NOT_WORSE:
             return f"{who} is not worse by {100 * experiment.margin:.1f} points or more: {estimate}, {runs}."
         case ArmVerdict.BETTER:
-            return f"{who} helps: {estimate}, {runs}."  # what the estimate is worth then is said in `list_unknowns`
+            # What the estimate is worth then is said in `list_unknowns`.
+            return f"{who} helps: {estimate}, {runs}."
         case ArmVerdict.WORSE:
             return f"{who} looks worse: {estimate}, {runs}."
         case ArmVerdict.NO_BENEFIT:

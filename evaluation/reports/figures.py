@@ -19,7 +19,8 @@ DECIMALS = 4
 
 def rounded(value: Any) -> float:
     """Round to four decimals: more would be noise, and would differ between processors."""
-    return round(float(value), DECIMALS) + 0.0  # no minus zero
+    # Adding 0.0 turns minus zero into zero.
+    return round(float(value), DECIMALS) + 0.0
 
 
 def estimate_json(estimate: Estimate) -> dict[str, float]:

@@ -139,7 +139,8 @@ def _compare_minute(job: Job, minute: Minute, releases: Compared, *, most: int, 
             at=minute.begins,
             made_by=SHADOW.label,
         )
-        since = [answer for answer in answers if answer.retrieval_id in kept]  # none deleted meanwhile
+        # Some may have been deleted meanwhile.
+        since = [answer for answer in answers if answer.retrieval_id in kept]
         EvaluationRow.objects.bulk_create([*since, counts])
 
 

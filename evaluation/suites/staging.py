@@ -91,7 +91,8 @@ def _stage(project: Project, stage: Stage, traffic: Traffic) -> dict[str, Any]:
         if asked % LOOK_EVERY == 0 and _has_ended(experiment):
             break
     outcome = _describe(project, experiment, release, asked=asked)
-    if get_deployment(project).candidate is not None:  # a person would end this canary
+    # In a real installation a person would end this canary.
+    if get_deployment(project).candidate is not None:
         roll_back(project, by=EVALUATION, reason="The experiment ended without a benefit.")
     return outcome
 

@@ -79,7 +79,8 @@ def suggest_repair(use: FailedUse) -> Advice | None:
     caught = sum(bad[family] for family in families)
     words = describe_tasks(families, [""]) if families else ""
     if not words.startswith("When the task is of the kind ") or 2 * caught < len(use.failed):
-        return None  # the failures have nothing visible in common; a person or a model may see more
+        # The failures have nothing visible in common. A person or a model may see more.
+        return None
     condition = words.removeprefix("When ")
     present = lesson.revision.not_when.rstrip(". ")
     text = replace(lesson.revision.as_text(), not_when=f"{present}; or {condition}" if present else condition)

@@ -71,7 +71,8 @@ def _write_lesson(run: ConsolidationRun, draft: NewLesson) -> str:
     trajectories = Trajectory.objects.filter(pk__in=[support.trajectory_id for support in draft.support])
     clients = set(trajectories.values_list("client", flat=True))
     if not clients:
-        return "known"  # its runs have been erased
+        # Its runs have been erased.
+        return "known"
     heuristic = propose_heuristic(
         run.project,
         text=draft.text,
@@ -88,7 +89,8 @@ def _write_lesson(run: ConsolidationRun, draft: NewLesson) -> str:
     )
     _add_runs(heuristic, draft.support)
     revision = heuristic.current_revision
-    assert revision is not None  # every heuristic is made with one
+    # Every heuristic is made with one.
+    assert revision is not None
     suggestion = Suggestion.objects.create(
         project_id=run.project_id,
         run=run,

@@ -123,7 +123,8 @@ def _reword(heuristic: Heuristic, suggestion: Suggestion, *, by: Actor, reason: 
         waits=not was_approved,
     )
     if was_approved:
-        revision = get_current_revision(revised, content_sha256=None)  # the words of the suggestion
+        # The new wording is now the words of the suggestion.
+        revision = get_current_revision(revised, content_sha256=None)
         approve_heuristic(revised, by=by, content_sha256=revision.content_sha256, reason=reason)
 
 

@@ -205,7 +205,8 @@ def _count_tokens(attachment: dict[str, str]) -> int:
     if attachment["media_type"].startswith("image/"):
         return TOKENS_OF_IMAGE
     if attachment["media_type"].startswith("text/"):
-        return len(attachment["data"]) // 4  # a token for three bytes
+        # Base64 has four characters for three bytes; a token for three bytes is estimated.
+        return len(attachment["data"]) // 4
     return max(TOKENS_OF_IMAGE, len(attachment["data"]) // 20)
 
 

@@ -21,6 +21,7 @@ def build_model(config: ProviderConfig, model: str, client: httpx2.AsyncClient) 
     if kind not in OWN_FORMAT:
         return _build_openai(config, kind, model, client)
     connect: Any = infer_provider_class(kind)
+    # These SDKs add the version themselves.
     base_url = config.base_url.rstrip("/").removesuffix("/v1")
     provider = connect(api_key=config.api_key or NO_KEY, base_url=base_url, http_client=client)
     return infer_model(f"{kind}:{model}", lambda _: provider)
@@ -63,6 +64,7 @@ def _connect(config: ProviderConfig, kind: str, client: httpx2.AsyncClient) -> P
     from openai import AsyncOpenAI
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
+    # No retries by the SDK: each is paid for, and the queue decides when to try again.
     sdk = AsyncOpenAI(api_key=key, base_url=config.base_url, http_client=client, max_retries=0)
     if kind not in KNOWN_SERVERS:
         return OpenAICompatibleProvider(config.name, openai_client=sdk)

@@ -68,6 +68,7 @@ def write_parameters(request: ChatRequest, *, takes_schema: bool) -> ModelReques
 
 def write_settings(request: ChatRequest) -> ModelSettings:
     """Return the settings of the model. What it does not know is left out by pydantic-ai or after its refusal."""
+    # No retries by the SDK: each is paid for, and the queue decides when to try again.
     settings = ModelSettings(max_tokens=request.max_output_tokens, max_retries=0)
     if request.temperature is not None:
         settings["temperature"] = request.temperature
@@ -79,13 +80,15 @@ def write_settings(request: ChatRequest) -> ModelSettings:
         settings["thinking"] = False if options.thinking == "off" else options.thinking
     if options.parallel_tool_calls is not None and request.tools:
         settings["parallel_tool_calls"] = options.parallel_tool_calls
-    if options.cache and request.tools:  # a chat with tools asks again and again with the same beginning
+    # A chat with tools sends the same beginning again and again, so it is worth being cached.
+    if options.cache and request.tools:
         settings["cache"] = True
     return settings
 
 
 def write_messages(request: ChatRequest, *, kind: str, model: Model) -> list[ModelMessage]:
     """Return the conversation in an order that every provider and every template of a local model accepts."""
+    # Anthropic refuses ids with other characters, such as those of another provider's calls.
     if kind == "anthropic":
         request = replace(request, messages=tuple(_with_plain_ids(message) for message in request.messages))
     names = {call.id: call.name for message in request.messages for call in message.tool_calls}

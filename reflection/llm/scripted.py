@@ -55,6 +55,7 @@ class _Rule(BaseModel, extra="forbid"):
         if self.tool or self.result:
             fitting = [content for tool, content in results if self.tool in ("", tool)]
             hits = [self.result.search(content) if self.result else re.match("", "") for content in fitting]
+            # None where no result fits, so that the rule does not fit either.
             matches.append(next((hit for hit in hits if hit), None))
         elif results:
             return None
@@ -122,6 +123,7 @@ def _fill(template: Any, names: dict[str, str]) -> Any:
     if not isinstance(template, str):
         return template
     whole = _NAME.fullmatch(template)
+    # Alone and with `:json`, a name gives a value of its own type instead of text.
     if whole and whole[2]:
         try:
             return json.loads(names[whole[1]])

@@ -164,7 +164,8 @@ def find_provider_ranker() -> HeuristicRanker | None:
     try:
         return rank_lessons if find_config("rank") is not None else None
     except ProviderNotConfigured:
-        return None  # `manage.py check` says what is missing
+        # `manage.py check` says what is missing.
+        return None
 
 
 def build_requests(

@@ -166,7 +166,8 @@ def _check_evidence(lesson: ProposedLesson, episode: Episode) -> Iterator[Findin
     for citation in lesson.citations:
         first, last = citation.first_step, citation.last_step
         if first is None and last is None:
-            continue  # the whole run
+            # The quotation names no steps, so it may stand anywhere in the run.
+            continue
         if first is None or last is None or first > last or first not in indexes or last not in indexes:
             yield _reject(
                 "no_such_step",

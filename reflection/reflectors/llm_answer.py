@@ -125,7 +125,8 @@ def answer_schema(max_lessons: int) -> dict[str, Any]:
 
 
 def _read(text: str, limits: JsonLimits) -> dict[str, Any]:
-    if "\ufffd" in text:  # what stands for characters that cannot be stored
+    # This character stands for those that cannot be stored.
+    if "\ufffd" in text:
         raise UnusableAnswer("The answer contains characters that cannot be stored.", code="not_storable")
     try:
         document = parse_json(text.encode(), limits=limits)

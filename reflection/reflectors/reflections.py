@@ -91,7 +91,8 @@ def _reflect(
     if trajectory is None:
         raise LostClaim("The run was erased.")
     if not has_room(reflection.project_id, trajectory.client):
-        return _store(reflection, trajectory, lessons=[], skip_reason=NO_ROOM)  # before anything is asked or spent
+        # Before anything is asked or spent.
+        return _store(reflection, trajectory, lessons=[], skip_reason=NO_ROOM)
     episode = trajectory.as_episode(injected=_find_injected_texts(trajectory))
     reflector = make_reflector(ask=RememberedAsk(reflection, heartbeat, ask_model=ask_model, use="reflect"))
     if reflector.reads_family:

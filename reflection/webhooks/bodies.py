@@ -52,6 +52,7 @@ def _write_standard(delivery: WebhookDelivery) -> dict[str, Any]:
         data["lessons"] = [{"id": str(id), **texts.get(id, {})} for id in delivery.lesson_ids]
     if delivery.event_kind == EventKind.PROPOSAL_WAITING:
         data["waiting"] = _count_waiting(delivery)
+    # Standard Webhooks' form of a time: UTC, with Z.
     happened_at = delivery.happened_at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return {"type": delivery.event_kind, "timestamp": happened_at, "data": {**data, "link": find_link(delivery)}}
 
@@ -157,6 +158,7 @@ def _find_texts(delivery: WebhookDelivery) -> dict[Any, dict[str, str]]:
     texts = {
         revision.heuristic_id: {name: show_hidden(getattr(revision, name)) for name in _TEXTS} for revision in revisions
     }
+    # A lesson may have been erased since the event.
     return {id: texts[id] for id in delivery.lesson_ids if id in texts}
 
 

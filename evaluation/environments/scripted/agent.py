@@ -74,7 +74,8 @@ class ScriptedAgent:
             told = self.advice.form_of(right.name, name, right=value, wrong=other) if other != value else None
             arguments[name] = arguments.get(name, value) if told is None else told
             if (place, name) in self.sources and not occurs(value, "\n".join(self.heard)):
-                arguments[name] = make_up(value)  # it did not read what holds the value
+                # It did not read what holds the value.
+                arguments[name] = make_up(value)
         return replace(wanted, arguments=arguments)
 
     def _react(self, turn: int, place: int, call: PlannedCall, answer: ScriptedAnswer) -> ScriptedAnswer:
@@ -86,7 +87,8 @@ class ScriptedAgent:
         if reaction == "recover":
             for earlier in mended:
                 self._do(turn, self.plan[earlier])
-            return self._do(turn, self.plan[place])  # after the error it looks closely
+            # After the error it looks closely.
+            return self._do(turn, self.plan[place])
         for _ in range({"repeat": REPEATS, "loop": MAX_STEPS}.get(reaction, 0)):
             if answer.is_error:
                 answer = self._do(turn, call)

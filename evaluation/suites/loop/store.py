@@ -131,7 +131,8 @@ def approve_all(project: Project) -> list[float]:
     approved = Heuristic.objects.filter(project=project, status=Heuristic.Status.APPROVED)
     for heuristic in approved.filter(Exists(later)).order_by("id"):
         confirm_unread_evidence(heuristic)
-    count_terms(project.pk)  # in a running system the periodic work does this
+    # In a running system the periodic work does this.
+    count_terms(project.pk)
     return spent
 
 

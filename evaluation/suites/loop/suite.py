@@ -114,7 +114,8 @@ class _SeedRun:
         refuse_shared_tasks(self.experience, self.tests)
         self.learner = Learner(agent=self.environment.name, make_reflector=suite.make_reflector(options))
         self.counts = LearningCounts()
-        self.cut = 0  # tries that a limit prevented
+        # Tries that a limit prevented.
+        self.cut = 0
         self.projects: dict[str, Project] = {}
         self.retrieve_ms: dict[str, list[float]] = {}
         self.block_ms: list[float] = []

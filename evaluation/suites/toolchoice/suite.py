@@ -237,7 +237,8 @@ class _ToolChoiceRun:
                 self.progress(f"{self.unit}, learning", min(start + 50, stop), len(self.experience))
             done = stop
             approve_all(self.project, self.record)
-            if stop == 0:  # nothing is approved yet, so every answer is empty
+            # Nothing is approved yet, so every answer is empty.
+            if stop == 0:
                 none = find_arm("none", k=self.options.k)
                 curve["0"] = self._measure(none, self.project, f"{self.unit}, before").success
             elif stop < len(self.experience):

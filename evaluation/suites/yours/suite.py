@@ -207,7 +207,8 @@ class _Recorded:
         families: dict[str, set[str]] = {}
         for lesson in lessons:
             if not known.issuperset(lesson["runs"]):
-                continue  # it was learnt from a run to be tested on
+                # It was learnt from a run to be tested on.
+                continue
             text = lesson["newest"] if newest or lesson["served"] is None else lesson["served"]
             heuristic = propose_heuristic(
                 project, text=HeuristicText(**text | {"tags": tuple(text["tags"])}), by=EVALUATION

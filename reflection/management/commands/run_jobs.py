@@ -59,7 +59,8 @@ class Command(BaseCommand):
     def _drain(self, counts: Counter[str], *, kind: str | None, limit: int | None, watch: bool) -> None:
         run_periodic_work()
         owner = owner_name()
-        passed: set[Any] = set()  # another process has them, though they seem to be due
+        # Another process has them, though they seem to be due.
+        passed: set[Any] = set()
         with tqdm(desc="Jobs", unit="job", disable=not sys.stderr.isatty()) as progress:
             while limit is None or sum(counts.values()) < limit:
                 due = Job.objects.due().filter(**{"kind": kind} if kind else {}).exclude(pk__in=passed)

@@ -148,7 +148,8 @@ def _advise(what: str, condition: str) -> NoteAdvice | None:
         return None
     fits = is_general(condition) and len(condition) <= MAX_CONDITION_CHARACTERS
     if own and not fits:
-        return None  # without its condition it would say more than was meant
+        # Without its condition it would say more than was meant.
+        return None
     return NoteAdvice(what=advice, condition=condition if fits else "")
 
 

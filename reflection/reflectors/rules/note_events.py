@@ -238,7 +238,8 @@ def _read_deed(said: str, went_well: bool) -> str:
     """Read "checked … first" and "checking … first"."""
     verb = _first_word(said)
     if verb in GERUNDS:
-        if any(word.lower() in THIRDS for word in said.split()[3:]):  # "Calling it twice causes errors" is a fact
+        # "Calling it twice causes errors" is a fact.
+        if any(word.lower() in THIRDS for word in said.split()[3:]):
             return ""
         worked = re.sub(r" (?:worked|helped)(?: well)?$", "", said) if went_well else said
         return _order(GERUNDS[verb], worked[len(verb) :], done=went_well, forms=GERUNDS)

@@ -208,12 +208,14 @@ class RunView:
         """Return a citation of a step, or of all steps up to `last`, with a quote if it is a fair one."""
         quote = cut(quote, MAX_QUOTE_CHARS)
         if any(quote in given for given in self.injected):
-            quote = ""  # it only repeats a lesson that the run was given
+            # It only repeats a lesson that the run was given.
+            quote = ""
         return Citation(first_step=step.index, last_step=(last or step).index, quote=quote)
 
 
 def _read_call(step: Step) -> RunCall:
-    assert step.action is not None  # calls are steps with an action
+    # Calls are steps with an action.
+    assert step.action is not None
     name, arguments = step.action.name, step.action.arguments
     command = read_command(name, arguments)
     values = [value for _, value in _leaves(arguments, "") if isinstance(value, str)]

@@ -40,7 +40,8 @@ def find(run: RunView) -> list[RuleMatch]:
 
 
 def _explain(run: RunView, failed: RunCall, fixed: RunCall) -> RuleMatch | None:
-    assert failed.error is not None  # only failing calls come here
+    # Only failing calls come here.
+    assert failed.error is not None
     before, after = failed.leaves, fixed.leaves
     changed = [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
     if len(changed) == 2 and changed[1] == f"{changed[0]}[]":
@@ -50,7 +51,8 @@ def _explain(run: RunView, failed: RunCall, fixed: RunCall) -> RuleMatch | None:
         )
     paths = [path for path in changed if names_parameter(failed.error, path)]
     if not changed or not (len(changed) == 1 or len(paths) == 1):
-        return None  # several changes, and the error names none: any of them may have helped
+        # Several changes, and the error names none: any of them may have helped.
+        return None
     path = paths[0] if len(paths) == 1 else changed[0]
     if not is_general(parameter_name(path)):
         return None
@@ -63,7 +65,8 @@ def _explain(run: RunView, failed: RunCall, fixed: RunCall) -> RuleMatch | None:
         return match
     helped = [c for c in run.between(failed, fixed) if not c.error and not c.only_reads and c.name != failed.name]
     if not paths and (helped or failed.error.kinds == {ErrorKind.PRECONDITION}):
-        return None  # what came in between may have helped
+        # What came in between may have helped.
+        return None
     form = change_of_form(old, new, error=failed.error.text)
     return _of_form(run, failed, fixed, path=path, form=form) if form else None
 
@@ -217,7 +220,8 @@ def _of_source(run: RunView, failed: RunCall, fixed: RunCall, *, path: str, old:
         return None
     source = find_lookup(run, fixed, path=path, value=new)
     if source is None or source.index < failed.index:
-        return None  # an answer that was there before is not what helped
+        # An answer that was there before is not what helped.
+        return None
     if (is_number and not _returns(source, path)) or run.source_of(old, before=failed.index):
         return None
     if run.said_by_anyone(new, before=failed.index):

@@ -56,7 +56,8 @@ def _named_by_answer(run: RunView) -> list[RuleMatch]:
             continue
         tool, other, hint = code(call.label), code(first.name), hints[-1].partition(" (use")[0]
         if call.label.split()[-1] not in hint.split():
-            continue  # the hint is about another command
+            # The hint is about another command.
+            continue
         matches.append(
             RuleMatch(
                 rule="changed_command",
@@ -85,7 +86,8 @@ def _is_same_work(failed: RunCall, later: RunCall) -> bool:
 
 
 def _explain(run: RunView, failed: RunCall, fixed: RunCall, between: list[RunCall]) -> RuleMatch | None:
-    assert failed.command is not None  # both are shell commands
+    # Both are shell commands.
+    assert failed.command is not None
     assert fixed.command is not None
     prepared = [c for c in between if c.command and not c.error and not c.is_red and _PREPARES.search(c.command.text)]
     if failed.command.text == fixed.command.text:

@@ -30,7 +30,8 @@ def find(run: RunView) -> list[RuleMatch]:
 
 
 def _explain(run: RunView, failed: RunCall) -> RuleMatch | None:
-    assert failed.error is not None  # only failing calls come here
+    # Only failing calls come here.
+    assert failed.error is not None
     fixed, is_same = run.next_same(failed), True
     if fixed is None:
         fixed, is_same = run.next_success(failed), False
@@ -42,7 +43,8 @@ def _explain(run: RunView, failed: RunCall) -> RuleMatch | None:
         return None
     is_usual = _is_usual(run, failed, first.name)
     if not is_same and not (is_usual and speaks_of(failed.error.text, first.name) and not first.only_reads):
-        return None  # the changed arguments may have been what helped
+        # The changed arguments may have been what helped.
+        return None
     how = _how_to_call(run, failed, first, others)
     return _make_match(run, failed, how[0], fixed, how=how[1], is_usual=is_usual) if how else None
 

@@ -57,7 +57,8 @@ def find(run: RunView) -> list[RuleMatch]:
         if not _is_rule(call.error):
             continue
         if any(c.index > call.index and c.name == call.name and not c.error for c in run.calls):
-            continue  # it worked later: another detector says why, if it can be said
+            # It worked later: another detector says why, if it can be said.
+            continue
         if match := _make_match(run, call):
             matches[shape] = match
     return list(matches.values())

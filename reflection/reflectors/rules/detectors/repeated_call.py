@@ -44,7 +44,8 @@ def _in_vain(run: RunView, same: list[RunCall]) -> list[RunCall]:
 
 def _failing(run: RunView, call: RunCall, same: list[RunCall]) -> RuleMatch:
     tool = code(call.label)
-    assert call.error is not None  # only failing calls come here
+    # Only failing calls come here.
+    assert call.error is not None
     worked = next((c for c in run.calls if c.label == call.label and c.index > same[-1].index and not c.error), None)
     return RuleMatch(
         rule="repeated_call",

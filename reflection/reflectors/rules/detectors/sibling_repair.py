@@ -71,7 +71,8 @@ def _fits(run: RunView, call: RunCall, other: RunView, match: RuleMatch) -> bool
         done = [c for c in run.calls if c.index < call.index and c.name == first.name and not c.error]
         return not any(c.same_as(first) or missing_prerequisite.concerns(call.error, c) for c in done)
     changed = [path for path in failed.leaves if failed.leaves[path] != fixed.leaves.get(path)]
-    if len(match.tools) > 1:  # the value comes from a lookup
+    # The value comes from a lookup.
+    if len(match.tools) > 1:
         return bool(changed) and all(
             _is_made_up(run, call, path) or not _is_made_up(other, failed, path) for path in changed
         )
@@ -85,7 +86,8 @@ def _is_made_up(run: RunView, call: RunCall, path: str) -> bool:
     """Return whether a value stands in no earlier answer and was said by no person, in any spelling."""
     value = call.leaves.get(path, ("",))[0]
     if not isinstance(value, str) or value.isdigit():
-        return False  # its type may be what is wrong
+        # Its type may be what is wrong, not its value.
+        return False
     plain = "".join(char for char in value.lower() if char.isalnum())
     shown = "".join(char for char in run.text_before(call.index).lower() if char.isalnum())
     return bool(plain) and plain not in shown
