@@ -136,6 +136,7 @@ def analyse(
         steps_done: whether the canary has reached its last share with enough units; before, nothing is promoted.
     """
     counted = [unit for unit in units if unit.counts]
+    # The exact e-process is sequential: it bets in the order in which outcomes became known.
     known_units = sorted((unit for unit in counted if unit.is_known), key=attrgetter("known_at"))
     samples = {arm: [unit.value for unit in known_units if unit.arm == arm] for arm in ARMS}
     ways = compare_units(counted, _read_values(counted), past=past if plan.use_past else None)
@@ -147,6 +148,7 @@ def analyse(
         e_values = [exact, *(mixture_e_value(way, tau=plan.tau) for way in ways[1:])]
     else:
         e_values = [mixture_e_value(way, tau=plan.tau) for way in ways if interval]
+    # Ways that point in different directions prove nothing, so evidence is then at most 1.
     agree = len({way.estimate > 0 for way in ways}) == 1
     findings = Findings(
         units={arm: len(values) for arm, values in samples.items()},
@@ -172,11 +174,13 @@ def show_e_value(value: float) -> str:
 
 
 def _decide(plan: ExperimentPlan, findings: Findings, *, steps_done: bool, is_over: bool) -> tuple[str, str]:
+    # First of all: with wrong shares no comparison below means anything.
     if findings.ratio_e_value >= RATIO_ALARM:
         return ArmVerdict.INVALID, (
             f"The arms do not have the planned shares (e = {show_e_value(findings.ratio_e_value)}). Find out why units "
             "are lost or assigned differently, then start a new experiment."
         )
+    # Before the guardrails: what is missing in one arm alone looks like harm.
     if findings.missing_e_value >= MISSING_ALARM:
         return ArmVerdict.CONTINUE, DIFFERENTLY_MISSING
     if fired := [name for name, guardrail in findings.guardrails.items() if guardrail["fired"]]:
@@ -184,8 +188,10 @@ def _decide(plan: ExperimentPlan, findings: Findings, *, steps_done: bool, is_ov
     if not findings.varies:
         return ArmVerdict.NO_BENEFIT if is_over else ArmVerdict.CONTINUE, ALL_THE_SAME
     is_better, is_worse = _read(plan, findings)
+    # At the end of the plan "worse" is told as "no benefit", which ends the experiment.
     if is_worse and not is_over:
         return ArmVerdict.WORSE, "The treated arm is worse, by more than chance explains."
+    # A canary that never had its last share is not promoted to all.
     if is_better and steps_done:
         return ArmVerdict.BETTER, "The decision rule of the plan is met."
     if is_better:
@@ -247,6 +253,7 @@ def _compare_by_block(
 ) -> Difference | None:
     if not past or not units:
         return pool_parts(_sample_blocks(units, values, sample_shares))
+    # A family without a past is taken as an average one, which removes nothing from it.
     usual = sum(past.values()) / len(past)
     values = remove_past(values, [past.get(unit.family, usual) for unit in units])
     return pool_parts(_sample_blocks(units, values, sample_figures))
@@ -326,8 +333,10 @@ def _test_families(parts: Mapping[str, Sequence[tuple[Sample, Sample]]], plan: E
         elsewhere = pool_parts(part for name, others in parts.items() if name != family for part in others)
         if here is None or elsewhere is None:
             continue
+        # The two have no units in common, so their variances add up.
         contrast = Difference(estimate=here.estimate - elsewhere.estimate, variance=here.variance + elsewhere.variance)
         e_values.append(mixture_e_value(contrast, tau=plan.tau))
+    # The mean of e-values is an e-value, even if they depend on each other.
     return sum(e_values) / len(e_values) if e_values else 1.0
 
 
@@ -375,6 +384,7 @@ def _test_harm(guardrail: Guardrail, units: Sequence[Unit], values: Sequence[flo
     treated = sum(unit.treated for unit, _ in known_units)
     e_value = 1.0
     if ways and treated >= FIRST_GUARD and len(known_units) - treated >= FIRST_GUARD:
+        # The least of all: a finding is one only if every way of counting shows it.
         e_value = min(guardrail_e_value(way, tau=guardrail.tau, margin=guardrail.margin) for way in ways)
     return {
         "units": {"control": len(known_units) - treated, "treated": treated},

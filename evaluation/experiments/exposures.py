@@ -120,6 +120,7 @@ def collect(
     answers: dict[str, list[Exposed]] = {}
     for row in rows:
         seen = answers.setdefault(row.unit, [])
+        # A unit counts in its first arm alone: answers in another one are left out.
         if not seen or row.arm == seen[0].arm:
             seen.append(row)
     arms = TREATED_AND_CONTROL[compared]
@@ -128,6 +129,7 @@ def collect(
     units = []
     for seen in answers.values():
         first = seen[0]
+        # When the shares change, so may the time of day and the tasks: arms are compared within a block.
         block = blocks.setdefault((first.canary_share, first.holdout_share), len(blocks))
         counts.setdefault(block, Counter())[first.arm] += 1
         if first.arm in arms:
@@ -184,6 +186,7 @@ def _summarise(
 
 def _find_state(row: Exposed, until: datetime, now: datetime) -> str:
     if row.outcome in (Trajectory.Outcome.SUCCESS, Trajectory.Outcome.FAILURE) and row.known_at is not None:
+        # What the agent itself or a judge says is no independent outcome.
         if row.source not in TRUSTED:
             return State.UNTRUSTED
         return State.KNOWN if row.known_at <= until else State.LATE
@@ -204,6 +207,7 @@ def _find_figures(row: Exposed) -> Iterator[tuple[str, float]]:
     yield Guarded.HARM, float(row.is_harm is True)
     for name, amount in ((Guarded.COST, row.cost), (Guarded.LATENCY, row.seconds)):
         if amount is not None and amount > 0:
+            # As logarithms: a difference is then a ratio, and 0.1 is about 10 % more.
             yield name, log(float(amount))
 
 

@@ -62,6 +62,7 @@ def start_experiment(
             "Only shadow knows which answers differ. Try a release, and set `shadow_percent` in the deployment first, "
             "or leave `only_differing` out."
         )
+    # Safe under the lock on the deployment that was taken above.
     number = Experiment.objects.filter(project=project).aggregate(last=Max("number"))["last"] or 0
     experiment = Experiment.objects.create(
         project=project,
@@ -98,6 +99,7 @@ def end_experiment(experiment: Experiment, *, by: Actor, reason: str, conclusion
     Raises:
         ExperimentEnded: it has ended already.
     """
+    # The condition decides which of two processes ends it, so it is announced once.
     ended = Experiment.objects.running().filter(pk=experiment.pk)
     if not ended.update(status=_Status.ENDED, conclusion=conclusion, reason=reason, ended_by=by.label, ended_at=Now()):
         raise ExperimentEnded(f"{experiment} has already ended. Read what it found, or start another.")

@@ -47,6 +47,7 @@ def take_look(id: UUID) -> Look | None:
     """
     experiment = (
         Experiment.objects.running()
+        # Another process that looks at it now does all there is to do.
         .select_for_update(of=("self",), skip_locked=True)
         .select_related("project", "treated_release", "deployment")
         .filter(pk=id)
@@ -68,8 +69,10 @@ def take_look(id: UUID) -> Look | None:
     )
     look = _build_look(experiment, findings, share=_get_share(experiment, deployment))
     last = experiment.looks.order_by("-number").first()
+    # Without new figures a look says nothing, and the list of looks stays short.
     if last is not None and _read_figures(last) == _read_figures(look):
         return None
+    # Taken late, since reading the runs takes a second and people must be able to deploy meanwhile.
     deployment = lock_deployment(experiment.project)
     if reason := _find_change(experiment, deployment):
         end_experiment(experiment, by=POLICY, reason=reason)
@@ -150,6 +153,7 @@ def _is_last_step_done(experiment: Experiment, exposures: Exposures, deployment:
 def _get_share(experiment: Experiment, deployment: Deployment) -> int:
     if experiment.compared == Experiment.Compared.CANARY:
         return deployment.canary_share
+    # Of the lessons as a whole, the treated arm is everything but the hold-out.
     return 1000 - deployment.holdout_share
 
 
@@ -178,6 +182,7 @@ def _build_look(experiment: Experiment, findings: Findings, *, share: int) -> Lo
 
 
 def _read_figures(look: Look) -> dict[str, Any]:
+    # These differ without anything new being known.
     left_out = {"id", "number", "taken_at", "share"}
     return {
         field.attname: getattr(look, field.attname)

@@ -118,6 +118,7 @@ def find_harm(change: Change) -> str:
     difference = since.difference
     if difference is None or min(since.now.n, since.then.n) < FIRST_GUARD:
         return ""
+    # Guardrails test figures that rise with the harm, and success falls with it.
     harm = Difference(estimate=-difference.estimate, variance=difference.variance)
     is_worse = guardrail_e_value(harm, tau=_GUARD.tau, margin=MARGIN) >= 1 / _GUARD.alpha
     return since.in_words() if is_worse else ""

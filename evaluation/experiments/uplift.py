@@ -115,6 +115,7 @@ def _compare(rows: Sequence[Sequence[Any]]) -> Uplift:
     for canary, holdout, arm, _, _, value, _ in rows:
         unit = Unit(
             treated=arm != ServedArm.HOLDOUT,
+            # Arms are compared only with those that were served with the same shares.
             block=blocks.setdefault((canary, holdout), len(blocks)),
             share=1 - holdout / THOUSANDTHS,
             state=State.PENDING if value is None else State.KNOWN,

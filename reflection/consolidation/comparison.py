@@ -72,6 +72,7 @@ def suggest_generalisation(
     """Return the suggestion to apply a lesson to the whole project."""
     names = sorted(families)
     wider = replace(text or lesson.revision.as_text(), scope="project", task_id="")
+    # A condition about one kind of task would keep the wider lesson in its old family.
     if text is None and re.match(r"When the task is of the kind |When the same task", wider.trigger):
         wider = replace(wider, trigger="When starting a task of this project")
     return Advice(
@@ -89,6 +90,7 @@ def _find_repetitions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
         lessons,
         stack(lesson.vector for lesson in lessons),
         at_least=SAID_AGAIN_SIMILARITY,
+        # Near vectors alone are not enough: "do" and "do not" are close to each other.
         may_join=lambda leader, lesson: compare(leader, lesson, anywhere=True).verdict is MeaningVerdict.SAME,
     )
     for group in groups:
@@ -98,8 +100,10 @@ def _find_repetitions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
             lesson = lessons[index]
             if lesson.place == leader.place or (not leader.place and similarity >= SAME_SIMILARITY):
                 yield suggest_merge(lesson, leader, similarity=round(similarity, 4))
+            # The same words in another family speak for a wider lesson, not for a merge.
             elif similarity >= SAME_SIMILARITY:
                 families.add(lesson.place)
+        # A lesson that holds for the whole project already covers the families.
         if len(families) > 1 and "" not in families and leader.revision.scope != _PROJECT:
             yield suggest_generalisation(leader, families)
 
@@ -115,6 +119,7 @@ def _find_contradictions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
         ).is_opposite:
             opposed[column, row] = f"The two lessons are nearly the same, but {comparison.reason}"
     forbidding = [index for index, lesson in enumerate(lessons) if lesson.revision.avoid]
+    # Advice and what to avoid are compared crosswise, which needs a vector for each of the two texts.
     embedded = embed_texts(
         [(lesson.revision.guideline,) for lesson in lessons]
         + [(lessons[index].revision.avoid,) for index in forbidding]
@@ -147,6 +152,7 @@ def _find_near(vectors: Vectors) -> Iterator[tuple[int, int]]:
     for column in range(1, len(vectors)):
         similarities = vectors[:column] @ vectors[column]
         nearest = np.argsort(-similarities, kind="stable")[:TRIED]
+        # Only a few each: the words of every pair are compared afterwards, which takes longer.
         yield from ((column, int(row)) for row in nearest if similarities[row] >= OPPOSED_SIMILARITY)
 
 

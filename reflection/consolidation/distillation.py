@@ -34,6 +34,7 @@ def group_notes(notes: Sequence[RecordedNote]) -> list[list[tuple[RecordedNote, 
         return []
     embedded = embed_texts([(text,) for text in texts])
     positions = {text: index for index, text in enumerate(texts)}
+    # Without an embedder every text is at right angles to all others, so only equal ones meet.
     vectors = np.eye(len(texts), dtype=np.float32) if embedded is None else embedded[1]
     grouped = group_similar(
         notes,
@@ -60,6 +61,7 @@ def distil_notes(groups: Iterable[Sequence[tuple[RecordedNote, float]]]) -> list
 
 def _distil(group: Sequence[tuple[RecordedNote, float]]) -> NewLesson | None:
     best: tuple[RecordedNote, NoteAdvice] | None = None
+    # A total order, so that a repeated consolidation proposes the same words.
     for note, _ in sorted(group, key=lambda pair: (-pair[1], -pair[0].score, pair[0].at, pair[0].trajectory_id)):
         advice = _read_summary(note) if note.kind == "summary" else advise(note.text, kind=note.kind)
         if advice is not None:
@@ -68,6 +70,7 @@ def _distil(group: Sequence[tuple[RecordedNote, float]]) -> NewLesson | None:
     if best is None:
         return None
     note, advice = best
+    # `dict.fromkeys` keeps the order in which the families came.
     families = list(dict.fromkeys(noted.family for noted, _ in group))
     trigger = f"When {advice.condition}" if advice.condition else describe_tasks(families, [note.task])
     if not trigger or len(trigger) > MAX_TRIGGER_CHARS or len(advice.what) > MAX_GUIDELINE_CHARS:

@@ -38,6 +38,7 @@ class FailedUse:
 
     @property
     def occasion(self) -> str:
+        # By doubling: a person who said no is asked again only when there are twice as many failures.
         return f"failed/{int(log2(len(self.failed)))}"
 
 
@@ -71,6 +72,7 @@ def find_failed_uses(lessons: Sequence[Lesson]) -> list[FailedUse]:
 def suggest_repair(use: FailedUse) -> Advice | None:
     """Suggest to narrow a lesson to where it did not fail."""
     lesson = use.lesson
+    # Without a success nothing shows where the lesson does hold.
     if not use.succeeded:
         return None
     bad = Counter(run.task_id for run in use.failed if run.task_id)

@@ -56,10 +56,12 @@ class ModelConsolidator:
     def distil(self, groups: Sequence[Sequence[tuple[RecordedNote, float]]]) -> list[Draft]:
         """Return the lessons that groups of notes teach."""
         drafts: list[Draft] = []
+        # Several groups in one question: each question repeats the same long instructions.
         for start in range(0, len(groups), GROUPS_AT_ONCE):
             batch = {f"G{number}": group for number, group in enumerate(groups[start : start + GROUPS_AT_ONCE], 1)}
             data = {label: [show_note(note) for note, _ in group[:NOTES_OF_A_GROUP]] for label, group in batch.items()}
             for decision in self._decide("distil", data, labels=batch, choices=("new", "keep"), example="G"):
+                # A lesson from several groups could not be traced to its runs.
                 if decision.decision == "new" and len(decision.labels) == 1:
                     drafts += self._as_new(decision, batch[decision.labels[0]])
         return drafts
@@ -133,6 +135,7 @@ class ModelConsolidator:
             max_output_tokens=settings.ERL_LLM_MAX_OUTPUT_TOKENS,
         )
         answer = self._ask(f"consolidate:{step}", request)
+        # A server that has one model is asked without its name, so only the answer says what wrote it.
         self._author = replace(self._author, model=answer.model)
         return parse_decisions(
             answer.text, finish_reason=answer.finish_reason, labels=frozenset(labels), choices=choices
@@ -179,6 +182,7 @@ class ModelConsolidator:
         text, findings = self._new_words(decision, into, data)
         drafts: list[Draft] = []
         for lesson in lessons:
+            # "Do" and "avoid" cannot be one lesson, whatever the model says.
             if lesson.id == into.id or lesson.revision.polarity != into.revision.polarity:
                 continue
             comparison = compare(into, lesson, anywhere=True)
@@ -198,6 +202,7 @@ class ModelConsolidator:
                 text=text,
             )
             drafts.append(replace(merge, findings=findings + (doubt if comparison.is_sure else ())))
+            # The better wording is proposed once, with the first merge.
             text, findings = None, ()
         return drafts
 
@@ -253,6 +258,7 @@ class ModelConsolidator:
 
     def _check(self, text: HeuristicText, read: Iterable[str]) -> tuple[dict[str, str], ...] | None:
         """Check a wording against what the model read; return what a reviewer is to know, or None where it fails."""
+        # The checks compare with a run, so what the model read is shown to them as one.
         steps = tuple(Step(index=number, observation=item) for number, item in enumerate(read, 1))
         episode = Episode(task=text.source_task, steps=steps, task_id=text.task_id)
         findings = verify(ProposedLesson(text=text, citations=(Citation(),)), episode)

@@ -30,6 +30,7 @@ def group_similar(
         similarities = vectors[leaders] @ vectors[index] if leaders else []
         nearest = sorted(
             (
+                # Negative, so that of equally near leaders the first one wins when sorted downwards.
                 (float(similarity), -position)
                 for position, similarity in enumerate(similarities)
                 if similarity >= at_least

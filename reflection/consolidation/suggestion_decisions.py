@@ -76,6 +76,7 @@ def dismiss_suggestion(suggestion: Suggestion, *, by: Actor, reason: str = "") -
         NotAllowed: this actor may not decide on the lesson.
     """
     suggestion = _lock_open(suggestion)
+    # To leave a lesson as it is, is a decision on it too.
     check_decider(suggestion.heuristic, by=by)
     return _close(suggestion, status=_Status.DISMISSED, by=by, reason=reason)
 
@@ -104,6 +105,7 @@ def _lock_open(suggestion: Suggestion) -> Suggestion:
         "heuristic__current_revision", "other__current_revision"
     )
     suggestion = rows.get(pk=suggestion.pk)
+    # Read under the lock: of two people who decide at once, the second is told.
     if suggestion.status != _Status.OPEN:
         raise AlreadyDecided(f"This suggestion was already {suggestion.get_status_display()}, so nothing was changed.")
     return suggestion
@@ -119,6 +121,7 @@ def _reword(heuristic: Heuristic, suggestion: Suggestion, *, by: Actor, reason: 
         text=HeuristicText(**words),
         by=by,
         content_sha256=content_sha256,
+        # Without them an erased run could live on in the new wording.
         sources=_find_sources(suggestion),
         waits=not was_approved,
     )

@@ -108,6 +108,7 @@ class _RunWords:
         self.knows_tools = bool(episode.tools)
         self.names: set[str] = {*PROGRAMS_WITH_DIGITS, *(name.lower() for name in episode.tools)}
         self.people: set[str] = set()
+        # Only what tools answered, since that may come from anyone.
         self.said = _plain("\n".join(f"{step.observation}\n{step.error}" for step in episode.steps if step.action))
         parts = [episode.task, episode.summary, *episode.mistakes, *episode.successes]
         parts += [json.dumps(card, ensure_ascii=False) for card in episode.mistake_cards]
@@ -121,6 +122,7 @@ class _RunWords:
         self.lower = self.text.lower()
 
     def _read_arguments(self, arguments: dict[str, object]) -> None:
+        # A stack instead of recursion: arguments of models can be nested deeply.
         stack: list[tuple[str, object]] = [("", arguments)]
         while stack:
             name, value = stack.pop()
@@ -135,6 +137,7 @@ class _RunWords:
     def has_name(self, name: str) -> bool:
         """Say whether a tool, parameter or command is used in the run, or at least named in it."""
         plain = name.strip().strip("`()[]").lower()
+        # Two letters occur in any text by chance.
         return plain in self.names or (len(plain) > 2 and _has_word(self.lower, plain))
 
 
@@ -269,6 +272,7 @@ def _check_literals(lesson: ProposedLesson, run: _RunWords) -> Iterator[Finding]
         yield _flag("literal_id", "The lesson names an id or a number specific to this task.")
     # What is quoted is a label or a tool, such as "Buy Now"
     full_names = {match[0] for match in _FULL_NAME.finditer(_QUOTED.sub(" ", text))}
+    # "When Booking" at the start of a sentence is no person.
     full_names = {name for name in full_names if name.split()[0].lower() not in _SENTENCE_STARTS}
     if any(name in run.text for name in full_names) or any(_has_word(text, name) for name in run.people):
         yield _flag("literal_name", "The lesson seems to name a person or a thing specific to this task.")

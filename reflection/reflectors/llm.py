@@ -64,6 +64,7 @@ class LlmReflector:
             lessons, skipped = self._read(second, prompt, episode, near, max_lessons)
         except UnusableAnswer as error:
             log.info("reflection_answer_unusable", code=error.code, prompt_version=prompt.version)
+            # The first answer may have had usable lessons beside the one that failed.
             if not lessons:
                 raise
         return ReflectionResult(lessons=lessons, skip_reason=skipped)
@@ -89,6 +90,7 @@ class LlmReflector:
         """Return code and reason for a second try, or blanks where there is nothing to fix or nothing to save."""
         findings = [finding for lesson in lessons for finding in verify(lesson, episode)]
         rejected = [finding for finding in findings if finding.severity == Severity.REJECT]
+        # To name a secret or a repetition would teach the model to hide it.
         if not rejected or any(finding.code not in FIXABLE for finding in rejected):
             return "", ""
         return rejected[0].code, " ".join(dict.fromkeys(finding.message for finding in rejected))
@@ -126,6 +128,7 @@ def _citations(numbers: Iterable[int], episode: Episode) -> tuple[Citation, ...]
     steps = {step.index: step for step in episode.steps}
     ordered = sorted(set(numbers))
     ranges = []
+    # In a row of adjacent numbers, number minus position stays the same.
     for _, group in groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0]):
         run = [number for _, number in group]
         cited = [steps[number] for number in run if number in steps]

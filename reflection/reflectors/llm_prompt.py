@@ -75,6 +75,7 @@ def build_prompt(
     clean = _without_secrets(episode)
     lessons = [(redact_text(lesson.trigger), redact_text(lesson.guideline)) for lesson in near[:MAX_NEAR]]
     user = ""
+    # Each try is smaller, and the first that fits is taken.
     for size in _sizes(len(episode.steps)):
         user = read_prompt("reflect-data").fill(
             boundary=frame.boundary,

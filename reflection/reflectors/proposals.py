@@ -78,6 +78,7 @@ def store_lessons(
     """
     if not lessons:
         return []
+    # Held until the commit: the next reflection sees these lessons and matches against them.
     lock_proposals(reflection.project_id)
     stored = [
         _store_lesson(reflection, trajectory, ordinal=ordinal, checked=checked)
@@ -112,6 +113,7 @@ def _store_lesson(
         )
         _store_vector(heuristic, checked)
         if match.effect == _Effect.GROUP and match.heuristic is not None:
+            # The leader may have been decided on since it was read; then the lesson stands alone.
             if join_group(heuristic, leader=match.heuristic):
                 _bridge(heuristic, match.bridged)
             else:
@@ -142,6 +144,7 @@ def _store_vector(heuristic: Heuristic, checked: CheckedLesson) -> None:
     revision, text = heuristic.current_revision, checked.lesson.text
     if checked.vectors is None or revision is None:
         return
+    # Redaction may have changed the words, and the vector is of the words before.
     if (revision.trigger, revision.guideline, revision.avoid) == (text.trigger, text.guideline, text.avoid):
         model_id, vectors = checked.vectors
         store_lesson_vector(revision, model_id=model_id, vector=HalfVector(vectors[0].tolist()).to_text())
@@ -176,6 +179,7 @@ def find_match(project: Project, checked: CheckedLesson) -> Match:
         (heuristic, similarity) for heuristic, similarity, compared in near if compared.verdict is MeaningVerdict.SAME
     ]
     for heuristic, similarity in same:
+        # So close that it is no new wording worth reading: it only counts as support.
         if similarity >= SAME_SIMILARITY:
             return Match(effect=_Effect.SUPPORT, heuristic=heuristic, similarity=similarity)
     leaders: dict[UUID, tuple[Heuristic, float]] = {}
@@ -189,6 +193,7 @@ def find_match(project: Project, checked: CheckedLesson) -> Match:
     for heuristic, similarity in same:
         return Match(effect=_Effect.MERGE, heuristic=heuristic, similarity=similarity)
     for heuristic, similarity, compared in near:
+        # Shown beside the lesson it may repeat, so that the reviewer decides.
         if compared.is_opposite or (compared.verdict is MeaningVerdict.DOUBTFUL and similarity >= DOUBT_SIMILARITY):
             return Match(effect=_Effect.MERGE, heuristic=heuristic, similarity=similarity, doubt=compared.reason)
     return Match(effect=_Effect.NEW)
@@ -254,4 +259,5 @@ def _is_same_place(revision: HeuristicRevision, text: HeuristicText) -> bool:
 def lock_proposals(project_id: object) -> None:
     """Hold the lock on proposing lessons in a project until the transaction ends."""
     with connection.cursor() as cursor:
+        # An advisory lock: there is no row yet that two proposals of the same lesson could fight over.
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"reflection.proposals:{project_id}"])

@@ -73,6 +73,7 @@ def record_patterns(trajectory: Trajectory, patterns: Iterable[str], *, version:
         concerned = Heuristic.objects.proposed().filter(
             project=trajectory.project_id, proposals__pattern__in=keys, prioritised_at__isnull=False
         )
+        # Locked rows are skipped, so that a reflection does not wait for a decision on them.
         free = concerned.order_by("pk").select_for_update(of=("self",), skip_locked=True)
         ids = list(free.values_list("pk", flat=True))
         Heuristic.objects.filter(pk__in=ids).update(prioritised_at=None)
