@@ -43,7 +43,7 @@ def rehearse_often(*, calls: int) -> dict[str, Any]:
         agent = make_shop_agent(service)
         orders = [f"A{number}" for number in range(ORDERS)]
         recorded: list[tuple[str, dict[str, Any]]] = [("read_order", {"order": order}) for order in orders]
-        recorded += [("pay_back", {"order": name, "amount": 150}) for name in orders]
+        recorded += [("pay_back", {"order": order_id, "amount": 150}) for order_id in orders]
         run = make_run(agent)
         go_on(run, Script(recorded, "Paid."))
         change = propose_refund(agent, run)

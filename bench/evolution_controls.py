@@ -204,15 +204,15 @@ def write_controls(controls: Controls) -> Iterator[str]:
 def _write_lopsided(controls: Controls) -> Iterator[str]:
     """Yield the lines about changes that help one family and harm another."""
     harmful = controls.harmful
-    gates = Counter(spoiled.verdict[0] for spoiled in harmful)
+    gates = Counter(case.verdict[0] for case in harmful)
     stopped = ", ".join(f"{gate} {count}" for gate, count in sorted(gates.items()) if gate)
     yield (
         f"lopsided: {len(controls.lopsided)} changes that bring a good tool and one that forgets a call where nothing "
         f"was recorded; {len(harmful)} break tasks of the hold-out: stopped by {stopped or 'nothing'}, kept {gates['']}"
     )
-    for spoiled in harmful:
-        saved = ", ".join(f"{family} {tokens:+,.0f}" for family, tokens in spoiled.saved.items() if tokens > 0)
-        broken = ", ".join(f"{family} {count}" for family, count in spoiled.broken.items() if count > 0)
-        gate, reason = spoiled.verdict
+    for case in harmful:
+        saved = ", ".join(f"{family} {tokens:+,.0f}" for family, tokens in case.saved.items() if tokens > 0)
+        broken = ", ".join(f"{family} {count}" for family, count in case.broken.items() if count > 0)
+        gate, reason = case.verdict
         verdict = f"stopped by {gate}: {reason}" if gate else f"kept: {reason}"
-        yield f"lopsided: {spoiled.spoiled.definition.name} saves tokens ({saved}), breaks tasks ({broken}); {verdict}"
+        yield f"lopsided: {case.spoiled.definition.name} saves tokens ({saved}), breaks tasks ({broken}); {verdict}"

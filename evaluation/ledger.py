@@ -45,14 +45,17 @@ class Ledger:
             ProviderError: the call failed, or (code `cap_reached`) the limits allow no more calls.
         """
         with self._lock:
+            # Taken out of the queue: the same question may have been asked, and paid, several times.
             if self._known[request.sha256]:
                 return self._read(self._known[request.sha256].popleft())
+            # The highest possible price, so that calls in progress cannot exceed the limit together.
             most_usd = _price(request.estimated_input_tokens, request.max_output_tokens)
             self._check(most_usd)
             self._reserved_calls += 1
             self._reserved_usd += most_usd
         try:
             completion = self._ask(request)
+        # Whatever stopped the call, its reservation must not block later ones.
         except BaseException:
             with self._lock:
                 self._release(most_usd)
@@ -92,8 +95,10 @@ class Ledger:
         }
         self._count(entry)
         if self._journal is not None:
+            # Answers may quote runs, so no other user of the machine may read them.
             self._journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._journal.open("a", encoding="utf-8") as file:
+                # One line a call, written at once: what was paid for survives a kill.
                 file.write(json.dumps(entry, ensure_ascii=False) + "\n")
         return entry
 

@@ -66,6 +66,7 @@ class Bfcl:
 
     def tasks(self, split: Split, *, seed: int) -> Sequence[Task]:
         dialogues = list(read_dialogues().values())
+        # The split depends on the seed alone, so both halves can be drawn apart.
         random.Random(f"bfcl:{seed}").shuffle(dialogues)  # noqa: S311 - repeatable by design
         middle = len(dialogues) // 2
         chosen = dialogues[:middle] if split == "source" else dialogues[middle:]
@@ -87,6 +88,7 @@ def work_on(dialogue: Dialogue, *, lessons: str, seed: str) -> TryResult:
     is_right = True
     for turn in range(len(dialogue.requests)):
         agent.do_turn(turn)
+        # A second world in which the right calls are made, as the leaderboard compares states.
         expected = [right.call(call.name, call.arguments).value for call in dialogue.plan if call.turn == turn]
         given = [value for values in agent.answers for value in values]
         is_right = (

@@ -71,6 +71,7 @@ class CommandAgent:
         lines = self._lines
         if lines[0].split is None:
             drawn = list(lines)
+            # The split depends on the seed alone, so both halves can be drawn apart.
             random.Random(f"split:{seed}").shuffle(drawn)  # noqa: S311 - repeatable by design
             half = len(drawn) // 2
             lines = drawn[:half] if split == "source" else drawn[half:]
@@ -159,6 +160,7 @@ def _run(command: AgentCommand, asked: bytes) -> bytes:
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
+                # A group of its own, so that the agent's own children can be killed with it.
                 start_new_session=True,
             )
         except OSError as error:
@@ -174,6 +176,7 @@ def _run(command: AgentCommand, asked: bytes) -> bytes:
         if code:
             how = f"exit code {code}" if code > 0 else f"signal {signal.Signals(-code).name}"
             raise _Unusable(f"it ended with {how}" + _last_words(stderr))
+        # Measured before it is read: an agent may write more than fits into memory.
         size = stdout.seek(0, os.SEEK_END)
         if size > MAX_REQUEST_BYTES:
             raise _Unusable(f"it wrote {size:,} bytes; a run may have {MAX_REQUEST_BYTES:,}")
@@ -186,12 +189,14 @@ def _run(command: AgentCommand, asked: bytes) -> bytes:
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError, PermissionError):
+        # The whole group: what the agent started would otherwise go on working.
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def _last_words(stderr: IO[bytes]) -> str:
     size = stderr.seek(0, os.SEEK_END)
+    # The last lines say what went wrong; the rest may be long.
     stderr.seek(max(0, size - _STDERR_TAIL_BYTES))
     lines = [line.strip() for line in stderr.read().decode(errors="replace").splitlines() if line.strip()]
     return f": {lines[-1][:MAX_SAID_CHARS]}" if lines else ""
@@ -210,6 +215,7 @@ def _read_run(written: bytes, task: Task) -> TryResult:
         document = parse_json(written)
         if not isinstance(document, Mapping):
             raise _Unusable("standard output is not one JSON object")
+        # These would point into the live project from inside the sandbox.
         if foreign := [name for name in _FOREIGN if name in document]:
             raise _Unusable(f"leave out {', '.join(foreign)}: the run is recorded apart from your project")
         run = TrajectoryInput.from_body({"task": task.text, **document}).run()

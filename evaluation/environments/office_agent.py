@@ -77,6 +77,7 @@ class OfficeWithModel:
         try:
             hold_trial(subject, [message], ask, desk)
         except ProviderError as failure:
+            # The limit ends the evaluation; any other failure is one lost try.
             if failure.code == CAP_REACHED:
                 raise
             error = failure.code

@@ -67,6 +67,7 @@ class Archive:
 
     def has(self, parent: ArchivedCandidate, macro: Macro) -> bool:
         """Tell whether a parent was tried with a tool, be it by way of another order."""
+        # As a set: the order in which tools were added makes no other agent.
         names = {entry.definition.name for entry in (*parent.macros, macro)}
         return any(
             entry.draft == parent.draft and {member.definition.name for member in entry.macros} == names

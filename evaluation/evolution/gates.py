@@ -75,6 +75,7 @@ def judge(tasks: Sequence[EvolutionTask], before: Sequence[TaskOutcome], after: 
     saved = paired_difference([trial.tokens for trial in after], [trial.tokens for trial in before])
     solved = paired_difference([float(trial.solved) for trial in after], [float(trial.solved) for trial in before])
     reason = f"{saved.mean:+,.0f} tokens a task [{saved.low:+,.0f}, {saved.high:+,.0f}]"
+    # The whole interval has to be on the good side, not the mean alone.
     if saved.high < 0 or solved.low > 0:
         return "", f"{reason}, and what worked still works"
     return "benefit", reason
@@ -97,6 +98,7 @@ def work_on(
 
 def _merge(trials: Sequence[TaskOutcome]) -> TaskOutcome:
     return TaskOutcome(
+        # All trials, as a task that works now and then does not work.
         solved=all(trial.solved for trial in trials),
         steps=sum(played.steps for played in trials) / len(trials),
         tokens=sum(played.tokens for played in trials) / len(trials),

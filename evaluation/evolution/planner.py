@@ -39,9 +39,11 @@ def plan_turn(plan: Sequence[PlannedCall], *, seed: str) -> Ask:
         if done >= len(plan):
             return _say("Done.")
         following = choose(plan[done:], request.tools)
+        # Drawn from the seed and the position, so that the same run slips at the same places.
         slips = following.arguments and _draw(f"{seed}:{done}") < SLIPS and not _slipped(request)
         arguments = {} if slips else following.arguments
         call = ToolCall.read(
+            # The id tells later steps what the call was: the model has no memory but the conversation.
             id=f"{'slip' if slips else 'call'}-{step}-{following.calls}",
             name=following.tool,
             raw_arguments=json.dumps(arguments, ensure_ascii=False),
@@ -102,6 +104,7 @@ def _this_turn(request: ChatRequest) -> list[ChatMessage]:
 
 
 def _draw(key: str) -> float:
+    # A hash, not `random`: the draw depends on the key alone, in any process and order.
     return int(hashlib.sha256(key.encode()).hexdigest()[:8], 16) / 2**32
 
 

@@ -113,6 +113,7 @@ def _read_segments(served: Sequence[Recorded]) -> tuple[tuple[ObservedCall, ...]
     segments: list[list[ObservedCall]] = [[]]
     for serving in served:
         if serving.error or serving.composed or serving.tool in core_tools():
+            # A tool is mined from calls that follow each other, so a failure cuts the series.
             segments.append([])
         else:
             segments[-1].append(
@@ -124,6 +125,7 @@ def _read_segments(served: Sequence[Recorded]) -> tuple[tuple[ObservedCall, ...]
 def _find_fault(done: Rehearsal) -> str:
     if not done.trial.ended:
         return f"it came to no end: {done.trial.failure}" if done.trial.failure else "it came to no end"
+    # A read that was left out does no harm; a change that was left out is work not done.
     left_out = sorted({call.tool for call in done.host.missing if call.kind != "pure"})
     if not left_out and not done.solved:
         return "it called none of the tools that the recorded run called"

@@ -86,6 +86,7 @@ def request_evolution(agent: Agent, plan: EvolutionPlan, *, by: Actor) -> Job:
     check_tasks(agent, plan, make_suite(agent, plan, _ask_nothing))
     # Of two requests at once, one waits here and sees the job of the other.
     Agent.objects.select_for_update(no_key=True).get(pk=agent.pk)
+    # The plan is the subject, so the same plan twice is one job.
     subject = json.dumps(asdict(plan), sort_keys=True)
     if (other := find_jobs(agent.project_id, agent=agent.pk).live().exclude(subject=subject).first()) is not None:
         raise EvolutionRunning(f"The agent {agent.name} is already evolving: {other.pk}. Wait until that has ended.")
@@ -184,6 +185,7 @@ def _evolve_to_the_end(job: Job, heartbeat: Heartbeat, *, find: Find) -> EndedEv
         return None
     chat = RememberedChat(job, heartbeat, provider=find(agent.current.model))
     ask_for = name_answers(chat, heartbeat)
+    # By the time of the job: a second attempt has the same tasks and finds the answers that were paid for.
     suite = make_suite(agent, plan, ask_for, until=job.created_at)
     # Checked again, as runs may have been erased since.
     check_tasks(agent, plan, suite)
@@ -201,6 +203,7 @@ def _evolve_to_the_end(job: Job, heartbeat: Heartbeat, *, find: Find) -> EndedEv
     )
     failpoint("evolution.before_end")
     with transaction.atomic():
+        # The change and the end are written together, and only while the job is still ours.
         hold(job)
         change = _propose(agent, evolved, plan.suite)
         evolution = keep_evolution(evolved, origin, by=Actor(label=job.requested_by), change=change)

@@ -71,6 +71,7 @@ class OwnAgent:
         own = [
             definition
             for name, (_, definition) in self._tools.items()
+            # Only tools of the sandbox: what runs elsewhere gets no answer from the suite.
             if definition is not None and definition.runtime == ToolRuntime.MONTY and name not in new
         ]
         settings = settings_of(current)

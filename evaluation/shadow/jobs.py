@@ -87,8 +87,10 @@ def _see_through(job: Job, heartbeat: Heartbeat) -> None:
         releases = Compared.of(deployment.stable, deployment.candidate)
         now = database_now()
         for minute in _find_minutes(deployment, deployment.stable, deployment.candidate, now=now):
+            # Comparing takes long; another worker may have the job by now.
             heartbeat.ensure_held()
             _compare_minute(job, minute, releases, most=deployment.shadow_per_minute, now=now)
+            # The next job goes on with the rest, so that one project does not hold a worker.
             if time.monotonic() - started > SPENT_SECONDS:
                 break
     finish(job)
@@ -107,6 +109,7 @@ def _find_minutes(deployment: Deployment, stable: Release, candidate: Release, *
         "stable": str(stable.pk),
         "candidate": str(candidate.pk),
         "since": last + MINUTE if last else max(stable.created_at, candidate.created_at),
+        # Whole minutes only, a little late: transactions that began in one may commit after it.
         "until": (now - SETTLED).replace(second=0, microsecond=0),
     }
     with connection.cursor() as cursor:

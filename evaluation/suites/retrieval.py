@@ -163,14 +163,17 @@ def read_folder(folder: Path) -> Folder:
         corpus = {row["_id"]: row for row in _read(folder / "corpus.jsonl")}
         queries = {row["_id"]: row["text"] for row in _read(folder / "queries.jsonl")}
         relevant: dict[str, dict[str, float]] = {}
+        # BEIR's files begin with a line of headings.
         for line in (folder / "qrels.tsv").read_text(encoding="utf-8").splitlines()[1:]:
             query, document, score = line.split("\t")
+            # BEIR lists documents that were judged irrelevant with 0.
             if float(score) > 0:
                 relevant.setdefault(query, {})[document] = float(score)
     except (OSError, KeyError, ValueError) as error:
         raise EvaluationError(
             f"The folder {folder} cannot be read as corpus.jsonl, queries.jsonl and qrels.tsv (BEIR's layout): {error}."
         ) from error
+    # A query without a relevant document has no right answer to find.
     queries = {query: text for query, text in queries.items() if query in relevant}
     return Folder(corpus=corpus, queries=queries, relevant=relevant)
 
@@ -197,6 +200,7 @@ def _leaks(document: dict[str, Any], member: str) -> bool:
     value = document.get(member)
     words = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     text = f"{document.get('title', '')}\n{_text(document)}"
+    # Short labels occur in any text by chance.
     labels = [word for word in words if isinstance(word, str) and len(word) > 3]
     return bool(labels) and all(label in text for label in labels)
 

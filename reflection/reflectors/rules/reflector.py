@@ -97,7 +97,9 @@ class RulesReflector:
         matches = _detect(run)
         patterns = _find_patterns(run, matches)
         fit = [match for match in matches if _is_fit(match, run)]
+        # A stable sort: of equally certain findings, the earlier detector goes first.
         ranked = _distinct(sorted(fit, key=lambda match: -match.confidence))
+        # Notes have a number of their own, or they would crowd out what was seen in the calls.
         noted = [match for match in ranked if match.rule == NOTES][: max(self.max_notes, self.max_lessons)]
         seen = [match for match in ranked if match.rule != NOTES][: self.max_lessons]
         best = [match for match in ranked if match in noted or match in seen]

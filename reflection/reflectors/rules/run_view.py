@@ -123,6 +123,7 @@ class RunView:
     def family(self) -> tuple["RunView", ...]:
         """Other runs of the same family, where the reflector was given any. Each has the rest as its own family."""
         runs = self.episode.family
+        # By identity: two runs of a family may be equal.
         rest = {id(run): (self.episode, *(other for other in runs if other is not run)) for run in runs}
         return tuple(RunView(replace(run, family=rest[id(run)])) for run in runs)
 
@@ -219,6 +220,7 @@ def _read_call(step: Step) -> RunCall:
     name, arguments = step.action.name, step.action.arguments
     command = read_command(name, arguments)
     values = [value for _, value in _leaves(arguments, "") if isinstance(value, str)]
+    # Long answers that are no JSON are texts of files or pages.
     is_text = command.is_reader if command else not step.observation.lstrip().startswith("{")
     error = read_error(step, values=values, only_at_start=is_text and len(step.observation) > MAX_SHORT_ANSWER_CHARS)
     return RunCall(step=step, name=name, arguments=arguments, error=error, command=command)
@@ -227,6 +229,7 @@ def _read_call(step: Step) -> RunCall:
 def occurs(value: Any, text: str) -> bool:
     """Return whether a scalar value occurs in `text` as a whole word."""
     needle = str(value)
+    # The plain search first: the regular expression is far slower.
     if len(needle) < 2 or needle not in text:
         return False
     return re.search(rf"(?<!\w){re.escape(needle)}(?!\w)", text) is not None
@@ -236,6 +239,7 @@ def is_reference(value: Any) -> bool:
     """Return whether a value looks like an identifier: a word with a digit or underscore, or a code in capitals."""
     if not isinstance(value, str) or not 3 <= len(value) <= 80 or " " in value:
         return False
+    # Dates, times and plain numbers can be known without a lookup.
     if re.fullmatch(r"\d{4}-\d\d-\d\d.*|\d{1,2}:\d\d.*|-?\d+(\.\d+)?", value):
         return False
     return bool(re.search(r"\d|_", value)) or (value.isupper() and len(value) > 4)
@@ -248,6 +252,7 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, list):
         for item in value:
             yield from _leaves(item, f"{path}[]")
+    # True and false occur everywhere and trace to nothing.
     elif value is not None and not isinstance(value, bool):
         yield path, value
 

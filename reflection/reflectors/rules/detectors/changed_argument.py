@@ -28,6 +28,7 @@ def find(run: RunView) -> list[RuleMatch]:
     matches = []
     for failed in [c for c in run.calls if c.error and c.command is None and not c.is_edit][:MAX_FAILURES]:
         fixed = run.next_success(failed)
+        # After many other calls, any of them may be what helped.
         is_near = fixed is not None and len(run.between(failed, fixed)) <= MAX_CALLS_BETWEEN
         match = _of_schema(run, failed, fixed if is_near else None)
         if match is None and fixed is not None and is_near:
@@ -44,6 +45,7 @@ def _explain(run: RunView, failed: RunCall, fixed: RunCall) -> RuleMatch | None:
     assert failed.error is not None
     before, after = failed.leaves, fixed.leaves
     changed = [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
+    # A value that became a list changes its path as well.
     if len(changed) == 2 and changed[1] == f"{changed[0]}[]":
         is_list = changed[1] in after
         return _of_form(
@@ -59,6 +61,7 @@ def _explain(run: RunView, failed: RunCall, fixed: RunCall) -> RuleMatch | None:
     old, new = before.get(path, ()), after.get(path, ())
     if not old or not new:
         return _of_presence(run, failed, fixed, path=path)
+    # "Sold out" is no fault of the argument, even if another value worked.
     if failed.error.has(*_OF_STATE) and not failed.error.has(ErrorKind.FORM, ErrorKind.MISSING, ErrorKind.NOT_FOUND):
         return None
     if match := _of_source(run, failed, fixed, path=path, old=old[0], new=new[0]):
@@ -131,6 +134,7 @@ def _shown_type(run: RunView, failed: RunCall, path: str, value: Any) -> str:
         return ""
     member = re.compile(rf'"{re.escape(name)}"\s*:\s*("?){value}(?!\w)')
     quoted = {match for c in run.calls if c.index < failed.index and not c.error for match in member.findall(c.answer)}
+    # Where answers show both types, nothing says which is asked for.
     if len(quoted) != 1 or not is_general(parameter_name(path)) or isinstance(value, str) == bool(quoted.pop()):
         return ""
     return "as a number, not as a text" if isinstance(value, str) else "as a text, not as a number"
@@ -142,6 +146,7 @@ def _shown_path(run: RunView, failed: RunCall, name: str) -> str | None:
         return None
     path = re.compile(rf"(?<![\w./-])[\w-]+(?:/[\w-]+)*/{re.escape(name)}(?![\w/.-])")
     shown = {match for call in run.calls if call.index < failed.index for match in path.findall(call.answer)}
+    # With several files of that name it cannot be told which was meant.
     return shown.pop() if len(shown) == 1 else None
 
 
@@ -222,8 +227,10 @@ def _of_source(run: RunView, failed: RunCall, fixed: RunCall, *, path: str, old:
     if source is None or source.index < failed.index:
         # An answer that was there before is not what helped.
         return None
+    # Small numbers occur in many answers, so the member's name has to fit as well.
     if (is_number and not _returns(source, path)) or run.source_of(old, before=failed.index):
         return None
+    # A value that a person gave needed no lookup.
     if run.said_by_anyone(new, before=failed.index):
         return None
     trigger, guideline, avoid = say_source(failed, path, source)
@@ -259,6 +266,7 @@ def say_source(failed: RunCall, path: str, source: RunCall) -> tuple[str, str, s
 def find_lookup(run: RunView, used: RunCall, *, path: str, value: Any) -> RunCall | None:
     """Return the last lookup before a call that returned exactly this value and did not need it as an argument."""
     name = path.removesuffix("[]").rpartition(".")[2]
+    # Not as part of a longer id, path or address.
     exactly = re.compile(rf"(?<![\w./@#-]){re.escape(str(value))}(?![\w/@#-]|\.\w)")
     for call in reversed(run.calls):
         if call.index >= used.index or call.error or call.name == used.name or name in call.arguments:

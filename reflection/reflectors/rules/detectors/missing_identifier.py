@@ -49,6 +49,7 @@ def find(run: RunView) -> list[RuleMatch]:
 def _as_others_did(run: RunView, finding: RuleMatch) -> RuleMatch:
     """Give a lesson the words of one that successful runs of the family show, which names the lookup."""
     shown = (match for other in run.family if other.succeeded for match in find(other))
+    # Only for the same gap: the trigger names the identifier.
     better = next((match for match in shown if match.trigger == finding.trigger), None)
     if better is None:
         return finding
@@ -59,6 +60,7 @@ def _as_others_did(run: RunView, finding: RuleMatch) -> RuleMatch:
 
 def _gap_in(run: RunView, turn: SpokenTurn) -> _Gap | None:
     asked = _identifiers(turn.said)
+    # People and models write both apostrophes.
     heard = turn.heard.replace("’", "'")
     for clause in _LACKING.findall(heard):
         for identifier in _identifiers(clause):
@@ -88,6 +90,7 @@ def _looked_up(run: RunView, gap: _Gap) -> RuleMatch | None:
         return None
     use, parameter, source = first_use
     key = next((path for path in source.leaves if is_general(path)), "")
+    # A tool that needs the identifier cannot be where it comes from.
     if not key or source.name == use.name:
         return None
     name = gap.identifier

@@ -34,6 +34,7 @@ def _repair_of(run: RunView, call: RunCall) -> RuleMatch | None:
         texts = {(m.trigger, m.guideline): m for m in _repairs_in(other) if _fits(run, call, other, m)}
         for text, match in texts.items():
             repairs[text].append(match)
+    # The repair that most other runs show is the least likely to have worked by chance.
     best = max(repairs.values(), key=len, default=None)
     if best is None:
         return None
@@ -45,6 +46,7 @@ def _repair_of(run: RunView, call: RunCall) -> RuleMatch | None:
             f"run. {'Another run' if count == 1 else f'{count} other runs'} of its family got the same answer and got "
             f"past it in this way. {run.ending}"
         ),
+        # A little below the same repair seen in this run itself.
         confidence=best[0].confidence - 0.02,
         citations=(run.cite(call.step, call.error.text),),
     )

@@ -62,6 +62,7 @@ def _of_source(run: RunView, call: RunCall) -> RuleMatch | None:
                 sources[source.name] += 1
                 example[source.name] = source
         name, count = next(iter(sources.most_common(1)), ("", 0))
+        # One run that did without the lookup shows that it is not needed.
         if count < MIN_RUNS or count < len(worked):
             continue
         trigger, guideline, avoid = say_source(call, path, example[name])
@@ -87,6 +88,7 @@ def _of_choice(run: RunView, call: RunCall) -> RuleMatch | None:
     if not call.error.has(ErrorKind.FORM) or len(paths) != 1 or len(worked) < MIN_RUNS + 1:
         return None
     taken = {used.leaves.get(paths[0], ("",))[0] for _, used in worked}
+    # Many different words are free text, not a choice.
     if len(taken) > MAX_CHOICES or values[paths[0]] in taken or not all(_is_word(value) for value in taken):
         return None
     alike = {relation(str(values[paths[0]]), str(value)) for value in taken}
@@ -129,7 +131,9 @@ def _of_step(run: RunView, call: RunCall) -> RuleMatch | None:
         return None
     before = [{c.name for c in other.calls if c.index < used.index and not c.error} for other, used in worked]
     tried = {c.name for other in failing for c in other.calls}
+    # What the failing runs did too cannot be what they lacked.
     always = {name for name in set.intersection(*before) - tried if not is_harmful(name)}
+    # With several, any of them may be the one that counts.
     if len(always) != 1:
         return None
     (name,) = always
