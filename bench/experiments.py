@@ -89,10 +89,12 @@ class Client:
 
     def send(self, *, session: str = "") -> str:
         """Ask and report as one unit; return the arm."""
+        # Each unit has a session of its own, since the arm is drawn from it.
         session = session or f"{self.seed}-{secrets.token_hex(8)}"
         answer = self.call("POST", "/retrieve", {"task": TASK, "session": session, "top_k": 1})
         arm = str(answer["arm"])
         self.exposed[arm] += 1
+        # An agent that dies before it reports.
         if arm == "candidate" and self.random.random() < self.lost:
             return arm
         rate = self.base + self.lift * (arm == "candidate")
@@ -192,6 +194,7 @@ def benefit(stack: Serving, number: int, units: int) -> str:
 
     def work(client: Client) -> tuple[str, int]:
         client.start(share=0.5, max_units=units)
+        # 19 more, so that the last look comes after all the units that were planned.
         ended = client.run(units=units + 19, every=20)
         last = ended["last_look"]
         return ended["conclusion"], last["control_units"] + last["treated_units"]
@@ -282,6 +285,7 @@ def missing(stack: Serving, number: int, units: int) -> str:
         client.start(share=0.5, max_units=5000, look_back_seconds=2)
         for _ in range(units):
             client.send()
+        # Longer than the look-back window, so that pending outcomes count as missing.
         time.sleep(3)
         client.look()
         return client.read()

@@ -3,7 +3,7 @@
 Starts the product as a process on a database of its own. An agent proposes a change by the API, the policy checks,
 rehearses and tries it, and an experiment watches the trial. Every unit asks `POST /retrieve` under a session of its own
 and reports with `POST /trajectories`; whether it succeeds is drawn with the rate of the arm that the answer names, as
-in bench/experiments.py. Nobody promotes or rolls back: the policy does, and `GET /changes/…` says what it did.
+in bench/experiments.py. No person promotes or rolls back: the policy does, and `GET /changes/…` says what it did.
 """
 
 import argparse

@@ -38,6 +38,7 @@ if apps.ready:  # a test, with servers of its own, imports it
     HOME = Path(os.environ["ERL_HOME"])
 else:
     HOME = Path(os.environ.get("ERL_BENCH_HOME") or tempfile.mkdtemp(prefix="erl-bench-"))
+    # The benchmark must not reach the installation whose settings are in the environment.
     for name in [*os.environ]:
         if name.startswith(("ERL_", "CELERY_", "DATABASE_")):
             del os.environ[name]
@@ -95,6 +96,7 @@ def measure_assignment(units: int = UNITS, *, processes: int = 2) -> dict[str, A
     """Give units an arm, here and in other processes."""
     deployed = make_deployed()
     arms = [assign(deployed, f"session:{number}").arm for number in range(units)]
+    # Another process: Python's own hash differs from one process to the next.
     program = f"from bench.releases import hash_arms; print(hash_arms({units}))"
     environment = os.environ | {"ERL_BENCH_HOME": str(HOME)}
     others = [
@@ -170,6 +172,7 @@ class Client:
             self._http.request("POST", f"/api/v1/{path}", json.dumps(body), self._headers)
             response = self._http.getresponse()
             answer = json.loads(response.read())
+            # An overloaded server asks to be asked again, which is no failure of a flip.
             if response.status != 503 or answer["error"]["code"] != "overloaded":
                 return response.status, answer
             self.put_off += 1
@@ -212,9 +215,11 @@ def measure_flip(seconds: float) -> dict[str, Any]:
                     status, answer = flipper.post("deployment/promote", {"release": str(wanted)})
                     assert status == 200, answer
                     flips.append((time.monotonic(), wanted))
+                # By the clock and not by pauses, so that slow answers do not lower the rate.
                 time.sleep(max(0.0, started + number / RATE - time.monotonic()))
     finally:
         stack.kill_all()
+    # Shortly before the next flip, so that an early answer of it is not counted as late.
     ends = [at - 0.2 for at, _ in flips[1:]] + [float("inf")]
     late = [
         max((done - at for done, _, given, *_ in samples if at <= done < end and given != release), default=0.0)
@@ -253,6 +258,7 @@ def measure_kills() -> dict[str, Any]:
             [sys.executable, "-c", program], cwd=ROOT, env=environment, stdout=subprocess.PIPE
         ) as child:
             assert child.stdout is not None
+            # Killed only once it is ready: starting takes longer than it lives.
             child.stdout.readline()
             time.sleep(random.uniform(0.2, 0.6))
             child.send_signal(signal.SIGKILL)

@@ -32,6 +32,7 @@ from typing import Any, Self
 from uuid import uuid4
 
 HOME = Path(tempfile.mkdtemp(prefix="erl-paths-")).resolve()
+# The figures are those of a fresh installation, whatever is in the environment.
 for name in [*os.environ]:
     if name.startswith(("ERL_", "CELERY_", "DATABASE_")):
         del os.environ[name]
@@ -71,6 +72,7 @@ class Recorder:
 
     def _note(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":
+            # By identity, which is fast; the code is kept so that its id is not used again.
             self._codes[id(frame.f_code)] = frame.f_code
 
     def __enter__(self) -> Self:
@@ -192,6 +194,7 @@ class Measurement:
         walk, heuristics = self.walks["reflection"], apps.get_model("memory.Heuristic").objects
         celery_app.loader.import_default_modules()
         send = celery_app.send_task
+        # Tasks are caught instead of sent, and run here, where the recorder sees them.
         celery_app.send_task = lambda name, *, args, **rest: self._rings.append((name, tuple(args)))  # type: ignore[method-assign, assignment]
         try:
             for run in self.runs:
@@ -257,6 +260,7 @@ class Measurement:
                 ask(self.runs[0]["task"], top_k=1, key="again")
                 ask("Write to ana@example.org")
                 ask(api=self.empty)
+                # Background threads load what was asked for; the next round meets it in memory.
                 time.sleep(SETTLED_SECONDS)
 
         ask_everything()

@@ -68,6 +68,7 @@ class Load:
         begun = time.perf_counter()
         futures = []
         for count in range(round(seconds * self._rate)):
+            # An open loop: requests come when they are due, however slow the answers are.
             due = begun + count / self._rate
             time.sleep(max(0.0, due - time.perf_counter()))
             self._number += 1
@@ -91,6 +92,7 @@ class Load:
         verb, subject = VERBS[number % len(VERBS)], SUBJECTS[number // len(VERBS) % len(SUBJECTS)]
         body = {"task": f"{verb} the {subject} of customer number {number}", "record": False}
         response = self._local.client.post("/api/v1/retrieve", json.dumps(body), content_type="application/json")
+        # From when it was due: waiting for a free thread is part of what an agent sees.
         elapsed_ms = (time.perf_counter() - due) * 1000
         return response.status_code, elapsed_ms, response.json()
 

@@ -1,4 +1,4 @@
-"""How good retrieval is on questions and answers that nobody here wrote.
+"""How good retrieval is on questions and answers from outside the project.
 
     uv run python -m bench.retrieval_quality FOLDER… [--left-out] [--experience] [--modes hybrid lexical]
         [--only WORD…] [--json FILE] [--from-json FILE…] [--plot docs/images/ndcg-by-set.svg]
@@ -85,6 +85,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 def read_truth(path: Path) -> dict[str, set[str]]:
     truth: dict[str, set[str]] = defaultdict(set)
+    # BEIR's files begin with a line of headings.
     for line in path.read_text().splitlines()[1:]:
         query, document, score = line.split("\t")
         if int(score) > 0:
@@ -106,6 +107,7 @@ def read_lessons(folder: Path, *, experience: bool) -> list[Lesson]:
 def make_lesson(document: Mapping[str, Any], *, requests: Sequence[str] = ()) -> Lesson:
     """Return the lesson that a document becomes: its title says when, its text what to do."""
     title, text = document.get("title", ""), document["text"]
+    # A document without a title is a past task: it says when, and the advice is to do the same.
     guideline = text if title else "Do as in that task."
     return Lesson(id=document["_id"], trigger=title or text, guideline=guideline, requests=requests)
 
@@ -137,6 +139,7 @@ class LoadedFolder:
         groups = get_groups([query["_id"] for query in self.queries])
         self.figures = Figures(set=folder.name, experience=experience, groups=groups)
         with connection.cursor() as cursor:
+            # Autovacuum would come too late for a project that was filled a moment ago.
             cursor.execute("ANALYZE")
 
     def judge(self, rankings: Iterable[Sequence[str]]) -> list[float]:
@@ -191,6 +194,7 @@ class LoadedFolder:
     def search_foreign(self, folder: Path) -> None:
         """Note how well the best lesson fits each of some tasks of another folder."""
         queries = read_queries(folder)
+        # Every so many-th one, as neighbours in a file are often about the same thing.
         some = queries[:: -(-len(queries) // FOREIGN_TASKS)]
         rankings = [self._search(query["text"], MEANING_WEIGHT) for query in some]
         self.figures.foreign_fits[folder.name] = [max((hit.similarity for hit in of), default=0.0) for of in rankings]
@@ -263,6 +267,7 @@ def main() -> None:
             for folder in measure(options):
                 sets.append(folder)
                 if options.json:
+                    # After each folder, so that a run that is stopped keeps what it measured.
                     options.json.write_text(json.dumps([folder.as_json() for folder in sets]) + "\n")
     report(sets, options)
 

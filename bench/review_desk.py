@@ -158,6 +158,7 @@ def _record_answers_and_reviews(project: Project, answers: int) -> None:
 def _record_real_runs(project: Project, data: Path) -> int:
     paths = sorted(data.rglob("trajectories.jsonl"))
     entries = [entry for path in paths for entry in read_entries(path) if entry.data]
+    # Shuffled, or the first files would fill the sample alone.
     random.Random(1).shuffle(entries)
     for number, entry in enumerate(entries[:SAMPLED_RUNS]):
         fields = (entry.data or {}) | {"external_id": f"real-{number}"}

@@ -119,6 +119,7 @@ def simulate_ratio(random: np.random.Generator, *, planned: float, true: float, 
 
 
 def _count(random: np.random.Generator, rate: float, looks: int) -> Counts:
+    # Successes after each unit, so that every look is one subtraction away.
     counts: Counts = np.cumsum(random.random(looks) < rate)
     return counts
 

@@ -62,8 +62,8 @@ def play(
         lessons = [(likeness[row, neighbour], list(tried[neighbour]), right[0][neighbour]) for neighbour in near]
         for like, tools_tried, tool in lessons if avoids else ():
             rejected = tools_tried[: tools_tried.index(tool)] if tool in tools_tried else tools_tried
-            for missed in rejected:
-                own[missed] = min(own[missed], 1 - like)
+            for rejected_tool in rejected:
+                own[rejected_tool] = min(own[rejected_tool], 1 - like)
         for like, tools_tried, tool in lessons:
             if tool in tools_tried:
                 own[tool] = max(own[tool], like)

@@ -97,6 +97,7 @@ class Place:
         for piece in _pieces(wanted.arguments):
             if source := self._find_source(piece, request):
                 reading = f"call-{self.turn}-{done}-{source['start']}"
+                # It was read already and the value is still not there: reading again would never end.
                 if id == reading:
                     return Said(text=f"I cannot find {piece}.")
                 self.read_again += 1
@@ -112,6 +113,7 @@ class Place:
         for id, text in reversed(self.results.items()):
             if value in text:
                 number = re.search(r"[Rr]esult (\d+)", shown.get(id, ""))
+                # A little before it, so that the model also sees what the value belongs to.
                 start = max(text.index(value) - 200, 0)
                 return {"result": int(number[1]) if number else 0, "start": start, "count": 3_000}
         # The model knows it from elsewhere.
@@ -178,6 +180,7 @@ def hold_all(places: Sequence[Place], dialogues: Sequence[Dialogue], *, window: 
     taking = Lock()
 
     def take() -> Dialogue | None:
+        # A generator must not be advanced by two threads at once.
         with taking:
             return next(waiting, None)
 

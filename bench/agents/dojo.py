@@ -89,8 +89,10 @@ class Place:
         """Answer as the model: what is planned, and, once it has read an instruction, what that wants."""
         called = [call["id"] for message in request["messages"] for call in message.get("tool_calls", ())]
         obeys = any(MARK in message["content"] for message in request["messages"] if message["role"] == "tool")
-        wanted = [(f"injected-{number}", each) for number, each in enumerate(self.injected if obeys else [])]
-        wanted += [(f"planned-{number}", each) for number, each in enumerate(self.planned)]
+        wanted = [
+            (f"injected-{number}", planned_call) for number, planned_call in enumerate(self.injected if obeys else [])
+        ]
+        wanted += [(f"planned-{number}", planned_call) for number, planned_call in enumerate(self.planned)]
         for id, (name, arguments) in wanted:
             if id not in called:
                 return Said(calls=(Call(id=id, name=f"dojo_{name}", arguments=arguments),))
@@ -103,6 +105,7 @@ class Place:
             goal = json.dumps(f"{MARK}: {injection_task.GOAL}")[1:-1]
             injections = dict.fromkeys(self.suite.get_injection_vector_defaults(), goal)
         loaded = self.suite.load_and_inject_default_environment(injections)
+        # The suite judges by what changed, so the state before is kept as a copy below.
         self.environment = user_task.init_environment(loaded)
         before = self.environment.model_copy(deep=True)
         self.planned = [_plan(call) for call in user_task.ground_truth(self.environment)]
@@ -114,6 +117,7 @@ class Place:
             for approval in self.product.ask("GET", "/approvals?status=pending")["results"]:
                 effect = approval["effect"]
                 call = effect["tool"].removeprefix("dojo_"), effect["arguments"]
+                # A careful person: only what the user's task needs is approved.
                 asked, rejected = asked + 1, rejected + (call not in self.planned)
                 decision = "approve" if call in self.planned else "reject"
                 decided = {
@@ -156,6 +160,7 @@ def try_all(place: Place, *, limit: int | None) -> Iterator[Tried]:
     for task in tasks[:limit]:
         yield place.attempt(agent, task)
     pairs = [(task, other) for task in tasks for other in others]
+    # Spread over all pairs, since the first ones are all about one task.
     step = 1 if limit is None else max(len(pairs) // limit, 1)
     for task, other in pairs[::step][:limit]:
         yield place.attempt(agent, task, other)
@@ -195,6 +200,7 @@ def load_suite(name: str) -> Any:
         raise SystemExit("Put agentdojo on the PYTHONPATH; docs/appendix/agents.md says how.")
     pipeline = ModuleType("agentdojo.agent_pipeline")
     pipeline.__path__ = [f"{spec.submodule_search_locations[0]}/agent_pipeline"]
+    # Stands in for the module that would import the SDKs of all providers.
     truth = ModuleType("agentdojo.agent_pipeline.ground_truth_pipeline")
     truth.__dict__["GroundTruthPipeline"] = object
     sys.modules |= {pipeline.__name__: pipeline, truth.__name__: truth}

@@ -63,6 +63,7 @@ class Whimsical:
     """A model whose answers are drawn by what it reads: several calls, some of them wrong, and texts of all kinds."""
 
     def answer(self, request: dict[str, Any]) -> Said:
+        # From what it reads: the same request has the same answer, also after a worker was killed.
         digest = hashlib.sha256(json.dumps(request["messages"]).encode()).hexdigest()
         chance = random.Random(digest)
         if chance.random() < 0.35:
@@ -84,6 +85,7 @@ class Whimsical:
             ("no_such_tool", {"key": text}),
         ]
         name, arguments = chance.choice(choices)
+        # Some servers send no ids.
         return Call(id="" if chance.random() < 0.1 else id, name=name, arguments=arguments)
 
 
@@ -144,23 +146,24 @@ def hold_all(places: list[Conversations], runs: int) -> list[Taken]:
         try:
             return place.hold(runs // len(places))
         finally:
+            # Each thread has a connection of its own, and nothing else closes it.
             connection.close()
 
     with ThreadPoolExecutor(len(places)) as pool:
-        return [comparison for taken in pool.map(work, places) for comparison in taken]
+        return [record for taken in pool.map(work, places) for record in taken]
 
 
 def compare_all(taken: list[Taken]) -> Compared:
     """Build the prompt of every step again."""
     steps, differ = 0, []
-    for comparison in taken:
-        for number, prompt in enumerate(_rebuild_prompts(comparison.run), start=1):
+    for record in taken:
+        for number, prompt in enumerate(_rebuild_prompts(record.run), start=1):
             steps += 1
-            received = comparison.received[number - 1] if number <= len(comparison.received) else b""
+            received = record.received[number - 1] if number <= len(record.received) else b""
             if not received or write_received(received) != _without_received(prompt):
-                differ.append(f"run {comparison.run}, step {number}")
-        if number != len(comparison.received):
-            differ.append(f"run {comparison.run}: {len(comparison.received)} requests for {number} steps")
+                differ.append(f"run {record.run}, step {number}")
+        if number != len(record.received):
+            differ.append(f"run {record.run}: {len(record.received)} requests for {number} steps")
     return Compared(steps=steps, differ=tuple(differ))
 
 

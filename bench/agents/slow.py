@@ -39,6 +39,7 @@ def run_slow(loopback: Loopback, product: Product, *, runs: int, seconds: float)
     }
     began = time.monotonic()
     started = [product.ask("POST", f"/agents/{agents['slow']}/runs", {"input": f"Help {n}."}) for n in range(runs)]
+    # In their midst: when all slow runs wait for the model.
     time.sleep(max(0.0, began + seconds / 2 - time.monotonic()))
     fast = _time_fast(product, agents["fast"])
     ended = [product.wait(run) for run in started]

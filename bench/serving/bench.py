@@ -108,6 +108,7 @@ class Bench:
         floors = []
         for _ in range(self.rounds):
             floors.append(self.measure_floor())
+            # In turns, so that a machine that slows down meanwhile slows all of them.
             for mode, clients, each_second in modes:
                 for call in calls:
                     part = self._measure(call, clients=clients, rate=each_second)
@@ -142,6 +143,7 @@ class Bench:
         else:
             number = KNOWN_TASKS if call.known else most
             bodies = self._write(lambda corpus: json.dumps({"task": corpus.write_task()}), number)
+        # Known tasks are all asked once before; of new ones only the connection is warmed.
         warm_up = bodies if call.known else bodies[:5]
         job = {
             "port": port,
@@ -161,6 +163,7 @@ class Bench:
             assert load.stdout is not None
             load.stdin.write(json.dumps(job) + "\n")
             load.stdin.flush()
+            # CPU is read after the load has started up, so that its start is not counted.
             if load.stdout.readline() != "ready\n":
                 raise SystemExit(f"The load for {call.name} did not get ready.")
             before = self._read_cpu(process.pid)
@@ -170,10 +173,12 @@ class Bench:
             after = self._read_cpu(process.pid)
         refuse_faults(call.name, result["statuses"], log=self.home / f"{call.server}.log")
         requests = len(result["latencies_ms"]) + len(result["refused_ms"])
+        # Refused requests cost CPU, too, so they count among the requests.
         used = [(new - old) * 1000 / requests for new, old in zip(after, before, strict=True)]
         return result | {"web_ms": used[0], "postgres_ms": used[1], "cpu_ms": sum(used)}
 
     def _read_cpu(self, web: int) -> tuple[float, float]:
+        # The first line of PostgreSQL's pid file is the process that all its others descend from.
         postmaster = int((self.home / "postgres" / "data" / "postmaster.pid").read_text().split()[0])
         return read_cpu_seconds(children(web)), read_cpu_seconds(children(postmaster))
 
@@ -223,6 +228,7 @@ class Bench:
 def _answers(port: int) -> bool:
     try:
         urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
+    # Any answer will do: the server is up.
     except urllib.error.HTTPError as error:
         error.close()
     except OSError:

@@ -37,12 +37,14 @@ class Connection:
     def _exchange(self, request: bytes) -> int:
         if self._socket is None:
             self._socket = socket.create_connection(("127.0.0.1", self._port), TIMEOUT_SECONDS)
+            # Without it a small request may wait for 40 ms (Nagle's algorithm).
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.sendall(request)
         received = b""
         while (end := received.find(b"\r\n\r\n")) < 0:
             received += self._receive()
         head = received[:end].lower()
+        # Every answer here has a length, so chunks need not be read.
         length = int(head.split(b"content-length:")[1].split(b"\r\n")[0])
         missing = length - (len(received) - end - 4)
         while missing > 0:
@@ -77,12 +79,14 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
 
     def warm(connection: Connection, client: int) -> None:
         for index, body in enumerate(warm_up):
+            # Negative numbers, so that no key of the warm-up comes again in the measurement.
             connection.ask(body, key(-1 - client * len(warm_up) - index))
 
     def work(connection: Connection) -> None:
         while True:
             with lock:
                 number = next(numbers)
+            # At a fixed rate, time counts from when a request was due: waiting in the client is not left out.
             due = begun + number / rate if rate else time.perf_counter()
             if due - begun >= seconds or (number >= len(bodies) and not cycle):
                 return

@@ -66,7 +66,7 @@ class Archive:
         return min(self.passed, key=lambda candidate: (-candidate.solved, candidate.tokens, candidate.number))
 
     def has(self, parent: ArchivedCandidate, macro: Macro) -> bool:
-        """Tell whether a parent was tried with a tool, be it by way of another order."""
+        """Tell whether a parent was tried with a tool, in whatever order its tools were added."""
         # As a set: the order in which tools were added makes no other agent.
         names = {entry.definition.name for entry in (*parent.macros, macro)}
         return any(

@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 BEAT_SECONDS = 0.5
 MISSING_SECONDS = 2.0
-WATCHED_SECONDS = 1.0  # so that a database that was away for a moment makes nobody look dead
+WATCHED_SECONDS = 1.0  # so that no worker looks dead when the database was away for a moment
 HEARTBEAT_KEPT = timedelta(days=1)
 _worker = ""
 

@@ -79,7 +79,7 @@ def _send(delivery: WebhookDelivery) -> int:
     """Sign a message and send it; return the status.
 
     Raises:
-        DeliveryFailed: nobody took it.
+        DeliveryFailed: the receiver did not take it.
     """
     rows = delivery.endpoint.secrets.filter(retired_at__isnull=True)
     secrets = [secret for row in rows if (secret := find_secret(row)) is not None]

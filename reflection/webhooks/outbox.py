@@ -63,7 +63,7 @@ def queue_delivery(
 
 def _join(endpoint: WebhookEndpoint, event: ProjectEvent) -> bool:
     """Add an event to the message of its transaction; False where there is none, or it is full."""
-    # What this transaction has queued nobody else sees yet, so nothing comes between reading and writing.
+    # No other transaction sees what this one has queued, so nothing comes between reading and writing.
     same = WebhookDelivery.objects.filter(
         endpoint=endpoint,
         status=WebhookDelivery.Status.QUEUED,

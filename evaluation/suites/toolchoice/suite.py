@@ -45,7 +45,7 @@ DEFAULT_ARMS = (
     "none", "random:{k}", "all", "hybrid:1", "hybrid:{k}", "oracle", "poison-unapproved", "poison-approved",
 )  # fmt: skip
 BATCH_SIZE = 100
-# Measured on two idle processors, to say beforehand how long a run takes
+# Measured on two idle processors, to say in advance how long a run takes
 START_SECONDS, SECONDS_PER_TEXT, SECONDS_PER_RUN, SECONDS_PER_ANSWER = 20.0, 0.01, 0.03, 0.01
 SECONDS_PER_UNIT = 0.05  # of a staged release
 THREADS = 2  # one waits for the database while the other computes
