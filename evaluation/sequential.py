@@ -57,8 +57,8 @@ def find_difference(treated: Sample, control: Sample) -> Difference | None:
     """Return the difference of two means, or None where an arm is empty.
 
     The variance is the larger of two: each arm with its own, or both with the one that they have together. By its own
-    alone, a small arm in which all units happen to end the same way would look far more certain than it is. For arms of one
-    size the two are equal.
+    alone, a small arm in which all units happen to end the same way would look far more certain than it is. For arms of
+    one size the two are equal.
     """
     if not treated.n or not control.n:
         return None
