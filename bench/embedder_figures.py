@@ -57,7 +57,9 @@ def measure_time(rounds: int) -> list[float]:
     """Return the milliseconds of processor time that a task takes in floats and in integers: medians."""
     taken: list[list[float]] = [[] for _ in EMBEDDERS]
     for _ in range(rounds):
+        # In turn, so that a machine that slows down slows both.
         for embedder, of_embedder in zip(EMBEDDERS, taken, strict=True):
+            # The processor's time, which other processes do not add to.
             begun = time.thread_time()
             embedder.embed([TASK])
             of_embedder.append(1000 * (time.thread_time() - begun))
@@ -66,6 +68,7 @@ def measure_time(rounds: int) -> list[float]:
 
 def measure_memory() -> list[int]:
     """Return the megabytes that a process holds more once it has embedded in floats and in integers."""
+    # A process for each: memory that was once taken is not given back.
     programs = [MEMORY.format(name=type(embedder).__name__, task=TASK) for embedder in EMBEDDERS]
     return [int(subprocess.check_output([sys.executable, "-c", program])) for program in programs]
 

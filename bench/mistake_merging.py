@@ -54,6 +54,7 @@ def split_mistake(text: str) -> tuple[str, ...]:
     """Cut a free text into what was wrong and what would have been right."""
     text = _BOILERPLATE.sub("", text).strip()
     cue = _CUE.search(text)
+    # A cue at the very beginning leaves nothing that was wrong.
     if cue is None or cue.start() < _MIN_HEAD:
         return (text,)
     return (text[: cue.start()].strip(), text[cue.start() :].strip())

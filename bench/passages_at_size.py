@@ -51,6 +51,7 @@ COMPARED = 10  # results of each search that both ways are asked for
 def fill(project: Project, owners: Sequence[Any], words: list[str], count: int) -> None:
     """Write passages as they are searched, in large steps."""
     dice, clouds = random.Random(1), np.random.default_rng(1)
+    # Words are about as unequal as in real texts (Zipf).
     weights = [(rank + 1) ** -0.8 for rank in range(len(words))]
     model = get_searched_model()
     model.active = True
@@ -70,6 +71,7 @@ def fill(project: Project, owners: Sequence[Any], words: list[str], count: int) 
         cursor.execute("SET statement_timeout = 0")
         with cursor.copy(_COPY) as copy:
             for row, counts in zip(tqdm(rows, leave=False), drawn, strict=True):
+                # In clouds, as real texts are: an index does badly on evenly spread vectors.
                 vector = centres[dice.randrange(CLOUDS)] + clouds.normal(size=model.dimensions) * 0.8
                 vector /= np.linalg.norm(vector)
                 copy.write_row(
@@ -83,6 +85,7 @@ def fill(project: Project, owners: Sequence[Any], words: list[str], count: int) 
                         "",
                     ]
                 )
+        # The planner's choice depends on statistics, which autovacuum makes later.
         cursor.execute("VACUUM ANALYZE memory_passage, memory_passageembedding")
 
 
@@ -119,6 +122,7 @@ def explain(project: Project, words: list[str]) -> None:
         search_passages(project, PassageQuery(text=" ".join(random.Random(2).choices(words, k=8))))
     statement = max((query["sql"] for query in captured), key=lambda sql: "compared" in sql)
     with connection.cursor() as cursor:
+        # The captured text has its values in it; psycopg would read a single % as a placeholder.
         cursor.execute("EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY ON) " + statement.replace("%", "%%"), [])
         for (line,) in cursor.fetchall():
             print(line if len(line) < 200 else f"{line[:200]}…")
@@ -142,6 +146,7 @@ def main() -> None:
     with scratch_database():
         project = Project.objects.create(slug="many", name="Many passages")
         fill(project, owners, words, options.count)
+        # Before there is an index: every passage is compared, so these are the exact answers.
         compared = {name: search(project, words, **scope) for name, scope in scopes.items()}
         began = time.monotonic()
         keep_index(PassageEmbedding, threshold=1)

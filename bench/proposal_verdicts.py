@@ -33,7 +33,9 @@ def kappa(one: Sequence[str], other: Sequence[str]) -> float:
     count = len(one)
     observed = sum(a == b for a, b in zip(one, other, strict=True)) / count
     counts, other_counts = Counter(one), Counter(other)
+    # Agreement by chance: both draw their verdicts as often as they do, but independently.
     chance = sum(counts[verdict] * other_counts[verdict] for verdict in counts) / count**2
+    # Two judges who only ever say one thing agree by definition, and 0/0 is undefined.
     return 1.0 if chance == 1 else (observed - chance) / (1 - chance)
 
 

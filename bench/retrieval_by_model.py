@@ -55,6 +55,7 @@ def write_sample(folder: Path, place: Path, *, queries: int, lessons: int) -> No
         if relevant and len(kept | relevant) <= lessons and len(asked) < queries:
             kept |= relevant
             asked.append(query)
+    # Filled up by the hash, so that the other lessons are a sample as well.
     kept |= set(sorted(set(documents) - kept, key=order)[: lessons - len(kept)])
     (place / "corpus.jsonl").write_text("".join(f"{json.dumps(documents[name])}\n" for name in sorted(kept)))
     (place / "queries.jsonl").write_text("".join(f"{json.dumps(query)}\n" for query in asked))
@@ -78,6 +79,7 @@ def measure(loaded: LoadedFolder, *, mode: str) -> dict[str, Any]:
     loaded.figures.scores[mode] = values
     scores = np.array(values)
     low, high = get_interval(scores)
+    # NaN marks answers that the deterministic ranking gave in the model's place.
     own = ~np.isnan(np.array(chosen, dtype=float))
     return {
         "mode": mode,

@@ -127,6 +127,7 @@ def describe_all(sets: Sequence[Figures], modes: Sequence[str]) -> Iterator[dict
             yield from row.describe_mode(mode)
     weighed = [row for row in sets if row.by_weights]
     for row in weighed:
+        # The set itself has no say in what is chosen for it.
         others = [other for other in weighed if other is not row]
         yield from row.describe_left_out(choose_weights(others))
     for row in weighed:
@@ -143,6 +144,7 @@ def choose_weights(others: Sequence[Figures]) -> Weights:
     by_distance = sorted(
         ALL_WEIGHTS, key=lambda pair: abs(pair.meaning - MEANING_WEIGHT) + abs(pair.names - NAMES_WEIGHT)
     )
+    # `max` keeps the first of equals, which the sort has made the nearest.
     return max(by_distance, key=lambda weights: sum(other.get_mean_by_weights(weights) for other in others))
 
 

@@ -44,6 +44,7 @@ MOST_IDS, BACKGROUND = 200, 300
 
 def in_tuning_half(query_id: str) -> bool:
     """Queries on which the worth of a name was chosen; the others were looked at afterwards."""
+    # By a hash of the id, so that the halves stay the same when tasks are added.
     return int(sha256(f"half{query_id}".encode()).hexdigest(), 16) % 2 == 0
 
 
@@ -107,6 +108,7 @@ def read_named(data: Path) -> Iterator[tuple[str, str, str]]:
             name = match[0] or match[1]
             if name not in seen and len(seen) < MOST_IDS:
                 seen.add(name)
+                # Ids are taken out of the text, so that the lesson names just the one in its title.
                 yield "id", name, re.sub(r"#W\d+|\b\w+_\d+", "it", task["text"])[:300]
 
 
@@ -143,6 +145,7 @@ def make_tasks(lessons: list[dict[str, str]], data: Path) -> Iterator[dict[str, 
             if lesson["kind"] == "id" and spelling in ("a letter missing", "two letters turned"):
                 continue  # of an id there is no telling which one was meant
             spelled = spell(name)
+            # A spelling that changes nothing would count the same task twice.
             if spelled == name and spelling != "as it is":
                 continue
             around = chance.choice((*PLAIN, f"{{}} stopped the last run. Now: {chance.choice(requests)}"))
@@ -185,6 +188,7 @@ def measure(memory: ApiMemory, ids: dict[str, str], tasks: list[dict[str, str]],
 def names_worth(worth: float) -> Iterator[None]:
     """Let names count for so much in scores, or not be looked for at all."""
     most = name_match.MAX_NAMES
+    # Answers that are kept would come from the setting before.
     answers.finished_answers = answers.FinishedAnswers()
     scoring.NAMES_WEIGHT, name_match.MAX_NAMES = worth, most if worth else 0
     try:

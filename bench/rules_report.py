@@ -70,6 +70,7 @@ def read_runs(path: Path) -> list[tuple[str, Episode]]:
 def _family_of(episode: Episode, families: dict[tuple[str, str], list[Episode]]) -> tuple[Episode, ...]:
     chosen: list[Episode] = []
     for outcome in ("success", "failure"):
+        # By identity: equal runs of a family are different runs.
         others = [other for other in families[episode.task_id, outcome] if other is not episode]
         chosen += others[:MAX_FAMILY_RUNS]
     return tuple(chosen) if episode.task_id else ()

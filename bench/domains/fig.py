@@ -35,6 +35,7 @@ def read_pairs(package: Path) -> Pairs:
     times = Counter(text for of_command in parts.values() for _, text in of_command)
     pages, questions = [], []
     for name, spec in commands.items():
+        # A description that several commands share would have several right answers.
         telling = [text for _, text in parts[name] if times[text] == 1 and is_telling(text, name)]
         # The longest description is the least general one.
         question = max(telling, key=lambda text: (len(text), text), default="")

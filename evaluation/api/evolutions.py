@@ -59,6 +59,7 @@ class EvolutionListView(ApiView):
         responses=EvolutionPage,
     )
     def get(self, request: Request) -> Response:
+        # The figures of a candidate are large, and the list shows none of them.
         chosen = EvaluationRow.objects.filter(figures__is_chosen=True).defer("figures")
         rows = Evolution.objects.filter(project=self.project)
         rows = rows.prefetch_related(Prefetch("candidates", queryset=chosen, to_attr="chosen"))

@@ -331,6 +331,7 @@ def describe_experiment(experiment: Experiment, last: Look | None) -> dict[str, 
 
 def describe_in_full(experiment: Experiment) -> dict[str, Any]:
     """Return an experiment with its looks."""
+    # The newest ones, turned round to be read from the oldest on.
     looks = list(experiment.looks.order_by("-number")[:MOST_LOOKS])[::-1]
     last = looks[-1] if looks else None
     return describe_experiment(experiment, last) | {
@@ -384,4 +385,5 @@ def _describe_interval(interval: Interval | None) -> dict[str, float | None]:
 
 
 def _read_step(sent: CanaryStepInput) -> RolloutStep:
+    # Rounded, as 0.1 percent is no exact float.
     return RolloutStep(share=round(sent.percent * 10), units=sent.units)

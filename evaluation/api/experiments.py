@@ -121,6 +121,7 @@ class ExperimentLooksView(ApiView):
         if look is not None:
             return Response(describe_look(look), status=201)
         last = experiment.looks.order_by("-number").first()
+        # No look and none before: the row is locked by another process.
         if last is None:
             raise Refusal(ErrorCode.CONFLICT, "Another process is looking at it right now. Send the request again.")
         return Response(describe_look(last))

@@ -24,6 +24,7 @@ def compare(new: dict[str, Any], old: dict[str, Any]) -> list[dict[str, Any]]:
     for suite in new["suites"]:
         for arm, values in _per_task(suite):
             earlier = before.get((suite["name"], arm))
+            # Only the same tasks can be compared in pairs.
             if earlier is None or earlier[0]["tasks"] != suite["tasks"] or len(earlier[1]) != len(values):
                 continue
             estimate = paired_difference(values, earlier[1])
@@ -93,6 +94,7 @@ def read_limit(limit: str) -> tuple[list[str], str, float]:
     Raises:
         EvaluationError: the limit is malformed.
     """
+    # From the right, as names of arms have colons too.
     name, _, number = limit.rpartition(":")
     *path, metric = name.split("/")
     try:

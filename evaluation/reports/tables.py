@@ -35,6 +35,7 @@ def write_headline(suite: dict[str, Any]) -> str:
         verdict = "Memory helps here"
     elif uplift["high"] < 0:
         verdict = "Memory does harm here"
+    # Only where every task ended the same way in both arms.
     elif uplift["low"] == uplift["high"]:
         verdict = "Memory changed nothing here"
     else:
@@ -89,6 +90,7 @@ def _tabulate(group: str, figures: list[dict[str, Any]]) -> dict[str, Any]:
     plain = [figure for figure in figures if not figure.get("paired")]
     columns = list(dict.fromkeys(figure["name"] for figure in plain))
     arms = list(dict.fromkeys(figure["arm"] for figure in plain))
+    # A table with mostly empty cells reads worse than a list.
     if len(arms) < 2 or len(columns) < 2 or len(plain) < DENSE * len(arms) * len(columns):
         return {"name": group, "columns": [], "rows": [], "listed": figures}
     cells = {(figure["arm"], figure["name"]): figure for figure in plain}

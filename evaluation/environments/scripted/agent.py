@@ -36,6 +36,7 @@ class ScriptedAgent:
                 continue
             wanted = self._form(index)
             for name in self.advice.first_of(wanted.name):
+                # Once is enough: the agent has the answer then.
                 if name in self.unneeded - self.called:
                     self._do(turn, PlannedCall(turn=turn, name=name))  # as told, though the task does not need it
             answer = self._do(turn, wanted)
@@ -69,6 +70,7 @@ class ScriptedAgent:
         for name, value in right.arguments.items():
             convert = self.forms.get((right.name, name))
             other = wanted.arguments.get(name, value)
+            # The agent knows two forms of a value, and takes the one that a lesson describes.
             if convert and other == value:
                 other = convert(value)
             told = self.advice.form_of(right.name, name, right=value, wrong=other) if other != value else None
@@ -80,9 +82,11 @@ class ScriptedAgent:
 
     def _react(self, turn: int, place: int, call: PlannedCall, answer: ScriptedAnswer) -> ScriptedAnswer:
         """Mend the slips that explain an error, repeat the call, or give up."""
+        # Only a slip of its own can be mended; any other error is the world's.
         mended = sorted(position for slip in self.slips for position in slip.positions if position < place)
         if not mended and self._slip_at(place) is None:
             return answer
+        # By the seed of the try, so that another trial of the same task may react differently.
         reaction = random.Random(f"{self.seed}:{place}:react").choice(REACTIONS)  # noqa: S311 - repeatable by design
         if reaction == "recover":
             for earlier in mended:
@@ -99,6 +103,7 @@ class ScriptedAgent:
 
     def _do(self, turn: int, call: PlannedCall) -> ScriptedAnswer:
         if len(self.steps) >= self.max_steps:
+            # An agent that goes round in circles has to end at some time.
             self.is_cut = True
             return ScriptedAnswer(text="The limit of steps is reached.", is_error=True)
         answer = self.world.call(call.name, call.arguments)

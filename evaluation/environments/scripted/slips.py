@@ -45,7 +45,9 @@ def choose_slips(
     """Return the slips of one agent in one task: those it has a habit of, most of the time; one or two."""
     chosen: list[Slip] = []
     for slip in sorted(slips, key=lambda candidate: _draw(f"{task}:{candidate.kind}:{candidate.habit}:order")):
+        # Without the task: a habit recurs in other tasks, which is what makes it worth a lesson.
         is_habit = _draw(f"{seed}:{slip.kind}:{slip.habit}") < habits[slip.kind]
+        # Two slips at one call would hide each other.
         free = not any(slip.positions & other.positions for other in chosen)
         if is_habit and free and _draw(f"{seed}:{task}:{slip.kind}:{slip.habit}") < SLIP_SHARE:
             chosen.append(slip)
@@ -82,6 +84,7 @@ def _find_sources(
     for index, call in enumerate(plan):
         text = "\n".join(requests[: call.turn + 1])
         for name, value in call.arguments.items():
+            # Two digits or more: shorter values stand in any text by chance.
             if isinstance(value, (bool, list, dict)) or not re.search(r"\d\d", str(value)) or occurs(value, text):
                 continue
             source = next((at for at in range(index) if occurs(value, answers[at].text)), None)
@@ -99,6 +102,7 @@ def _invented(work: Work) -> Iterator[Slip]:
         ):
             continue
         changed = replace(call, arguments=call.arguments | {name: make_up(value)})
+        # A call of an earlier turn was made then and cannot be left out now.
         dropped = (source,) if work.plan[source].turn == call.turn else ()
         habit = (call.name, name, work.plan[source].name)
         yield Slip(kind="invented", habit=habit, dropped=dropped, replaced={index: changed})
@@ -127,12 +131,14 @@ def make_up(value: Any) -> Any:
         return 1
     if isinstance(value, float):
         return 100.0 if value >= 10 else 1.0
+    # The same length and signs, so that it looks like a value that was read somewhere.
     digits = iter("1234567890" * len(value))
     return re.sub(r"\d", lambda _: next(digits), str(value))
 
 
 def occurs(value: Any, text: str) -> bool:
     """Tell whether a text holds a value as a whole word."""
+    # 12.0 may stand in a text as 12.
     forms = {str(value), f"{value:g}"} if isinstance(value, float) else {str(value)}
     return any(re.search(rf"(?<!\w){re.escape(form)}(?!\w)", text) for form in forms)
 

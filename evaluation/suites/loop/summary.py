@@ -100,6 +100,7 @@ def _passes(arm: str, tries: Tries, seed: int) -> list[dict[str, Any]]:
     counts = [(len(attempts), sum(bool(attempt["success"]) for attempt in attempts)) for attempts in tries.values()]
     most = min((n for n, _ in counts), default=0)
     rows = []
+    # With one try each, both figures are the success itself.
     for k in range(1, most + 1) if most > 1 else ():
         for label, formula in ((f"pass^{k}", pass_hat_k), (f"pass@{k}", pass_at_k)):
             estimate = bootstrap_mean([formula(n, c, k) for n, c in counts], seed=seed, bounds=(0, 1))

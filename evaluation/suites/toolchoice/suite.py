@@ -101,6 +101,7 @@ class ToolChoice(Suite):
         tests, experience = _choose_requests(options)
         vectors = _get_vectors()
         progress(f"{unit}, reading", 0, 1)
+        # All texts at once: in batches embedding takes half the time.
         vectors.prefetch([*data.tools.values(), *(request.text for request in (*tests, *experience))])
         agent = ToolAgent(vectors, data.tools)
         prefetch_vectors([*(request.text for request in tests), *predict_lesson_texts(agent, experience)])
@@ -280,6 +281,7 @@ class _ToolChoiceRun:
             return figures
         for start in range(0, len(self.tests), BATCH_SIZE):
             part = self.tests[start : start + BATCH_SIZE]
+            # In parallel, but kept in order: the figures of a task belong to its position.
             asked = list(_get_threads().map(lambda request: self._ask(arm, project, request), part))
             self._add(figures, part, [answer for answer, _ in asked])
             figures.retrieve_ms += [spent_ms for _, spent_ms in asked]
@@ -293,6 +295,7 @@ class _ToolChoiceRun:
             seed=self.unit,
             budget_tokens=self.options.budget_tokens,
             pool=len(self.experience),
+            # Only the arm that may cheat is told the right answer.
             answer_tag=get_tag(request.tool) if arm.cheats else "",
         )
         answer = ask(arm, project, question)

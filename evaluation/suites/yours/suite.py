@@ -154,6 +154,7 @@ class _Recorded:
                 f"The project {material['project']} has {len(runs)} runs; this suite needs at least {MIN_RUNS}. "
                 "Record more first."
             )
+        # By time: lessons may come only from runs that were there before the task.
         split = round(len(runs) * LEARNT_SHARE)
         self.before = runs[:split][-options.experience :] if options.experience else runs[:split]
         self.after = runs[split:][: options.limit]
@@ -188,6 +189,7 @@ class _Recorded:
         project = Project.objects.create(slug="yours-learnt", name="What the older runs teach")
         counts = Counter[str]()
         for number, run in enumerate(self.before, 1):
+            # These members are about the run and no part of it.
             data = {name: value for name, value in run.items() if name not in ("id", "given", "is_control")}
             _, attempt = record_and_reflect(project, data, make_reflector=lambda *, ask: RulesReflector(max_lessons=1))
             counts["proposed"] += attempt.proposed
@@ -238,6 +240,7 @@ class _Recorded:
             hits = [family in store.families.get(lesson, ()) for lesson in injected]
             rows["tokens"].append(answer.tokens)
             rows["lessons"].append(len(injected))
+            # Where there is no family or no lesson there is no share, which is not the same as 0.
             rows["same_family"].append(sum(hits) / len(hits) if family and hits else None)
             # Hashes, not the block: a lesson has another label in another store.
             rows["served"].append([item["content_sha256"] for item in answer.items if item["injected"]])
