@@ -168,7 +168,7 @@ class Controls:
     @property
     def harmful(self) -> list[Lopsided]:
         """The lopsided changes that break tasks of the hold-out."""
-        return [candidate for candidate in self.lopsided if sum(candidate.broken.values()) > 0]
+        return [case for case in self.lopsided if sum(case.broken.values()) > 0]
 
 
 def hold_controls(suite: EvolutionSuite, evolved: Evolved, *, times: int, seed: int) -> Controls:

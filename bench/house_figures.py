@@ -87,6 +87,7 @@ def measure_style(sources: list[Path]) -> dict[str, Any]:
         tree = ast.parse(text)
         for statement in tree.body:
             if isinstance(statement, ast.ClassDef):
+                # Only classes of a module itself: each model has a class Meta in it.
                 homes.setdefault(statement.name, set()).add(path)
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -112,6 +113,7 @@ def measure_style(sources: list[Path]) -> dict[str, Any]:
 def measure_files(root: Path, packages: Iterable[str]) -> dict[str, Any]:
     """Return what the files of a checkout say."""
     python = [root / "manage.py", *(path for name in packages for path in sorted((root / name).rglob("*.py")))]
+    # Migrations are written by a machine and say nothing about style.
     migrations = [path for path in python if "migrations" in path.parts]
     sql = [path for name in packages for path in sorted((root / name).rglob("*.sql"))]
     sizes = {path: count_lines(path) for path in python if path not in migrations}

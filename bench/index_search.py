@@ -73,6 +73,7 @@ def measure(name: str, find: Callable[[Search], list[Any]], searches: list[Searc
     rankings = [find(search) for search in searches]
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
+        # CPU of this connection's process alone, read from the system.
         pids = [cursor.fetchone()[0]]
     before = read_cpu_seconds(pids)
     for search in ROUNDS * searches:
@@ -115,6 +116,7 @@ def compare(project: Project, *, tasks: int) -> None:
     def texts(search: Search, statement: str = _TEXTS) -> list[Any]:
         return read_prepared(statement.format(**about), {"vector": search.vector})
 
+    # Without the index every vector is compared, which gives the exact answer.
     run("SET enable_indexscan = off")
     # Another text, as PostgreSQL keeps the plan of a statement by its text.
     near = [texts(search, f"{_TEXTS} -- exact") for search in searches]
@@ -123,6 +125,7 @@ def compare(project: Project, *, tasks: int) -> None:
     measure("vector index alone", texts, searches, near)
     run("SET maintenance_work_mem = '500MB'")
     run(_BITS_INDEX.format(**about))
+    # Bits lose precision, so four times as many are taken and compared exactly.
     run(f"SET hnsw.ef_search = {4 * FIRST_BREADTH}")
     measure("index of bits, re-ranked", lambda search: texts(search, _BITS), searches, near)
     run("DROP INDEX bench_bits")

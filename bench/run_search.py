@@ -60,6 +60,7 @@ def fill(count: int) -> None:
         for first in tqdm(range(len(ids), count, BATCH), desc="runs", leave=False):
             last = min(first + BATCH, count) - 1
             cursor.execute(_COPY, {"first": first, "last": last, "originals": ids})
+        # The planner's choice depends on statistics, which autovacuum makes later.
         cursor.execute("VACUUM ANALYZE memory_trajectory")
 
 

@@ -65,6 +65,7 @@ def main() -> None:
             print(f"  {result}")
     plain = "def tool(order_id: str) -> str:\n    return order_id.lower()"
     asking = "def tool(order_id: str) -> float:\n    return get_order(order_id)['total'] * 2"
+    # Timed on its own, as it loads what later calls find in memory.
     first = time_calls(plain, 1, runtime)[0]
     print(f"first call: {first:.1f} ms")
     for name, source in (("call", plain), ("call with one host function", asking)):

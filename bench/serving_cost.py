@@ -83,6 +83,7 @@ def stop_servers(*, keep: bool) -> None:
 def read_into_memory() -> None:
     """Let PostgreSQL hold what is searched, as one that has run for a while does; it was started a moment ago."""
     with connection.cursor() as cursor:
+        # Otherwise the first searches would measure the disk.
         cursor.execute("CREATE EXTENSION IF NOT EXISTS pg_prewarm")
         cursor.execute(
             "SELECT sum(pg_prewarm(part)) FROM pg_class t, LATERAL (SELECT t.oid UNION ALL"
@@ -134,6 +135,7 @@ def measure_size(count: int, options: argparse.Namespace) -> dict[str, Any]:
     texts = apps.get_model("memory.SearchStatistics").objects.get(project=project).texts
     return {
         "heuristics": count,
+        # Each lesson has two texts: its own words, and the task it was learnt from.
         "asked": texts // 2,
         "searched": "with an index" if texts >= INDEX_FROM_TEXTS else "without an index",
         **measured,

@@ -93,6 +93,7 @@ def attack(port: int, sent: bytes, *, clients: int, drips: bool = False) -> str:
         attackers = []
         for _ in range(clients):
             client = opened.enter_context(socket.socket())
+            # A small buffer, so that a client that does not read blocks the server soon.
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.connect(("127.0.0.1", port))
             client.sendall(sent)
@@ -113,6 +114,7 @@ def _drip(client: socket.socket) -> bool:
     client.setblocking(False)
     try:
         client.send(b"a")
+        # Nothing to read means that the connection is still open.
         client.recv(1)
     except BlockingIOError:
         return True
@@ -125,6 +127,7 @@ def measure(name: str, *, clients: int) -> list[str]:
     """Start a server afresh for each attack, and return what was seen."""
     _, command = SERVERS[name]
     cells = []
+    # A new server for each attack, so that one attack does not weaken the next.
     for sent, drips in [*((sent, False) for sent in ATTACKS.values()), (HEAD + b"X-Slow: ", True)]:
         port = free_port()
         server = subprocess.Popen(

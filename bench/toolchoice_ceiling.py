@@ -63,6 +63,7 @@ def play(
         for like, tools_tried, tool in lessons if avoids else ():
             rejected = tools_tried[: tools_tried.index(tool)] if tool in tools_tried else tools_tried
             for rejected_tool in rejected:
+                # The rule of `ToolAgent.choose`: avoid first, then use.
                 own[rejected_tool] = min(own[rejected_tool], 1 - like)
         for like, tools_tried, tool in lessons:
             if tool in tools_tried:

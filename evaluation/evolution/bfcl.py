@@ -103,12 +103,14 @@ class _Work:
             expected = [self._right.call(call.name, call.arguments).value for call in planned]
             self._answers, self._segment = [], []
             messages.append(ChatMessage(role="user", content=request))
+            # Names of methods repeat across services, so tools have the service in front.
             wanted = [replace(call, name=self._qualified[call.name]) for call in planned]
             ask = self._worker.ask(wanted, name=f"{seed}:{self._dialogue.id}:{turn}")
             trial = hold_trial(self._subject, messages, ask, self)
             messages.append(ChatMessage(role="assistant", content=trial.reply))
             steps, tokens = steps + trial.steps, tokens + trial.tokens
             segments.append(tuple(self._segment))
+            # The first fault is the cause; those of later turns often follow from it.
             error = error or self._find_fault(checker, trial, expected, turn)
         run = ObservedRun(id=self._dialogue.id, segments=tuple(segments))
         return TaskOutcome(solved=not error, steps=steps, tokens=tokens, run=run, error=error)

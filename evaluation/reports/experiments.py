@@ -26,6 +26,7 @@ _STATES = {
 
 def describe_experiment(experiment: Experiment) -> dict[str, Any]:
     """Return all that the page of an experiment shows; `chart` is SVG, empty with fewer than two looks."""
+    # The chart needs only the figures, and the deferred columns are large.
     looks = list(experiment.looks.order_by("number").defer("guardrails", "outcomes", "reason"))
     last = experiment.looks.order_by("-number").first()
     return {
@@ -52,6 +53,7 @@ def write_sentence(experiment: Experiment, look: Look | None) -> str:
     units = look.control_units + look.treated_units
     runs = f"{units:,} run{'' if units == 1 else 's'}"
     estimate = show_estimate(look)
+    # Before the verdict: with outcomes missing in one arm the estimate means nothing.
     if look.missing_e_value >= MISSING_ALARM and look.verdict == ArmVerdict.CONTINUE:
         return f"Nothing can be said about {who}: outcomes are missing in {_show_missing(look)}. {runs} are known."
     if look.reason == ALL_THE_SAME:
@@ -112,6 +114,7 @@ def show_most(experiment: Experiment) -> str:
 def write_planned(experiment: Experiment, look: Look | None) -> str:
     """Return how many units are planned, and how many would find the effect hoped for, in sentences."""
     sentence = f"Planned: at most {show_most(experiment)}."
+    # Half succeed, where nothing is known: the base at which the most units are needed.
     base = look.control_mean if look and look.control_mean is not None else 0.5
     share = experiment.steps[-1]["share"] if experiment.steps else look.share if look else 500
     if experiment.metric != Metric.SUCCESS or not 0 < base < base + experiment.tau < 1 or not 0 < share < THOUSANDTHS:
@@ -147,6 +150,7 @@ def list_guardrails(look: Look) -> list[dict[str, Any]]:
 def _show_harm(name: str, difference: float | None) -> str:
     if difference is None:
         return "not known"
+    # Back from logarithms: exp(d) − 1 is the change in percent.
     return f"{100 * expm1(difference):+.1f}%" if name in RATIOS else f"{100 * difference:+.1f} points"
 
 
@@ -167,6 +171,7 @@ def list_outcomes(look: Look) -> list[dict[str, Any]]:
     rows = []
     for arm, counts in look.outcomes.items():
         whole = sum(counts.values())
+        # Units left out by the plan have an outcome, so they are not lost.
         lost = whole - sum(counts.get(state, 0) for state in (State.KNOWN, State.LEFT_OUT))
         row = {state: counts.get(state, 0) for state in State.values}
         rows.append({"arm": arm, "units": whole, "lost_share": lost / whole if whole else 0.0, **row})
@@ -203,6 +208,7 @@ def _list_guardrail_alarms(look: Look) -> list[str]:
                 f"{row['label']}: {row['shown']}, but one arm reports this more often than the other, so it is not "
                 "compared. Find out why."
             )
+        # Where the trusted runs fire as well, the guardrail has said it.
         if row["untrusted"] and not row["fired"]:
             alarms.append(
                 f"{row['label']}: {row['untrusted']} with the runs whose outcome does not count, since it came from an "
@@ -234,6 +240,7 @@ def list_warnings(experiment: Experiment) -> list[str]:
     look = experiment.looks.order_by("-number").first() if find_promoted(experiment) else None
     if look is None:
         return []
+    # The newest runs, as fading shows late.
     since = compare_with_trial(experiment, look, newest=True)
     fell = find_fading(experiment, since)
     if fell is None:
@@ -278,6 +285,7 @@ def list_unknowns(experiment: Experiment, look: Look | None) -> list[str]:
     if look is None or look.low is None or look.high is None:
         unknown.append("There are too few outcomes for an interval: each arm needs 30.")
     elif look.low <= 0 <= look.high:
+        # Half the width of the interval, in points.
         reach = 50 * (look.high - look.low)
         unknown.append(f"An effect of less than about {reach:.1f} points cannot be told from chance so far.")
     if look is not None and look.verdict == ArmVerdict.BETTER:
