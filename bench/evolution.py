@@ -50,7 +50,9 @@ def rehearse_often(*, calls: int) -> dict[str, Any]:
         wanted = [*recorded]
         wanted += [("notify", {"text": f"order {number}"}) for number in range(EXTRA // 2)]
         wanted += [("pay_back", {"order": "Z9", "amount": 10**number}) for number in range(EXTRA // 2)]
+        # Shuffled, so that new calls come between recorded ones.
         random.Random(22).shuffle(wanted)
+        # From here on: recording the run has asked the service, and rehearsing must not.
         sent, knocked = len(service.requests), service.connections
         made = refused = 0
         while made < calls:

@@ -138,12 +138,14 @@ def _forget_the_rest(macro: Macro) -> Macro | None:
     values = sorted({repr(arguments[names[0]]) for arguments in kept})
     lines = macro.definition.source.splitlines()
     answers = ", ".join(f"answer_{number}" for number in range(1, len(macro.repeated.tools)))
+    # Before the last call and the return, which are the last two lines of a mined tool.
     lines[-2:-2] = [f"    if {names[0]} not in [{', '.join(values)}]:", f"        return [{answers}]"]
     return replace(macro, definition=replace(macro.definition, source="\n".join([*lines, ""])))
 
 
 def _send_away(macro: Macro, sender: str, arguments: str) -> Macro:
     lines = macro.definition.source.splitlines()
+    # Before the return: by then it has read what it sends away.
     lines.insert(-1, f"    {sender}({arguments})")
     examples = tuple(replace(example, host={**example.host, sender: {}}) for example in macro.definition.examples)
     definition = replace(

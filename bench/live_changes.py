@@ -81,6 +81,7 @@ def work(client: Client, id: str) -> Ended:
         change: dict[str, Any] = client.call("GET", f"/changes/{id}")
         if change["rung"] != "canary":
             break
+    # The newest event says who moved it: a person, or the policy.
     event = client.call("GET", "/deployment")["events"][0]
     print(f"  {client.seed}: {change['rung']} after {sum(client.exposed.values())}", file=sys.stderr, flush=True)
     return Ended(rung=change["rung"], moved_by=event["made_by"], runs=sum(client.exposed.values()), planned=planned)
@@ -88,9 +89,9 @@ def work(client: Client, id: str) -> Ended:
 
 def describe(lift: float, ended: list[Ended]) -> str:
     """Say how the trials ended."""
-    ways = sorted({f"{change.rung} by {change.moved_by}" for change in ended})
-    counts = ", ".join(f"{sum(f'{change.rung} by {change.moved_by}' == way for change in ended)} {way}" for way in ways)
-    runs = sorted(change.runs for change in ended)
+    ways = sorted({f"{trial.rung} by {trial.moved_by}" for trial in ended})
+    counts = ", ".join(f"{sum(f'{trial.rung} by {trial.moved_by}' == way for trial in ended)} {way}" for way in ways)
+    runs = sorted(trial.runs for trial in ended)
     return (
         f"{100 * lift:+.0f} points at .5: of {len(ended)} changes {counts}; after {statistics.median(runs):,.0f} runs "
         f"(median), {runs[-1]:,} (most), of {ended[0].planned:,} planned"

@@ -43,6 +43,7 @@ class Archive:
             passage, _ = insert_passage(project, NewPassage(text=f"{lesson.trigger}\n{lesson.guideline}"), by=by)
             # The same text is kept once.
             self.ids.setdefault(str(passage.pk), []).append(lesson.id)
+        # In a running system the periodic work embeds them.
         while embed_new_passages():
             pass
 

@@ -44,13 +44,16 @@ def main() -> None:
         client = _make_client()
         seconds: dict[str, list[float]] = {name: [] for name in ARMS}
         for number in range(options.rounds + 20):
+            # In turn, so that a machine that slows down slows all of them.
             for name, (serving, tenant) in ARMS.items():
                 settings.ERL_SERVING_ROLE, settings.ERL_TENANT_ROLE = serving, tenant
                 body = {"task": f"Cancel reservation {number % 20}"}
                 start = time.perf_counter()
                 answer = client.post("/api/v1/retrieve", body, format="json")
+                # The first twenty meet cold caches and are left out.
                 if number >= 20:
                     seconds[name].append(time.perf_counter() - start)
+                # A role without its grants answers fast and with nothing.
                 if answer.status_code != 200 or not answer.json()["items"]:
                     raise SystemExit(f"{name}: {answer.status_code} {answer.content[:300]!r}")
         first = statistics.median(seconds["no role"])

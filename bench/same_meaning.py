@@ -27,6 +27,7 @@ def main() -> None:
     embedder = get_embedder()
     assert embedder is not None
     vectors = embed_composites(embedder, [(row[name],) for row in rows for name in ("one", "other")])
+    # Row by row: unit vectors, so the inner product of each pair is its cosine.
     similarities = np.einsum("ij,ij->i", vectors[::2], vectors[1::2])
     counted: Counter[tuple[str, ...]] = Counter()
     missed = []

@@ -38,6 +38,7 @@ class Corpus:
         shared.shuffle(words)
         self.words = words
         self._topics = shared.integers(0, len(words), (TOPICS, TOPIC_WORDS))
+        # Zipf's law: the word of rank n is used in proportion to 1/n.
         weights = 1 / np.arange(1, BACKGROUND_WORDS + 1)
         self._weights = np.cumsum(weights / weights.sum())
         self._random = np.random.default_rng(self.seed)

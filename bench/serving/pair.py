@@ -76,6 +76,7 @@ def _prepare(root: Path, home: Path, *, lessons: int, settings: Settings) -> Ben
 
 
 def _run(root: Path, home: Path, *arguments: str) -> str:
+    # The other checkout must not import modules of this one.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"ERL_HOME": str(home)}
     done = subprocess.run(
         [sys.executable, *arguments], cwd=root, env=environment, capture_output=True, text=True, check=False
@@ -89,12 +90,14 @@ def _measure(benches: dict[str, Bench], *, rounds: int) -> dict[str, Any]:
     parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
     floors = []
     for number in range(rounds):
+        # Each of the two goes first in every other round.
         order = [*benches.items()][:: -1 if number % 2 else 1]
         floors.append(benches["this"].measure_floor())
         next(benches["other"]._seeds)  # as the floor took one of the first, so that both answer the same tasks
         for call in COMPARED:
             for name, bench in order:
                 part = bench.ask(call, clients=1)
+                # Refusals are cheap, so they would make the busier one look faster.
                 if part["refused_ms"]:
                     raise SystemExit(f"{name} turned requests away (503): the machine is too busy to compare them.")
                 parts.setdefault((call.tasks, name), []).append(part)

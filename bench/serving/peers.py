@@ -77,9 +77,11 @@ async def open_mem0(url: str, lessons: Sequence[str]) -> Search:
         {"vector_store": {"provider": "pgvector", "config": store}, "llm": unused, "embedder": unused}
     )
     embedder = MiniLM()
+    # The same embedder as the product's, so that only the search differs.
     memory.embedding_model.embed = lambda text, *_: embedder.embed([text])[0].tolist()
     memory.embedding_model.embed_batch = lambda texts, *_: embedder.embed(texts).tolist()
     for lesson in lessons:
+        # With `infer`, a language model would rewrite the lessons.
         await memory.add(lesson, user_id="bench", infer=False)
 
     async def search(task: str) -> int:
@@ -123,6 +125,7 @@ async def measure(search: Search, job: dict[str, Any], server: psycopg.AsyncConn
 
     async def ask() -> None:
         while (started := time.perf_counter()) < end:
+            # An answer with fewer results would have been cheaper.
             assert await search(next(tasks)) == TOP
             latencies.append((time.perf_counter() - started) * 1000)
 

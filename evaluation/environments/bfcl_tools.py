@@ -23,6 +23,7 @@ def read_tools() -> dict[str, tuple[str, dict[str, Any]]]:
     for name in classes:
         path = folder / config.MULTI_TURN_FUNC_DOC_FILE_MAPPING[name]
         for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+            # Before it stands the same text about the whole service in every function.
             description = row["description"].rpartition("Tool description: ")[2]
             schema = _schema(row["parameters"])
             if "ticket_id" in schema["properties"]:

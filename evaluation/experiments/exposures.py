@@ -141,6 +141,7 @@ def collect(
     ratios = []
     for (canary, holdout), block in blocks.items():
         shares = get_shares(canary, holdout)
+        # All three arms, though two are compared: units may be lost in the third as well.
         ratios.append(([counts[block][arm] for arm in shares], list(shares.values())))
     return Exposures(units=units, ratios=ratios, past=past or {})
 
@@ -173,9 +174,11 @@ def _summarise(
         treated=treated,
         block=block,
         share=share,
+        # One run that counts is enough; otherwise the first run says why there is none.
         state=State.KNOWN if known_runs else states[0],
         counts=not plan.only_differing or seen[0].differs is True,
         value=sum(values) / len(values) if values else 0.0,
+        # When the unit first counted: the order in which the exact test takes the units.
         known_at=min((row.known_at for row in known_runs if row.known_at), default=None),
         family=seen[0].family,
         figures=_average(chain.from_iterable(map(_find_figures, known_runs))),

@@ -57,6 +57,7 @@ def start_experiment(
         deployment = _start_canary(project, release, plan=plan, by=by)
     else:
         deployment = _find_holdout(project, plan=plan, promotes=promotes)
+    # Without shadow no answer is known to differ, and the verdict would wait forever.
     if plan.only_differing and not (release and deployment.shadow_share):
         raise PlanInvalid(
             "Only shadow knows which answers differ. Try a release, and set `shadow_percent` in the deployment first, "

@@ -81,6 +81,7 @@ class Command(BaseCommand):
         candidates = Agent.objects.filter(name=options["agent"], archived_at__isnull=True)
         if options["project"]:
             candidates = candidates.filter(project__slug=options["project"])
+        # Two are enough to know that the name is not unique.
         agents = list(candidates.select_related("project", "current")[:2])
         if len(agents) != 1:
             reason = "is in several projects. Name one with --project" if agents else "is in no project. Use its name"
