@@ -10,7 +10,7 @@ from erl_site.diagnosis.page import health_page
 from erl_site.sign_in.views import second_factor
 from erl_site.web import views
 from memory.api import documentation
-from memory.intake.trace_views import TraceView
+from memory.intake.trace_views import LogView, MetricView, TraceView
 from memory.mcp.views import McpView
 
 admin.autodiscover()  # the settings leave it to this module
@@ -31,6 +31,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/schema", documentation.schema, name="api-schema"),
     path("api/docs", documentation.docs, name="api-docs"),
     path("otlp/v1/traces", TraceView.as_view(), name="otlp-traces"),
+    path("otlp/v1/logs", LogView.as_view(), name="otlp-logs"),
+    path("otlp/v1/metrics", MetricView.as_view(), name="otlp-metrics"),
     path("mcp", McpView.as_view(), name="mcp"),
     path("api/v1/", include("memory.urls")),
     path("api/v1/", include("reflection.api.urls")),

@@ -11,6 +11,7 @@ from django.utils import timezone
 from memory.ids import uuid7
 from memory.projects.actors import Actor
 from memory.projects.models import ApiKey
+from memory.transcripts.lesson_blocks import read_task
 from reflection.jobs.models import Job
 from reflection.jobs.queue import enqueue
 from runtime.conversations import add_message, lock_conversation, refuse_open_run
@@ -170,7 +171,7 @@ def _insert(
         revision=revision,
         conversation=conversation,
         resumes=resumes,
-        task=request.input,
+        task=read_task(request.input),
         task_id=request.task_id,
         max_steps=limits.max_steps,
         max_tokens=limits.max_tokens,

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SkipValidation, model_validator
+from pydantic import AfterValidator, Field, SkipValidation, model_validator
 
 from memory.api.input import (
     WHOLE,
@@ -34,6 +34,7 @@ from memory.limits import (
     MAX_TASK_CHARS,
     MAX_TRIGGER_CHARS,
 )
+from memory.transcripts.lesson_blocks import cut_lesson_blocks
 
 TEXT_MEMBERS = (
     "trigger",
@@ -86,7 +87,11 @@ class HeuristicWording(Input):
     ] = ""
     task_id: Annotated[Name, Field(description="The task family.")] = ""
     tags: Annotated[Tags, Field(description="Words to filter by.")] = Field(default_factory=list)
-    source_task: Annotated[str, Field(max_length=MAX_TASK_CHARS, description="The task it was learnt from.")] = ""
+    source_task: Annotated[
+        str,
+        Field(max_length=MAX_TASK_CHARS, description="The task it was learnt from."),
+        AfterValidator(cut_lesson_blocks),
+    ] = ""
 
     def text(self, *, base: HeuristicText | None = None) -> HeuristicText:
         """Return the words of the lesson, on top of an earlier wording where there is one.
@@ -96,12 +101,14 @@ class HeuristicWording(Input):
         """
         words = {name: value for name, value in self.sent().items() if name in TEXT_MEMBERS}
         if "tags" in words:
+            # The text is frozen and hashable, which a list is not.
             words["tags"] = tuple(words["tags"])
         if base is None:
             words.setdefault("scope", _Scope.TASK_FAMILY if self.task_id else _Scope.PROJECT)
             text = HeuristicText(**words)
         else:
             text = replace(base, **words)
+        # Only where these are sent: an older lesson that lacks its family can still have other words changed.
         if words.keys() & {"scope", "task_id"} and text.scope == _Scope.TASK_FAMILY and not text.task_id:
             fault = "Name the task family, or send the scope project for a lesson that applies everywhere."
             raise InvalidInput({"/task_id": [fault]})
@@ -162,8 +169,9 @@ class HeuristicInput(HeuristicWording):
             text=self.text(),
             confidence=self.confidence,
             external_id=self.external_id,
+            # Sent empty, it clears what is there; left out, it keeps that.
             metadata=self.metadata if "metadata" in self.model_fields_set else None,
-            evidence=tuple(each.cited_run() for each in self.evidence),
+            evidence=tuple(piece.cited_run() for piece in self.evidence),
         )
 
 

@@ -10,19 +10,23 @@ from pathlib import Path
 from typing import Any
 
 from memory.errors import MemoryAppError, UnreadableFile
+from memory.intake import harbor
 from memory.intake.serializers import TrajectoryInput
 from memory.limits import FILE_JSON
 from memory.runs.episode import Action, Episode, Step
 from memory.runs.limits_reached import limit_reached
 from memory.runs.step_formats import read_steps
 from memory.runs.tools import tool_names
-from memory.strict_json import InvalidJson, parse_json
-from memory.transcripts.formats import is_part_of_a_whole, look_up, read_document
+from memory.strict_json import InvalidJson, check_json, load_json
+from memory.transcripts.formats import LogReading, look_up, read_document, read_lines, split_line, stands_alone
+from memory.transcripts.loading import clean, note_damage, open_archive
 from memory.transcripts.log import UnreadableTranscript, to_number
 from memory.transcripts.otlp import decode_trace_request
 
 FORMATS = ("auto", "jsonl", "json")
 PROTOBUF_SUFFIXES = (".pb", ".binpb", ".otlp")
+ARCHIVE_SUFFIX = ".eval"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 WHOLE_FILE = "file"
 _NEXT = re.compile(r"\s*")
@@ -69,22 +73,26 @@ def read_entries(
     Raises:
         UnreadableFile: it is in no known form.
     """
-    for place, raw, error in _raw_entries(path, file_format):
-        if error:
-            yield FileEntry(place=place, error=error)
-            continue
-        yield from read_log(raw, place=place, defaults=defaults or {}, outcome_from=outcome_from)
+    for log in _read_logs(path, file_format):
+        if log.reading is None:
+            yield FileEntry(place=log.place, error=log.error)
+        else:
+            yield from _entries_of(log, defaults or {}, outcome_from)
 
 
-def read_log(raw: Any, *, place: str, defaults: Mapping[str, Any], outcome_from: str = "") -> Iterator[FileEntry]:
-    """Yield the runs of a parsed log in any format that `memory.transcripts` reads."""
-    try:
-        reading = read_document(raw)
-    except UnreadableTranscript as error:
-        if place == WHOLE_FILE:
-            raise UnreadableFile(str(error)) from None
-        yield FileEntry(place=place, error=str(error))
-        return
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Log:
+    """A log of a file and what was read from it, or the reason why nothing was. `place` is WHOLE_FILE or a line's."""
+
+    place: str
+    raw: Any = None
+    reading: LogReading | None = None
+    error: str = ""
+
+
+def _entries_of(log: _Log, defaults: Mapping[str, Any], outcome_from: str) -> Iterator[FileEntry]:
+    reading, raw, place = log.reading, log.raw, log.place
+    assert reading is not None
     found = [(where, own, own) for where, own in reading.own]
     found += [(f"entry {n}", run.fields(), raw) for n, run in enumerate(reading.transcripts, start=1)]
     several = len(found) + len(reading.problems) > 1
@@ -94,11 +102,25 @@ def read_log(raw: Any, *, place: str, defaults: Mapping[str, Any], outcome_from:
             known = _from_members(fields)
             if outcome_from:
                 known |= _find_outcome(outcome_from, fields, source)
+            if fields is not source and not (
+                str(fields.get("task", "")).strip() or {**defaults, **known}.get("task_id")
+            ):
+                raise UnreadableFile(_explain_missing_task(reading, fields))
             yield FileEntry(place=at, format=reading.summary(), data=_as_data(known, fields, defaults))
         except MemoryAppError as refusal:
             yield FileEntry(place=at, format=reading.summary(), error=str(refusal))
     for where, reason in reading.problems:
         yield FileEntry(place=where if place == WHOLE_FILE else f"{place}, {where}", error=reason)
+
+
+def _explain_missing_task(reading: LogReading, fields: Mapping[str, Any]) -> str:
+    left_out = fields.get("metadata", {}).get("left_out", ())
+    why = f" Left out: {'; '.join(left_out[:3])}." if left_out else ""
+    steps = len(fields.get("steps", ()))
+    return (
+        f"{reading.format}: nothing in this run of {steps} step{'' if steps == 1 else 's'} says what it was asked to "
+        f"do.{why} Name its family with --family to record it all the same."
+    )
 
 
 def as_trajectory(raw: Any, *, defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,7 +131,11 @@ def as_trajectory(raw: Any, *, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises UnreadableFile, saying what is wrong.
     """
-    (entry,) = read_log(raw, place="", defaults=defaults)
+    try:
+        log = _Log(place="", raw=raw, reading=read_document(raw))
+    except UnreadableTranscript as error:
+        raise UnreadableFile(str(error)) from None
+    (entry,) = _entries_of(log, defaults, "")
     if entry.data is None:
         raise UnreadableFile(entry.error)
     return entry.data
@@ -182,40 +208,100 @@ def _from_members(raw: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _raw_entries(path: Path, file_format: str) -> Iterator[tuple[str, Any, str]]:
-    if path.suffix.lower() in PROTOBUF_SUFFIXES:
-        try:
-            yield WHOLE_FILE, decode_trace_request(path.read_bytes()), ""
-        except UnreadableTranscript as error:
-            raise UnreadableFile(f"{path.name} is not readable. {error}") from None
+def _read_logs(path: Path, file_format: str) -> Iterator[_Log]:
+    """Yield what was read from a file: of one log, or of one log for each line."""
+    if _is_lines(path, file_format) and path.suffix.lower() not in (*PROTOBUF_SUFFIXES, ARCHIVE_SUFFIX):
+        yield from _read_lines(path)
         return
-    if not _is_lines(path, file_format):
-        try:
-            yield WHOLE_FILE, _parse_documents(path.read_bytes()), ""
-        except InvalidJson as error:
-            raise UnreadableFile(f"{path.name} is not readable JSON. {error}") from error
-        return
-    lines = _parsed_lines(path)
-    first = next(lines, None)
-    if first is None:
-        return
-    if not is_part_of_a_whole(first[1]):
-        yield first
-        yield from lines
-        return
-    values = []
-    for place, value, problem in chain([first], lines):
-        if problem:
-            yield place, None, problem
+    try:
+        if path.suffix.lower() in PROTOBUF_SUFFIXES:
+            raw = decode_trace_request(path.read_bytes())
+        elif path.suffix.lower() == ARCHIVE_SUFFIX:
+            raw = open_archive(path.read_bytes())
         else:
-            values.append(value)
-    yield WHOLE_FILE, values, ""
+            raw = _parse_documents(path.read_bytes())
+    except UnreadableTranscript as error:
+        raise UnreadableFile(f"{path.name} is not readable. {error}") from None
+    except InvalidJson as error:
+        raise UnreadableFile(f"{path.name} is not readable JSON. {error}") from error
+    raw, fault, damage = _make_storable(raw)
+    try:
+        reading = note_damage(read_document(raw), damage)
+    except UnreadableTranscript as error:
+        raise UnreadableFile(str(error)) from None
+    if fault and reading.own:
+        raise UnreadableFile(f"{path.name} is not readable JSON. {fault}")
+    if reading.format == "ATIF":
+        harbor.add_result(path, reading.transcripts)
+    yield _Log(place=WHOLE_FILE, raw=raw, reading=reading)
+
+
+def _make_storable(raw: Any) -> tuple[Any, InvalidJson | None, list[str]]:
+    """Return a document as the database keeps it, and why it is not what was in the file, if it is not.
+
+    ERL's own form is refused for such a fault; the log of a program is no less a log.
+    """
+    try:
+        check_json(raw, limits=FILE_JSON)
+    except InvalidJson as fault:
+        cleaned, damage = clean(raw)
+        return cleaned, fault, [f"the file: {reason}" for reason in damage]
+    return raw, None, []
+
+
+def _read_lines(path: Path) -> Iterator[_Log]:
+    """Yield the logs of JSON Lines. The first line that is an object tells whether each is a run or all are one log."""
+    lines = _parsed_lines(path)
+    head: list[tuple[str, Any, InvalidJson | None]] = []
+    for line in lines:
+        head.append(line)
+        if isinstance(line[1], dict | list):
+            break
+    if not head:
+        return
+    if not isinstance(head[-1][1], dict | list):
+        place, _, fault = head[0]
+        number = "The only line" if len(head) == 1 else f"None of the {len(head)} lines"
+        raise UnreadableFile(
+            f"{number} is {'no' if len(head) == 1 else 'a'} JSON object; {place}: {fault or 'a value'}"
+        )
+    if stands_alone(head[-1][1]):
+        for place, value, fault in chain(head, lines):
+            yield _read_line(place, value, fault)
+        return
+    values, damage = [], []
+    for place, value, fault in chain(head, lines):
+        if fault:
+            damage.append(f"{place}: {fault}")
+        else:
+            value, _, faults = _make_storable(value)
+            values.append((place, value))
+            damage += [f"{place}: {reason.removeprefix('the file: ')}" for reason in faults]
+    try:
+        reading = note_damage(read_lines(values), damage)
+    except UnreadableTranscript as error:
+        raise UnreadableFile(str(error)) from None
+    yield _Log(place=WHOLE_FILE, raw=[value for _, value in values], reading=reading)
+
+
+def _read_line(place: str, value: Any, fault: InvalidJson | None) -> _Log:
+    """Read a line that is a run by itself."""
+    try:
+        if fault:
+            raise fault
+        raw, fault, damage = _make_storable(value)
+        reading = note_damage(read_document(raw), damage)
+        if fault and reading.own:
+            raise fault
+    except (InvalidJson, UnreadableTranscript) as error:
+        return _Log(place=place, error=str(error))
+    return _Log(place=place, raw=raw, reading=reading)
 
 
 def _parse_documents(data: bytes) -> Any:
     """Return the JSON document of a file, or the list of those that follow one another, as console exporters write."""
     try:
-        return parse_json(data, limits=FILE_JSON)
+        return load_json(data.removeprefix(BYTE_ORDER_MARK), limits=FILE_JSON)
     except InvalidJson as error:
         if not error.reason.startswith("Extra data"):
             raise
@@ -226,22 +312,29 @@ def _parse_documents(data: bytes) -> Any:
                 _, end = json.JSONDecoder().raw_decode(text, position)
             except (ValueError, RecursionError):
                 raise error from None
-            found.append(parse_json(text[position:end].encode(), limits=FILE_JSON))
+            found.append(load_json(text[position:end].encode(), limits=FILE_JSON))
             position = _NEXT.match(text, end).end()  # type: ignore[union-attr]  # it matches nothing, too
         if not all(isinstance(document, dict) for document in found):
             raise
         return found
 
 
-def _parsed_lines(path: Path) -> Iterator[tuple[str, Any, str]]:
+def _parsed_lines(path: Path) -> Iterator[tuple[str, Any, InvalidJson | None]]:
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
+            if number == 1:
+                line = line.removeprefix(BYTE_ORDER_MARK)
             if not line.strip():
                 continue
             try:
-                yield f"line {number}", parse_json(line, limits=FILE_JSON), ""
+                yield f"line {number}", load_json(line, limits=FILE_JSON), None
             except InvalidJson as error:
-                yield f"line {number}", None, str(error)
+                try:
+                    values = split_line(line.decode())
+                except (ValueError, RecursionError):
+                    yield f"line {number}", None, error
+                else:
+                    yield from ((f"line {number}", value, None) for value in values)
 
 
 def _is_lines(path: Path, file_format: str) -> bool:

@@ -1,7 +1,8 @@
-"""Turn the spans that an OpenTelemetry exporter sends into runs.
+"""Turn the spans and log events that OpenTelemetry exporters send into runs.
 
 A trace comes in several requests, each span when it has ended and the root last. Until then its run is open and keeps
-the spans; the steps are read from them again whenever more come.
+the spans; the steps are read from them again whenever more come. Log events hold the messages of model calls where the
+spans do not. They come before or after the spans, so the run of spans without words stays open for them.
 """
 
 import json
@@ -26,40 +27,46 @@ from memory.runs.models import Trajectory
 from memory.runs.step_formats import normalise_steps
 from memory.runs.tools import read_tools
 from memory.strict_json import InvalidJson, check_json
+from memory.transcripts.lesson_blocks import NO_TASK, read_task
 from memory.transcripts.log import Transcript, UnreadableTranscript
-from memory.transcripts.opentelemetry import spans_of_otlp
-from memory.transcripts.traces import transcripts_of
+from memory.transcripts.opentelemetry import is_told_by_event, spans_of_otlp
+from memory.transcripts.traces import awaits_events, transcripts_of
 
 log = structlog.get_logger(__name__)
 
 MAX_SERVICE_CHARS = 500  # of JSON
+NO_WORDS = (
+    "its model calls do not say what was asked and answered, so its run stays open for log events, which go to "
+    "/otlp/v1/logs. OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT switches them on."
+)
 _READ_AGAIN = ("task", "steps", "agent", "model", "tools", "tokens", "started_at", "ended_at", "metadata")
 
 
 @dataclass(kw_only=True, slots=True)
 class Receipt:
-    """How many spans were not taken, and why."""
+    """How many spans, log records or data points were not taken, and why; a reason alone is a warning."""
 
     rejected: int = 0
     reason: str = ""
 
-    def reject(self, spans: int, reason: str) -> None:
-        self.rejected += spans
+    def reject(self, entries: int, reason: str) -> None:
+        self.rejected += entries
         self.reason = self.reason or reason
 
 
 @transaction.atomic
-def receive_spans(project: Project, request: Mapping[str, Any], *, by: Actor, sender: RunSender) -> Receipt:
-    """Add the spans of an OTLP trace request to the runs of their traces; traces without an agent are passed over.
+def receive(project: Project, request: Mapping[str, Any], *, by: Actor, sender: RunSender) -> Receipt:
+    """Add the spans or log events of an OTLP request to the runs of their traces.
 
-    A span that cannot be read is rejected by itself: a request of a collector holds those of many agents.
+    Traces without an agent and other log records are passed over. A span that cannot be read is rejected by itself: a
+    request of a collector holds those of many agents.
     """
     receipt = Receipt()
     traces = _of_agents(project, _by_trace(request, receipt))
     for number, (trace, entries) in enumerate(sorted(traces.items())):
         if not trace or number >= MAX_REQUEST_TRACES:
             many = f"trace {trace}: send at most {MAX_REQUEST_TRACES} traces in a request; set a smaller batch size."
-            receipt.reject(len(entries), many if trace else "Spans without a trace id belong to no run.")
+            receipt.reject(len(entries), many if trace else "What has no trace id belongs to no run.")
             continue
         with connection.cursor() as cursor:  # one request at a time adds to a trace
             cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"otlp {project.pk} {trace}"])
@@ -73,16 +80,19 @@ def receive_spans(project: Project, request: Mapping[str, Any], *, by: Actor, se
 
 def _by_trace(request: Mapping[str, Any], receipt: Receipt) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for resource in _objects(request.get("resourceSpans")):
+    for resource in [*_objects(request.get("resourceSpans")), *_objects(request.get("resourceLogs"))]:
         service = _service(resource.get("resource"))
-        for scope in _objects(resource.get("scopeSpans")):
-            for span in _objects(scope.get("spans")):
-                entry = {"resource": service, "scopeSpans": [{"spans": [span]}]}
-                trace = span.get("traceId")
-                if fault := _find_fault(entry):
-                    receipt.reject(1, f"span {str(span.get('spanId'))[:64]!r} cannot be read. {fault}")
-                else:
-                    found[trace if isinstance(trace, str) else ""].append(entry)
+        spans = [span for scope in _objects(resource.get("scopeSpans")) for span in _objects(scope.get("spans"))]
+        records = [r for scope in _objects(resource.get("scopeLogs")) for r in _objects(scope.get("logRecords"))]
+        entries = [(span, {"scopeSpans": [{"spans": [span]}]}) for span in spans]
+        entries += [(r, {"scopeLogs": [{"logRecords": [r]}]}) for r in records if is_told_by_event(r)]
+        for item, scopes in entries:
+            entry = {"resource": service, **scopes}
+            trace = item.get("traceId")
+            if fault := _find_fault(entry):
+                receipt.reject(1, f"span {str(item.get('spanId'))[:64]!r} cannot be read. {fault}")
+            else:
+                found[trace if isinstance(trace, str) else ""].append(entry)
     return found
 
 
@@ -156,7 +166,11 @@ def _add(
     run.redactions = counts | {kind: counts.get(kind, 0) + n for kind, n in redacted.counts.items()}
     run.spans, run.appended_at = together, database_now()
     run.save(update_fields=["spans", "appended_at", "redactions", *_READ_AGAIN])
-    if any(not span.parent for span in spans):
+    if not any(not span.parent for span in spans):
+        return
+    if awaits_events(spans):
+        receipt.reject(0, f"trace {trace}: {NO_WORDS}")
+    else:
         finish_run(run, ending={}, by=by)
         if len(called) > MAX_CALLED_RUNS:
             receipt.reject(
@@ -168,13 +182,16 @@ def _add(
 
 
 def _without_repeats(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leave out spans that an exporter sent again."""
+    """Leave out what an exporter sent again: the span of an id, and the same log record."""
     first: dict[str, dict[str, Any]] = {}
     for entry in entries:
-        first.setdefault(str(entry["scopeSpans"][0]["spans"][0].get("spanId")), entry)
+        is_span = "scopeSpans" in entry
+        key = str(entry["scopeSpans"][0]["spans"][0].get("spanId")) if is_span else json.dumps(entry, sort_keys=True)
+        first.setdefault(key, entry)
     return list(first.values())
 
 
 def _as_data(transcript: Transcript) -> dict[str, Any]:
-    data = TrajectoryInput.from_body(transcript.fields()).run()
-    return {**data, "steps": normalise_steps(data.get("steps")), "tools": read_tools(data.get("tools"))}
+    data = TrajectoryInput.from_body({"task": NO_TASK, **transcript.fields()}).run()
+    read = {"steps": normalise_steps(data.get("steps")), "tools": read_tools(data.get("tools"))}
+    return {**data, **read, "task": read_task(data["task"])}

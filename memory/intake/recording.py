@@ -2,10 +2,12 @@
 
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.dispatch import Signal
 from django.utils import timezone
 
@@ -21,7 +23,7 @@ from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
 from memory.runs.step_formats import read_steps
 from memory.runs.tools import read_tools
-from memory.transcripts.lesson_blocks import cut_lesson_blocks
+from memory.transcripts.lesson_blocks import read_task
 
 # Sent with sender=Trajectory and trajectory=…, reflect=bool, actor=Actor; receivers run inside the transaction.
 trajectory_recorded = Signal()
@@ -92,7 +94,7 @@ def record_trajectory(
     """
     texts = {name: data[name] for name in _TEXTS if name in data}
     if "task" in texts:
-        texts["task"] = cut_lesson_blocks(texts["task"]) or texts["task"]
+        texts["task"] = read_task(texts["task"])
     redacted = redact(texts)
     steps, left_out = read_steps(redacted.value.get("steps", []))
     fields: dict[str, Any] = {
@@ -100,7 +102,7 @@ def record_trajectory(
         **{name: data[name] for name in (*_OUTCOME, *_FIGURES) if name in data},
         "steps": steps,
         "tools": read_tools(redacted.value.get("tools")),
-        "parent": find_parent(project, data.get("parent_id", "")),
+        "parent": find_parent(project, data.get("parent_id", ""), started_at=data.get("started_at")),
     }
     if left_out:
         metadata = fields.get("metadata", {})
@@ -130,8 +132,10 @@ def announce(trajectory: Trajectory, *, reflect: bool | None, by: Actor) -> None
     trajectory_recorded.send(sender=Trajectory, trajectory=trajectory, reflect=wanted, actor=by)
 
 
-def find_parent(project: Project, named: str) -> Trajectory | None:
+def find_parent(project: Project, named: str, *, started_at: datetime | None = None) -> Trajectory | None:
     """Return the run that another run names as its parent, by id or external id; None where it names none.
+
+    A session of a coding agent may be recorded as its tasks: then it is the last one that began before the run.
 
     Raises UnknownParent.
     """
@@ -143,7 +147,18 @@ def find_parent(project: Project, named: str) -> Trajectory | None:
             return parent
     if parent := known.filter(external_id=named).first():
         return parent
+    tasks = find_tasks(project, named)
+    if started_at is not None:
+        tasks = tasks.filter(started_at__lte=started_at)
+    if parent := tasks.order_by("-started_at").first():
+        return parent
     raise UnknownParent(f"No run {named!r} exists in this project. Record the parent first; name it by either id.")
+
+
+def find_tasks(project: Project, session: str) -> QuerySet[Trajectory]:
+    """Return the tasks of a coding agent's session that hooks or `erl backfill` recorded one by one."""
+    tasks = Trajectory.objects.for_project(project).filter(external_id__startswith=f"{session}/")
+    return tasks.filter(metadata__session_id=session)
 
 
 def _get_recorded(sent: Trajectory, fields: dict[str, Any]) -> Trajectory:

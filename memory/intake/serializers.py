@@ -264,9 +264,9 @@ class TrajectoryInput(RunOutcome):
             reading = read_document(body["transcript"])
         except UnreadableTranscript as error:
             raise wrong_member("transcript", str(error)) from None
-        if reading.problems:
-            said = (f"{place}: {reason}" for place, reason in reading.problems)
-            raise wrong_member("transcript", "; ".join(said))
+        if reading.problems or reading.faults:
+            said = [f"{place}: {reason}" for place, reason in reading.problems]
+            raise wrong_member("transcript", "; ".join([*reading.faults, *said]))
         if len(reading.transcripts) + len(reading.own) != 1:
             raise wrong_member("transcript", f"Send one run at a time. This holds {reading.summary()}.")
         read = dict(reading.own[0][1]) if reading.own else reading.transcripts[0].fields()

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from memory.retrieval.database import QueryVector, read_prepared
+from memory.retrieval.families import OF_FAMILIES
 from memory.retrieval.question import NO_FILTERS, Filters
 from memory.retrieval.scoring import COUNTED_TASKS
 
@@ -64,12 +65,9 @@ class UsableIndex(NamedTuple):
 _OF_RELEASE = """
     JOIN servable_member k ON k.revision_id = v.revision_id AND k.release_id = %(release)s"""
 
-_FILTERED = """
+_FILTERED = f"""
     JOIN servable_heuristic f ON f.id = v.revision_id
-        AND (cardinality(%(task_ids)s::text[]) = 0 OR f.task_id = ANY(%(task_ids)s::text[])
-            OR f.scope = 'project' AND EXISTS (
-                SELECT FROM servable_evidence e JOIN servable_outcome o ON o.id = e.trajectory_id
-                WHERE e.heuristic_id = v.heuristic_id AND o.task_id = ANY(%(task_ids)s::text[])))
+        AND {OF_FAMILIES.format(lesson="f")}
         AND f.tags @> %(tags)s::text[]
         AND (cardinality(%(polarities)s::text[]) = 0 OR f.polarity = ANY(%(polarities)s::text[]))
         AND (cardinality(%(agents)s::text[]) = 0 OR EXISTS (
@@ -221,6 +219,7 @@ def search_database(
     if search.filters != NO_FILTERS:
         filtered += _FILTERED
         parameters |= _filter_parameters(search.filters)
+    # Rounded up, so that a smaller limit takes no less than usual.
     width = -(-search.limit // USUAL_LIMIT)
     pool = (search.project_id, index, width) if index is not None and search.vector is not None else None
     return read_prepared(_write_search(pool, filtered=filtered, named=bool(named)), parameters)

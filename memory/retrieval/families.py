@@ -9,6 +9,18 @@ from memory.retrieval.database import read_prepared
 
 MOST_LESSONS = 200
 
+# Which lessons the filter `families` lets through. One for the whole project is of the families that it was learnt in,
+# and of none only where it was learnt in none: that it sounds general does not make it everybody's.
+OF_FAMILIES = """
+    (cardinality(%(task_ids)s::text[]) = 0 OR {lesson}.task_id <> '' AND {lesson}.task_id = ANY(%(task_ids)s::text[])
+    OR {lesson}.scope = 'project' AND EXISTS (
+        SELECT FROM servable_evidence e JOIN servable_outcome o ON o.id = e.trajectory_id
+        WHERE e.heuristic_id = {lesson}.heuristic_id AND o.task_id = ANY(%(task_ids)s::text[]))
+    OR '' = ANY(%(task_ids)s::text[]) AND {lesson}.task_id = '' AND NOT EXISTS (
+        SELECT FROM servable_evidence e JOIN servable_outcome o ON o.id = e.trajectory_id
+        WHERE e.heuristic_id = {lesson}.heuristic_id AND o.task_id <> ''))
+"""
+
 # Where a project serves releases, only what the stable one has.
 _STABLE = """NOT EXISTS (
     SELECT FROM memory_deployment d WHERE d.project_id = h.project_id AND d.mode = 'releases' AND NOT EXISTS (

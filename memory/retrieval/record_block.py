@@ -13,6 +13,7 @@ from memory.heuristics.text import get_rule_trigger
 from memory.projects.models import RECORD_SIZES
 from memory.redaction import redact
 from memory.retrieval.context import Context, get_label, write_condition, write_exceptions
+from memory.retrieval.families import OF_FAMILIES
 from memory.retrieval.question import Question
 from memory.retrieval.safe_text import clean
 
@@ -50,7 +51,8 @@ coalesce((
                           AND k.release_id IN (w.stable_id, w.candidate_id, %(release)s) AND w.id IS NOT NULL
                       WHERE h.project_id = %(project)s AND h.tags @> '{{rule}}'
                         AND (w.id IS NULL OR k.release_id IS NOT NULL)
-                        AND (h.scope = 'project' OR h.task_id = %(task_id)s AND %(task_id)s <> '')) newest
+                        AND (h.scope = 'project' OR h.task_id = %(task_id)s AND %(task_id)s <> '')
+                        AND {of_families}) newest
                 WHERE place <= {limit} GROUP BY newest.id) given
           JOIN servable_heuristic h ON h.id = given.id) r
 ), '[]'), coalesce((
@@ -68,8 +70,9 @@ coalesce((
           ORDER BY created_at DESC, id DESC LIMIT {scored}) o
 ), '[]')
 """
-_OF_ALL = _COLUMNS.format(limit=_LIMIT, scored=SCORED_RUNS, agent="")
-_OF_AGENT = _COLUMNS.format(limit=_LIMIT, scored=SCORED_RUNS, agent="AND agent = %(agent)s")
+_OF_FAMILIES = OF_FAMILIES.format(lesson="h")
+_OF_ALL = _COLUMNS.format(limit=_LIMIT, scored=SCORED_RUNS, agent="", of_families=_OF_FAMILIES)
+_OF_AGENT = _COLUMNS.format(limit=_LIMIT, scored=SCORED_RUNS, agent="AND agent = %(agent)s", of_families=_OF_FAMILIES)
 
 _SHARE = 3  # of a budget the caller names, the record takes a third at most
 
@@ -134,6 +137,7 @@ def build_record(material: Material, *, budget_tokens: int, sizes: Mapping[str, 
     room = budget_tokens * 4  # as count_tokens counts
     for name, line in _by_value(sections):
         title = len(TITLES[name]) + 1 if name in TITLES and not chosen[name] else 0
+        # The longest form that fits; a card without its lesson is better than no card.
         for form in line.forms:
             if spent + title + len(form) + 1 <= room:
                 chosen[name].append(form)
@@ -168,7 +172,12 @@ def get_record_budget(question: Question) -> int:
 def ask_record(question: Question) -> tuple[str, dict[str, Any]]:
     """Return the columns, and their parameters, that `read_material` reads: of the agent's own runs if it is named."""
     family = redact(question.task_id).value if question.task_id else ""  # as it was stored
-    parameters = {"project": question.project.pk, "task_id": family, "release": question.release_id}
+    parameters = {
+        "project": question.project.pk,
+        "task_id": family,
+        "task_ids": list(question.filters.task_ids),
+        "release": question.release_id,
+    }
     return (_OF_AGENT, parameters | {"agent": question.agent}) if question.agent else (_OF_ALL, parameters)
 
 

@@ -12,7 +12,7 @@ AGENT_ROLES = ("assistant", "model", "ai")
 USER_ROLES = ("user", "human")
 ROLES = (*INSTRUCTION_ROLES, *USER_ROLES, *AGENT_ROLES, "tool", "function")
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal", "summary_text", "reasoning_text")
-CALL_PARTS = ("tool_use", "server_tool_use", "mcp_tool_use", "tool_call")
+CALL_PARTS = ("tool_use", "server_tool_use", "mcp_tool_use", "tool_call", "toolCall")
 _RESULT_PARTS = ("tool_result", "mcp_tool_result", "tool_call_response")
 _SAYS_NOTHING = frozenset({"role", "type", "object", "index", "lc"})
 _READ = frozenset(
@@ -87,7 +87,8 @@ def _read_calls(log: Log, message: Mapping[str, Json], where: str) -> bool:
     if not isinstance(calls, list):
         raise UnreadableTranscript(f"{where}.tool_calls must be a list.")
     for number, call in enumerate(calls):
-        _read_call(log, call, f"{where}.tool_calls[{number}]")
+        with log.reading(place := f"{where}.tool_calls[{number}]"):
+            _read_call(log, call, place)
     legacy = message.get("function_call")
     if isinstance(legacy, Mapping):
         _read_function(log, legacy, "", f"{where}.function_call")
@@ -147,12 +148,12 @@ def _read_user(log: Log, content: Json, where: str) -> None:
     texts = []
     heard = False
     for number, part in enumerate(content):
-        place = f"{where}[{number}]"
-        if isinstance(part, Mapping) and _read_result_part(log, part, place):
-            heard = True
-        else:
-            texts.append(_part_text(log, part, place))
-    if texts or not heard:
+        with log.reading(place := f"{where}[{number}]"):
+            if isinstance(part, Mapping) and _read_result_part(log, part, place):
+                heard = True
+            else:
+                texts.append(_part_text(log, part, place))
+    if texts or not (heard or content):
         log.hear("\n".join(texts))
 
 
@@ -183,39 +184,48 @@ def _read_agent_content(log: Log, content: Json, where: str) -> bool:
         return False
     called = False
     for number, part in enumerate(content):
-        place = f"{where}[{number}]"
-        if not isinstance(part, Mapping):
-            log.say(_part_text(log, part, place))
-            continue
-        kind = part.get("type")
-        function = part.get("functionCall", part.get("function_call"))
-        if kind in ("thinking", "reasoning", "redacted_thinking") or part.get("thought") is True:
-            if kind == "redacted_thinking":
-                log.leave_out(place, "thinking that the provider encrypted")
-            else:
-                log.think(as_text(part.get("thinking", part.get("text", part.get("reasoning", part.get("content"))))))
-        elif isinstance(function, Mapping):
-            name = read_name(function.get("name"), f"{place}.name")
-            log.call(name, read_arguments(function.get("args"), f"{place}.args"), id=as_text(function.get("id")))
-            called = True
-        elif kind in CALL_PARTS:
-            member = next((m for m in ("input", "args", "arguments") if m in part), "input")
-            log.note(extras(part, frozenset({"id", "name", "input", "args", "arguments"})))
-            log.call(
-                read_name(part.get("name"), f"{place}.name"),
-                read_arguments(part.get(member), f"{place}.{member}"),
-                id=read_text(part.get("id"), f"{place}.id"),
-            )
-            called = True
-        elif not _read_result_part(log, part, place):
-            log.say(_part_text(log, part, place))
+        with log.reading(place := f"{where}[{number}]"):
+            called = _read_agent_part(log, part, place) or called
     return called
+
+
+def _read_agent_part(log: Log, part: Json, where: str) -> bool:
+    """Read a part of what an agent wrote; return whether it is a call."""
+    if not isinstance(part, Mapping):
+        log.say(_part_text(log, part, where))
+        return False
+    kind = part.get("type")
+    function = part.get("functionCall", part.get("function_call"))
+    if kind == "redacted_thinking":
+        log.leave_out(where, "thinking that the provider encrypted")
+    elif kind in ("thinking", "reasoning") or part.get("thought") is True:
+        log.think(as_text(part.get("thinking", part.get("text", part.get("reasoning", part.get("content"))))))
+    elif isinstance(function, Mapping):
+        name = read_name(function.get("name"), f"{where}.name")
+        log.call(name, read_arguments(function.get("args"), f"{where}.args"), id=as_text(function.get("id")))
+        return True
+    elif kind in CALL_PARTS:
+        member = next((m for m in ("input", "args", "arguments") if m in part), "input")
+        log.note(extras(part, frozenset({"id", "name", "input", "args", "arguments"})))
+        log.call(
+            read_name(part.get("name"), f"{where}.name"),
+            read_arguments(part.get(member), f"{where}.{member}"),
+            id=read_text(part.get("id"), f"{where}.id"),
+        )
+        return True
+    elif not _read_result_part(log, part, where):
+        log.say(_part_text(log, part, where))
+    return False
 
 
 def flatten(log: Log, content: Json, where: str) -> str:
     """Return content as text: a string, or the parts of a list on lines of their own."""
     if isinstance(content, list):
-        return "\n".join(_part_text(log, part, f"{where}[{number}]") for number, part in enumerate(content))
+        texts = []
+        for number, part in enumerate(content):
+            with log.reading(place := f"{where}[{number}]"):
+                texts.append(_part_text(log, part, place))
+        return "\n".join(texts)
     return as_text(content) if isinstance(content, Mapping) else read_text(content, where)
 
 
@@ -243,7 +253,7 @@ def file_text(log: Log, part: Mapping[str, Json], where: str) -> str:
     media_type: Json = part.get("media_type", part.get("mime_type"))
     data: Json = None
     if isinstance(held, Mapping):
-        url = held.get("url") or held.get("file_uri") or held.get("file_id")
+        url = held.get("url") or held.get("file_uri") or held.get("file_id") or held.get("path")
         media_type = held.get("media_type", held.get("mime_type", held.get("mimeType", held.get("format"))))
         data = held.get("data", held.get("file_data"))
     if isinstance(url, str) and url.startswith("data:"):

@@ -6,7 +6,8 @@ import json
 import math
 import re
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from hashlib import sha256
@@ -20,10 +21,15 @@ Json = Any
 RESPOND = "respond"
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 MAX_STEPS = 20_000  # ten times what ERL keeps of a run
+MAX_LEFT_OUT = 200  # places that are named; the others are counted
 
 
 class UnreadableTranscript(ValueError):
     """A log is not in the form it seems to be in. The text begins with the place, such as `messages[3].content`."""
+
+
+class TooManySteps(UnreadableTranscript):
+    """A run is longer than anything that is a run."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -60,7 +66,8 @@ class Transcript:
         said = {name: value for name in names if (value := getattr(self, name)) not in ("", None, [], {})}
         metadata: dict[str, Json] = {"format": self.format} if self.format else {}
         if self.left_out:
-            metadata["left_out"] = self.left_out
+            more = len(self.left_out) - MAX_LEFT_OUT
+            metadata["left_out"] = self.left_out[:MAX_LEFT_OUT] + ([f"{more:,} more"] if more > 0 else [])
         if metadata:
             said["metadata"] = {**metadata, **self.metadata}
         return said
@@ -76,19 +83,25 @@ class Log:
     """Turns what was said and done, in order, into steps.
 
     Text of the agent next to a call is the thought of that call's step. Text without a call becomes the action
-    `respond`, and the next thing the user says is its observation. A result belongs to the call with its id, or to the
-    first open call of its name. What answers nothing becomes a step without an action. Instructions before the first
-    step are not part of what the agent did.
+    `respond`, and the next thing the user says is its observation. A result belongs to the call with its id, which may
+    come later, or to the first open call of its name. What answers nothing becomes a step without an action.
+    Instructions before the first step are not part of what the agent did.
+
+    `keeps_going` is for the logs of programs: an item that cannot be read is left out and named, and the rest is read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_going: bool = False) -> None:
+        self.keeps_going = keeps_going
         self.steps: list[dict[str, Any]] = []
         self.left_out: list[str] = []
+        self.faults: list[str] = []  # why parts that are left out cannot be read
         self.task = ""
         self.model = ""
         self.tokens = 0
         # Each call waits under its id, its name and "": a result takes the first that is still open.
         self._waiting: dict[tuple[str, str], deque[_OpenCall]] = defaultdict(deque)
+        self._called: set[str] = set()
+        self._early: dict[str, dict[str, Any]] = {}  # steps of results whose call may still come, by its id
         self._heard: list[str] = []  # by the last step, besides its observation
         self._thoughts: list[str] = []
         self._texts: list[str] = []
@@ -111,6 +124,11 @@ class Log:
             thought="\n".join([*self._thoughts, *self._texts]), action={"name": name, "arguments": arguments}
         )
         self._thoughts, self._texts = [], []
+        if early := self._early.pop(id, None):
+            step |= {name: early[name] for name in ("observation", "error")}
+            early["index"] = 0  # it is this step's now
+            return
+        self._called.add(id)
         call = _OpenCall(step=step)
         for key in (("id", id), ("name", name), ("", "")):
             self._waiting[key].append(call)
@@ -130,8 +148,18 @@ class Log:
                     call.step.setdefault("metadata", {})["result"] = dict(metadata)
                 return
         self.note(metadata)
-        self._add()
-        self.steps[-1] |= said
+        step = self._add()
+        step |= said
+        if id and id not in self._called:
+            self._early.setdefault(id, step)
+
+    def has_called(self, id: str) -> bool:
+        return id in self._called
+
+    def fail(self, text: str) -> None:
+        """Take an error that answers no call, such as one of the provider."""
+        self.end_turn()
+        self._add(error=text or "failed")
 
     def hear(self, text: str) -> None:
         """Take what the user, or anyone but the agent and its tools, said."""
@@ -174,10 +202,24 @@ class Log:
     def leave_out(self, where: str, what: str) -> None:
         self.left_out.append(f"{where}: {what}")
 
+    @contextmanager
+    def reading(self, where: str) -> Iterator[None]:
+        """Read a part of a log; one that cannot be read is left out if the log keeps going, else it is an error."""
+        try:
+            yield
+        except UnreadableTranscript as error:
+            if not self.keeps_going or isinstance(error, TooManySteps):
+                raise
+            self.faults.append(str(error))
+            self.leave_out(where, str(error).removeprefix(where).lstrip(". "))
+
     def transcript(self, **known: Any) -> Transcript:
         """End the log."""
         self.end_turn()
         self._write_heard()
+        self.steps = [step for step in self.steps if step["index"]]
+        for number, step in enumerate(self.steps, start=1):
+            step["index"] = number
         known.setdefault("task", self.task)
         known["model"] = known.get("model") or self.model
         known["tokens"] = known.get("tokens") or self.tokens or None
@@ -198,7 +240,7 @@ class Log:
     ) -> dict[str, Any]:
         self._write_heard()
         if len(self.steps) >= MAX_STEPS:
-            raise UnreadableTranscript(f"The run has more than {MAX_STEPS:,} steps. Split it.")
+            raise TooManySteps(f"The run has more than {MAX_STEPS:,} steps. Split it.")
         step: dict[str, Any] = {
             "index": len(self.steps) + 1,
             "thought": thought,
@@ -218,6 +260,16 @@ def as_text(value: Json) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def parse(value: Json) -> Json:
+    """Return what a string of JSON holds, where it is an object or a list; anything else as it is."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
 
 
 def read_text(value: Json, where: str) -> str:

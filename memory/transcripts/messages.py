@@ -13,6 +13,7 @@ from .chat import CALL_PARTS, ROLES, extras, file_text, flatten, read_role
 from .log import (
     Json,
     Log,
+    TooManySteps,
     UnreadableTranscript,
     as_text,
     read_arguments,
@@ -59,13 +60,16 @@ def read_messages(log: Log, messages: Sequence[Json], where: str) -> None:
     Raises UnreadableTranscript, naming the message, when one is in no known form.
     """
     for number, message in enumerate(messages):
-        read_message(log, message, f"{where}[{number}]")
+        with log.reading(place := f"{where}[{number}]"):
+            read_message(log, message, place)
 
 
 def read_or_leave_out(log: Log, message: Json, where: str) -> None:
     """Write a message of a session into a log; one in an unknown form is left out, and the session is read on."""
     try:
         read_message(log, message, where)
+    except TooManySteps:
+        raise
     except UnreadableTranscript as error:
         kind = None if is_message(message) or not isinstance(message, Mapping) else message.get("type")
         log.leave_out(where, f"an item of the unknown type {kind[:40]}" if isinstance(kind, str) else str(error))
@@ -85,7 +89,7 @@ def read_message(log: Log, message: Json, where: str) -> None:
         _ITEMS[kind](log, message, where)
     elif isinstance(kind, str) and kind.endswith("_call"):
         _read_hosted_call(log, message, where)
-    elif isinstance(kind, str) and kind.endswith("_output") and {"call_id", "output"} <= set(message):
+    elif isinstance(kind, str) and kind.endswith("_output") and "call_id" in message:
         _read_item_output(log, message, where)
     else:
         raise UnreadableTranscript(
@@ -195,7 +199,9 @@ def _read_item_call(log: Log, item: Mapping[str, Json], where: str) -> None:
 
 
 def _read_item_output(log: Log, item: Mapping[str, Json], where: str) -> None:
-    output = item.get("output")
+    rest = {n: v for n, v in item.items() if n not in ("type", "call_id", "id", "status", "execution", "error")}
+    # The result of a tool of the program's own has a name of its own.
+    output = item["output"] if "output" in item or not rest else as_text(next(iter(rest.values())))
     text = flatten(log, output, f"{where}.output") if isinstance(output, list) else as_text(output)
     failed = item.get("status") == "failed" or bool(item.get("error")) or _exit_code(text) != 0
     log.result(text, id=read_text(item.get("call_id") or item.get("id"), f"{where}.call_id"), failed=failed)

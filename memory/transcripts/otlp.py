@@ -1,7 +1,7 @@
-"""Decode the protobuf encoding of an OTLP trace request into its JSON encoding.
+"""Decode the protobuf encoding of OTLP requests into their JSON encoding.
 
 Only the fields that say what an agent did are read; field numbers are those of opentelemetry-proto 1.x (trace.proto,
-common.proto).
+logs.proto, metrics.proto, common.proto).
 """
 
 import struct
@@ -25,6 +25,38 @@ def decode_trace_request(body: bytes) -> dict[str, Any]:
         return {"resourceSpans": [_resource_spans(value) for number, value in _fields(body) if number == 1]}
     except _FAULTS as error:
         raise UnreadableTranscript("The body is not an OTLP trace request in protobuf.") from error
+
+
+def decode_log_request(body: bytes) -> dict[str, Any]:
+    """Return an `ExportLogsServiceRequest`.
+
+    Raises UnreadableTranscript when the bytes are not one.
+    """
+    try:
+        return {"resourceLogs": [_resource_logs(value) for number, value in _fields(body) if number == 1]}
+    except _FAULTS as error:
+        raise UnreadableTranscript("The body is not an OTLP log request in protobuf.") from error
+
+
+def decode_metric_request(body: bytes) -> dict[str, Any]:
+    """Return an `ExportMetricsServiceRequest`, of which only the number of data points is read.
+
+    Raises UnreadableTranscript when the bytes are not one.
+    """
+    try:
+        # A metric is a gauge, a sum, a histogram of two kinds or a summary.
+        points = _inside([body], 1, 2, 2, (5, 7, 9, 10, 11), 1)
+    except _FAULTS as error:
+        raise UnreadableTranscript("The body is not an OTLP metric request in protobuf.") from error
+    return {"resourceMetrics": [{"scopeMetrics": [{"metrics": [{"data": {"dataPoints": [{} for _ in points]}}]}]}]}
+
+
+def _inside(messages: list[bytes], *path: int | tuple[int, ...]) -> list[bytes]:
+    """Return the fields of messages at a path of field numbers."""
+    for numbers in path:
+        wanted = (numbers,) if isinstance(numbers, int) else numbers
+        messages = [value for message in messages for number, value in _fields(message) if number in wanted]
+    return messages
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
@@ -76,6 +108,37 @@ def _resource_spans(data: bytes) -> dict[str, Any]:
     return found
 
 
+def _resource_logs(data: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = {"resource": {"attributes": []}, "scopeLogs": []}
+    for number, value in _fields(data):
+        if number == 1:
+            with suppress(*_FAULTS):
+                found["resource"] = {"attributes": [_pair(v) for n, v in _fields(value) if n == 1]}
+        elif number == 2:
+            found["scopeLogs"].append({"logRecords": [_read_record(v) for n, v in _fields(value) if n == 2]})
+    return found
+
+
+def _read_record(data: bytes) -> dict[str, Any]:
+    """Return a log record, one that says nothing where the bytes hold none: the others are read on."""
+    record: dict[str, Any] = {"attributes": []}
+    try:
+        for number, value in _fields(data):
+            if number in (1, 11):
+                record["timeUnixNano" if number == 1 else "observedTimeUnixNano"] = struct.unpack("<Q", value)[0]
+            elif number == 5:
+                record["body"] = _any_value(value, 0)
+            elif number == 6:
+                record["attributes"].append(_pair(value))
+            elif number in (9, 10):
+                record["traceId" if number == 9 else "spanId"] = value.hex()
+            elif number == 12:
+                record["eventName"] = value.decode("utf-8", "replace")
+    except _FAULTS:
+        return {}
+    return record
+
+
 def _read_span(data: bytes) -> dict[str, Any]:
     """Return a span, one without ids where the bytes hold none: the others of the request are read on."""
     try:
@@ -95,6 +158,8 @@ def _span(data: bytes) -> dict[str, Any]:
             span["startTimeUnixNano" if number == 7 else "endTimeUnixNano"] = struct.unpack("<Q", value)[0]
         elif number == 9:
             span["attributes"].append(_pair(value))
+        elif number == 10:
+            span["droppedAttributesCount"] = value
         elif number == 11:
             span["events"].append(_event(value))
         elif number == 15:
@@ -147,9 +212,9 @@ def _any_value(data: bytes, depth: int) -> dict[str, Any]:
     return {}
 
 
-def encode_trace_answer(*, rejected: int, reason: str) -> bytes:
-    """Return an `ExportTraceServiceResponse`, with a partial success where spans were rejected."""
-    if not rejected:
+def encode_answer(*, rejected: int, reason: str) -> bytes:
+    """Return the answer to a request of any kind, with a partial success where there is a reason for one."""
+    if not reason:
         return b""
     said = reason.encode()
     partial = b"\x08" + _as_varint(rejected) + b"\x12" + _as_varint(len(said)) + said

@@ -1,19 +1,31 @@
 """Cut the sessions of coding agents into tasks: a prompt, and what the agent did until the next one."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from .checks import judge
+from .harness import find_inside, typed_text
+from .items import Item, Items, get, mapping, text
+from .lesson_blocks import cut_lesson_blocks
 from .log import Json, Log, Transcript, UnreadableTranscript, as_text, read_time
-from .messages import read_or_leave_out
-from .sessions import ADDED_BY_HARNESS, count_codex_tokens, is_of_main_chain, read_claude_code, read_codex
+from .programs import claude_code, codex, cursor, gemini_cli, opencode, qwen_code
+from .programs.claude_code_sessions import is_of_side, live_lines
+from .programs.codex_sessions import count_codex_tokens, find_meta, find_parent, find_prompt, has_only_events
+from .programs.codex_sessions import live_lines as live_codex_lines
+from .programs.live_sessions import (
+    find_gemini_messages,
+    find_gemini_prompt,
+    find_opencode_messages,
+    find_opencode_prompt,
+    find_qwen_lines,
+    find_qwen_prompt,
+)
+from .trees import without_copies
 
 MIN_PROMPT_BYTES = 9  # "continue", "yes", "go on" say nothing by themselves
 
-_REMINDERS = ("system-reminder", "timestamp")
 _COMMAND = re.compile(r"<command-name>\s*/?([^<\s]+)\s*</command-name>")
-_SAID_BY_HARNESS = ("[Request interrupted by user", *ADDED_BY_HARNESS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +64,7 @@ class _Part:
     number: int
     start: int
     prompt: str
-    lines: list[Mapping[str, Json]]
+    lines: list[Item]
 
 
 def is_too_short(prompt: str) -> bool:
@@ -62,9 +74,9 @@ def is_too_short(prompt: str) -> bool:
 def cut_session(agent: str, lines: Sequence[Mapping[str, Json]], *, name: str, last: int = 0) -> Session:
     """Return the tasks of a session file, or the last of them. `name` is the file's, for a session that says no id.
 
-    `agent` is "claude-code", "codex" or "cursor". Each run has its outcome, where tests or a commit tell it.
+    `agent` is one of those that have hooks. Each run has its outcome, where tests or a commit tell it.
     """
-    session = _READERS[agent](lines, last)
+    session = _READERS[agent]([(f"line {number}", line) for number, line in enumerate(lines, start=1)], last)
     session.id = session.id or name
     for task in session.tasks:
         run = task.run
@@ -76,51 +88,56 @@ def cut_session(agent: str, lines: Sequence[Mapping[str, Json]], *, name: str, l
     return session
 
 
-def _cut_claude_code(lines: Sequence[Mapping[str, Json]], last: int) -> Session:
-    said = [line for line in lines if is_of_main_chain(line)]
+def _cut_claude_code(lines: Items, last: int) -> Session:
+    main = [item for item in lines if not is_of_side(item[1])]
+    live, _ = live_lines(main)
+    _, parent = without_copies(main)
     session = Session(
-        id=next((as_text(line["sessionId"]) for line in said if line.get("sessionId")), ""),
-        folder=next((as_text(line["cwd"]) for line in said if line.get("cwd")), ""),
+        id=next((text(line, "sessionId") for _, line in live if line.get("sessionId")), ""),
+        folder=next((text(line, "cwd") for _, line in live if line.get("cwd")), ""),
     )
-    for part in _cut(said, _prompt_of_claude_code)[-last:]:
-        if any(line.get("type") == "assistant" for line in part.lines):  # not a command of the program itself
-            prompt_id = as_text(part.lines[0].get("uuid")) or str(part.number)
-            session.tasks.append(_read(prompt_id, part, lambda lines: read_claude_code(lines)[0]))
+    for part in _cut(live, _prompt_of_claude_code)[-last:]:
+        if any(line.get("type") == "assistant" for _, line in part.lines):  # not a command of the program itself
+            prompt_id = text(part.lines[0][1], "uuid") or str(part.number)
+            task = _read(prompt_id, part, lambda lines: claude_code.read_chain(lines, session.id, ""))
+            task.run.parent_id = parent
+            session.tasks.append(task)
     return session
 
 
 def _prompt_of_claude_code(line: Mapping[str, Json]) -> str:
-    message, origin = line["message"], line.get("origin")
-    is_automatic = isinstance(origin, Mapping) and origin.get("kind", "human") != "human"
+    is_automatic = get(line, "origin", "kind") not in (None, "human")
     if line.get("type") != "user" or "toolUseResult" in line or is_automatic:
         return ""
-    content = message.get("content")
+    content = get(line, "message", "content")
     blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
     if any(isinstance(block, Mapping) and block.get("type") == "tool_result" for block in blocks):
         return ""
     whole = "\n".join(as_text(block.get("text")) for block in blocks if isinstance(block, Mapping))
     if command := _COMMAND.search(whole):
-        arguments = _find_inside("command-args", whole) or ""
+        arguments = find_inside("command-args", whole) or ""
         return f"/{command[1]} {arguments.strip()}".strip()
-    return _typed(blocks)
+    return typed_text(blocks)
 
 
-def _cut_codex(lines: Sequence[Mapping[str, Json]], last: int) -> Session:
-    meta = next((line for line in lines if line.get("type") == "session_meta"), {})
-    payload = meta.get("payload")
-    about: Mapping[str, Json] = payload if isinstance(payload, Mapping) else {}
-    session = Session(id=as_text(about.get("id")), folder=as_text(about.get("cwd")))
-    named: list[Mapping[str, Json]] = []  # the line that names the model
+def _cut_codex(lines: Items, last: int) -> Session:
+    about = find_meta(lines)
+    live, _ = live_codex_lines(lines)
+    metas = [item for item in lines if item[1].get("type") == "session_meta"][:1]
+    reads_events = has_only_events(live)
+    session = Session(id=text(about, "id"), folder=text(about, "cwd"))
+    named: list[Item] = []  # the line that names the model
     counted = at = 0
-    for part in _cut(lines, _prompt_of_codex)[-last:]:
-        for line in lines[at : part.start]:
-            named = [line] if line.get("type") == "turn_context" else named
-            counted = count_codex_tokens(line) or counted
+    for part in _cut(live, lambda line: find_prompt(line, reads_events=reads_events))[-last:]:
+        for item in live[at : part.start]:
+            named = [item] if item[1].get("type") == "turn_context" else named
+            counted = count_codex_tokens(item[1]) or counted
         at = part.start
-        prompt_id = as_text(part.lines[0].get("timestamp")) or str(part.number)
-        task = _read(prompt_id, part, lambda lines: read_codex(lines)[0], [meta, *named])
-        said = [line for line in part.lines if line.get("type") == "response_item"]
-        task.run.started_at = read_time(part.lines[0].get("timestamp"))
+        prompt_id = text(part.lines[0][1], "timestamp") or str(part.number)
+        task = _read(prompt_id, part, lambda lines: codex.read(lines)[0], [*metas, *named])
+        said = [line for _, line in part.lines if line.get("type") == "response_item" or reads_events]
+        task.run.parent_id = find_parent(lines)
+        task.run.started_at = read_time(part.lines[0][1].get("timestamp"))
         task.run.ended_at = read_time(said[-1].get("timestamp"))
         if task.run.tokens is not None:  # those of the session until then
             task.run.tokens = max(0, task.run.tokens - counted)
@@ -128,88 +145,75 @@ def _cut_codex(lines: Sequence[Mapping[str, Json]], last: int) -> Session:
     return session
 
 
-def _prompt_of_codex(line: Mapping[str, Json]) -> str:
-    item = line.get("payload")
-    if line.get("type") != "response_item" or not isinstance(item, Mapping) or item.get("role") != "user":
-        return ""
-    content = item.get("content")
-    return _typed(content if isinstance(content, list) else [{"text": content}])
-
-
-def _cut_cursor(lines: Sequence[Mapping[str, Json]], last: int) -> Session:
-    said = [line for line in lines if isinstance(line.get("message"), Mapping) and "role" in line]
+def _cut_cursor(lines: Items, last: int) -> Session:
+    said = [item for item in lines if isinstance(item[1].get("message"), Mapping) and "role" in item[1]]
     session = Session(id="", folder="")
-    for part in _cut(said, _prompt_of_cursor)[-last:]:
-        session.tasks.append(_read(str(part.number), part, _read_cursor))
+    for part in _cut(said, cursor.find_prompt)[-last:]:
+        session.tasks.append(_read(str(part.number), part, lambda lines: cursor.read(lines)[0]))
     return session
 
 
-def _prompt_of_cursor(line: Mapping[str, Json]) -> str:
-    content = line["message"].get("content")
-    if line["role"] != "user":
-        return ""
-    typed = _typed(content if isinstance(content, list) else [{"text": content}])
-    query = _find_inside("user_query", typed)
-    return typed if query is None else query.strip()
+def _cut_gemini_cli(lines: Items, last: int) -> Session:
+    about, messages = find_gemini_messages(lines, Log(keeps_going=True))
+    session = Session(id=text(about, "sessionId"), folder="")
+    for part in _cut(messages, find_gemini_prompt)[-last:]:
+        prompt_id = text(part.lines[0][1], "id") or str(part.number)
+        session.tasks.append(_read(prompt_id, part, lambda lines: gemini_cli.read(lines)[0]))
+    return session
 
 
-def _read_cursor(lines: Sequence[Mapping[str, Json]]) -> Transcript:
-    log = Log()
-    for number, line in enumerate(lines, start=1):
-        said = {"role": line["role"], "content": line["message"].get("content")}
-        read_or_leave_out(log, said, f"message {number}")
-    return log.transcript(format="cursor")
+def _cut_qwen_code(lines: Items, last: int) -> Session:
+    said, live, _ = find_qwen_lines(lines)
+    first = live[0][1] if live else {}
+    session = Session(id=text(first, "sessionId"), folder=text(first, "cwd"))
+    for part in _cut(said, find_qwen_prompt)[-last:]:
+        prompt_id = text(part.lines[0][1], "uuid") or str(part.number)
+        session.tasks.append(_read(prompt_id, part, lambda lines: qwen_code.read(lines)[0]))
+    return session
 
 
-def _cut(lines: Sequence[Mapping[str, Json]], prompt_of: Callable[[Mapping[str, Json]], str]) -> list[_Part]:
+def _cut_opencode(lines: Items, last: int) -> Session:
+    document = lines[0][1] if lines else {}
+    info = mapping(document, "info")
+    session = Session(id=text(info, "id"), folder=text(info, "directory"))
+    about = {name: value for name, value in info.items() if name not in ("time", "revert")}
+    live, _ = find_opencode_messages(document)
+    for part in _cut(live, find_opencode_prompt)[-last:]:
+        messages = [message for _, message in part.lines]
+        began, ended = (mapping(message, "info", "time") for message in (messages[0], messages[-1]))
+        time = {"created": began.get("created"), "updated": ended.get("completed") or ended.get("created")}
+        whole = {"info": {**about, "time": time}, "messages": messages}
+        prompt_id = text(messages[0], "info", "id") or str(part.number)
+        session.tasks.append(_read(prompt_id, replace(part, lines=[("session", whole)]), _read_opencode))
+    return session
+
+
+def _read_opencode(lines: Items) -> Transcript:
+    return opencode.read(lines)[0]
+
+
+def _cut(lines: Items, prompt_of: Callable[[Mapping[str, Json]], str]) -> list[_Part]:
     parts: list[_Part] = []
-    for place, line in enumerate(lines):
-        if prompt := prompt_of(line):
+    for place, item in enumerate(lines):
+        if prompt := cut_lesson_blocks(prompt_of(item[1])):
             parts.append(_Part(number=len(parts) + 1, start=place, prompt=prompt, lines=[]))
         if parts:
-            parts[-1].lines.append(line)
+            parts[-1].lines.append(item)
     return parts
 
 
-def _read(
-    prompt_id: str,
-    part: _Part,
-    read: Callable[[Sequence[Mapping[str, Json]]], Transcript],
-    head: Sequence[Mapping[str, Json]] = (),
-) -> LoggedTask:
+def _read(prompt_id: str, part: _Part, read: Callable[[Items], Transcript], head: Sequence[Item] = ()) -> LoggedTask:
     try:
         return LoggedTask(id=prompt_id, prompt=part.prompt, run=read([*head, *part.lines]))
-    except (UnreadableTranscript, AttributeError, TypeError) as error:
+    except UnreadableTranscript as error:
         return LoggedTask(id=prompt_id, prompt=part.prompt, run=Transcript(), problem=f"not readable: {error}")
 
 
-def _typed(blocks: Sequence[Json]) -> str:
-    """Return what a person typed in a message, "" where all of it is added by the program."""
-    texts = [as_text(block.get("text")) for block in blocks if isinstance(block, Mapping) and "text" in block]
-    plain = [_without(_REMINDERS, text).strip() for text in texts]
-    return "\n".join(text for text in plain if text and not text.startswith(_SAID_BY_HARNESS))
-
-
-def _find_inside(tag: str, text: str) -> str | None:
-    """Return what stands inside the first element of a name, None where there is none that ends."""
-    _, begins, rest = text.partition(f"<{tag}>")
-    inside, ends, _ = rest.partition(f"</{tag}>")
-    return inside if begins and ends else None
-
-
-def _without(tags: Iterable[str], text: str) -> str:
-    """Return a text without the elements of some names."""
-    for tag in tags:
-        kept, at = [], 0
-        while (begin := text.find(f"<{tag}>", at)) >= 0 and (end := text.find(f"</{tag}>", begin)) >= 0:
-            kept.append(text[at:begin])
-            at = end + len(f"</{tag}>")
-        text = "".join([*kept, text[at:]])
-    return text
-
-
-_READERS: dict[str, Callable[[Sequence[Mapping[str, Json]], int], Session]] = {
+_READERS: dict[str, Callable[[Items, int], Session]] = {
     "claude-code": _cut_claude_code,
     "codex": _cut_codex,
     "cursor": _cut_cursor,
+    "gemini-cli": _cut_gemini_cli,
+    "opencode": _cut_opencode,
+    "qwen-code": _cut_qwen_code,
 }

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from .log import Json, Transcript, as_text, to_count, to_number
-from .traces import Span, parse, read_list, read_object, read_objects, transcripts_of
+from .log import Json, Transcript, as_text, parse, to_count, to_number
+from .traces import Span, read_list, read_object, read_objects, transcripts_of
 
 # Langfuse and LangSmith
 

@@ -1,10 +1,19 @@
-"""POST /otlp/v1/traces: spans become runs."""
+"""POST /otlp/v1/traces and /otlp/v1/logs: spans and their log events become runs."""
 
 import gzip
 import json
 
 import pytest
+from opentelemetry._logs import LogRecord
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
@@ -88,6 +97,18 @@ def span(trace, id, *, parent="", kind="chat", **attributes):
     return {"traceId": trace, "spanId": id, "parentSpanId": parent, "name": "x", "attributes": pairs}
 
 
+def test_lessons_in_a_message_are_no_part_of_the_task_of_a_trace(api_client):
+    block = "<lessons>\nLessons from earlier runs, each approved.\n1. When a: b\n</lessons>"
+    asked = json.dumps(f"{block}\nCancel my flight.")
+
+    api_client.post(URL, request(span("t1", "b", parent="a")))
+    api_client.post(
+        URL, request(span("t1", "a", kind="invoke_agent", **{"gen_ai.input.messages": "", "input.value": asked}))
+    )
+
+    assert "Lessons from" not in Trajectory.objects.get().task
+
+
 def request(*spans, resource=None):
     return {"resourceSpans": [{"resource": resource or {}, "scopeSpans": [{"spans": list(spans)}]}]}
 
@@ -114,7 +135,7 @@ def test_spans_without_a_trace_id_belong_to_no_run(api_client, project, api_key,
 
     reason = reject(api_client, request(span(trace, "a", parent="b")))
 
-    assert reason == "Spans without a trace id belong to no run."
+    assert reason == "What has no trace id belongs to no run."
     assert Trajectory.objects.get().spans == []
 
 
@@ -249,3 +270,156 @@ def test_real_exporter_is_understood(live_server):
 
     run = Trajectory.objects.get()
     assert (run.task, run.agent, run.is_open) == ("Say hello", "greeter", False)
+
+
+# Log events
+
+
+def record(name, *, trace="t", id="a", body=None, **attributes):
+    """Return a log record as the official instrumentation of OpenAI writes it."""
+    pairs = [{"key": key, "value": as_any_value(value)} for key, value in attributes.items()]
+    return {"traceId": trace, "spanId": id, "eventName": name, "body": as_any_value(body or {}), "attributes": pairs}
+
+
+def as_any_value(value):
+    if isinstance(value, dict):
+        return {"kvlistValue": {"values": [{"key": k, "value": as_any_value(v)} for k, v in value.items()]}}
+    if isinstance(value, list):
+        return {"arrayValue": {"values": [as_any_value(item) for item in value]}}
+    return {"stringValue": value}
+
+
+def logs(*records):
+    return {"resourceLogs": [{"scopeLogs": [{"logRecords": list(records)}]}]}
+
+
+USER = record("gen_ai.user.message", body={"content": "Say hello"})
+CHOICE = record("gen_ai.choice", body={"message": {"role": "assistant", "content": "Hello"}})
+SILENT = {"traceId": "t", "spanId": "a", "parentSpanId": "", "name": "chat"} | {
+    "attributes": [{"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}]
+}
+LOGS = "/otlp/v1/logs"
+
+
+def test_log_events_after_the_root_complete_its_run(api_client):
+    partial = api_client.post(URL, request(SILENT)).json()["partialSuccess"]
+    api_client.post(LOGS, logs(USER))
+    waiting = Trajectory.objects.get()
+    api_client.post(LOGS, logs(CHOICE))
+
+    run = Trajectory.objects.get()
+    assert (partial["rejectedSpans"], "stays open for log events" in partial["errorMessage"]) == ("0", True)
+    assert (waiting.is_open, run.is_open, run.task, run.spans) == (True, False, "Say hello", [])
+    assert run.steps[-1]["action"] == {"name": "respond", "arguments": {"content": "Hello"}}
+
+
+def test_log_events_before_the_spans_complete_their_run(api_client):
+    message = {"role": "user", "parts": [{"type": "text", "content": "Say hello"}]}
+    answer = {"role": "assistant", "parts": [{"type": "text", "content": "Hello"}]}
+    said = {"gen_ai.input.messages": [message], "gen_ai.output.messages": [answer]}
+
+    api_client.post(LOGS, logs(record("gen_ai.client.inference.operation.details", **said)))
+    waiting = Trajectory.objects.get()
+    api_client.post(URL, request(SILENT))
+
+    run = Trajectory.objects.get()
+    assert (waiting.is_open, waiting.task, run.is_open, len(run.steps)) == (True, "Say hello", False, 2)
+
+
+def test_log_events_that_come_again_are_kept_once(api_client):
+    for _ in range(2):
+        api_client.post(LOGS, logs(USER))
+
+    assert len(Trajectory.objects.get().spans) == 1
+
+
+def test_other_log_records_are_passed_over(api_client):
+    answer = api_client.post(LOGS, logs(record("", body={"text": "GET /"}), {}, {"eventName": ["x"]}))
+
+    assert (answer.json(), Trajectory.objects.count()) == ({}, 0)
+
+
+@pytest.mark.parametrize(
+    ("odd", "reason"),
+    [
+        (record("gen_ai.choice", trace=""), "What has no trace id belongs to no run."),
+        (record("gen_ai.choice", body={"content": "a\x00"}), "span 'a' cannot be read."),
+    ],
+)
+def test_log_event_that_cannot_be_read_is_rejected_by_itself(odd, reason, api_client):
+    partial = api_client.post(LOGS, logs(odd, USER)).json()["partialSuccess"]
+
+    assert (partial["rejectedLogRecords"], partial["errorMessage"].startswith(reason)) == ("1", True)
+    assert Trajectory.objects.get().task == "Say hello"
+
+
+def test_secrets_in_log_events_are_redacted_and_erased_with_the_run(api_client):
+    key = "sk-proj-" + "Ab3" * 16
+    api_client.post(LOGS, logs(record("gen_ai.user.message", body={"content": f"Use {key}"})))
+    run = Trajectory.objects.get()
+
+    assert key not in json.dumps([run.task, run.spans])
+    erase_trajectory(run, by=Actor(label="user:ana"))
+    assert not Trajectory.objects.filter(spans__isnull=False).exclude(spans=[]).exists()
+
+
+def test_another_client_adds_no_log_events_to_a_trace(api_client, project):
+    api_client.post(URL, request(SILENT))
+    another = make_client(make_api_key(project=project, client="another").token)
+
+    partial = another.post(LOGS, logs(USER)).json()["partialSuccess"]
+
+    assert partial["errorMessage"].startswith("trace t: Another client opened this run")
+    assert Trajectory.objects.get().task == "(no task)"
+
+
+def test_log_events_of_a_trace_do_not_grow_without_end(api_client, project, api_key):
+    spans = [request(span("t", f"a{n}", parent="b"))["resourceSpans"][0] for n in range(MAX_TRACE_SPANS)]
+    make_trajectory(project=project, is_open=True, external_id="t", spans=spans, client=api_key.api_key.client)
+
+    partial = api_client.post(LOGS, logs(USER)).json()["partialSuccess"]
+
+    assert partial["errorMessage"].startswith("trace t: at most 5,000 spans")
+
+
+@pytest.mark.parametrize("path", [LOGS, "/otlp/v1/metrics"])
+@pytest.mark.parametrize(("body", "kind", "status"), [(b"\x0a\x7fabc", PROTOBUF, 400), (b"x", "text/plain", 415)])
+def test_body_that_is_no_request_of_an_exporter_is_refused(path, body, kind, status, api_client, client):
+    assert api_client.post(path, body, content_type=kind).status_code == status
+    assert client.post(path, body, content_type=kind).status_code == 401
+
+
+@pytest.mark.django_db(transaction=True)
+def test_real_exporter_of_logs_is_understood(live_server):
+    headers = {"Authorization": f"Bearer {make_api_key().token}"}
+    spans, events = TracerProvider(), LoggerProvider()
+    spans.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{live_server.url}{URL}", headers=headers)))
+    exporter = OTLPLogExporter(endpoint=f"{live_server.url}{LOGS}", headers=headers, compression=Compression.Gzip)
+    events.add_log_record_processor(BatchLogRecordProcessor(exporter))
+    logger = events.get_logger("agent")
+
+    chat = {"gen_ai.operation.name": "chat"}
+    with spans.get_tracer("agent").start_as_current_span("chat", attributes=chat):
+        logger.emit(LogRecord(event_name="gen_ai.user.message", body={"content": "Say hello"}))
+        logger.emit(LogRecord(event_name="gen_ai.choice", body={"index": 0, "message": {"content": "Hello"}}))
+    spans.shutdown()
+    events.shutdown()
+
+    run = Trajectory.objects.get()
+    assert (run.task, run.is_open, run.steps[-1]["action"]["arguments"]) == ("Say hello", False, {"content": "Hello"})
+
+
+def test_metrics_are_rejected_so_that_they_are_not_sent_again(api_client):
+    points = [{"asInt": "1"}, {"asInt": "2"}]
+    body = {"resourceMetrics": [{"scopeMetrics": [{"metrics": [{"name": "x", "sum": {"dataPoints": points}}]}]}]}
+    encoded = ExportMetricsServiceRequest()
+    encoded.resource_metrics.add().scope_metrics.add().metrics.add().gauge.data_points.add().as_int = 1
+
+    plain = api_client.post("/otlp/v1/metrics", body)
+    binary = api_client.post("/otlp/v1/metrics", encoded.SerializeToString(), content_type=PROTOBUF)
+
+    answer = ExportMetricsServiceResponse.FromString(binary.content)
+    reason = "ERL takes no metrics: set OTEL_METRICS_EXPORTER=none."
+    assert (plain.status_code, binary.status_code) == (200, 200)
+    assert plain.json() == {"partialSuccess": {"rejectedDataPoints": "2", "errorMessage": reason}}
+    assert (answer.partial_success.rejected_data_points, answer.partial_success.error_message) == (1, reason)

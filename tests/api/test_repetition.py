@@ -113,6 +113,7 @@ def test_block_in_a_task_is_neither_stored_nor_searched_for(api_client: Any, pro
         "Always check the time of booking before you call cancel_reservation.",
         "When a reservation is to be cancelled, check the time of booking before calling cancel_reservation.",
         "Never call cancel_reservation without checking the time of booking.",
+        "If a reservation should be cancelled, first verify the booking time, then call cancel_reservation.",
     ],
 )
 def test_twenty_repetitions_of_a_served_lesson_are_one_line(api_client: Any, project: Any, note: str) -> None:

@@ -270,6 +270,22 @@ def test_retrieve_filters_by_family_tag_agent_and_polarity(api_client, project):
         assert [item["id"] for item in listed["results"]] == only_mine, name
 
 
+def test_record_has_no_rules_of_families_that_are_left_out(api_client, project):
+    for name in ("mine", "other"):
+        rule = make_heuristic(
+            project=project, status="approved", scope="project", task_id="", tags=["rule"], guideline=f"Ask {name}."
+        )
+        make_evidence(heuristic=rule, trajectory=make_trajectory(project=project, task_id=name))
+
+    everything, mine = (
+        api_client.post(URL, {"task": TASK, "family": "mine", "families": families}).json()["context"]
+        for families in ([], ["mine", ""])
+    )
+
+    assert ("Ask mine." in everything, "Ask other." in everything) == (True, True)
+    assert ("Ask mine." in mine, "Ask other." in mine) == (True, False)
+
+
 def test_retrieve_for_lessons_that_are_not_approved_is_refused(api_client):
     response = api_client.post(URL, {"task": TASK, "status": "proposed"})
     assert (response.status_code, list(response.json()["error"]["fields"])) == (400, ["/status"])

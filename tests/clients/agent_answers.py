@@ -34,13 +34,22 @@ def chat_calls(name: str = "get_reservation", call_id: str = "call_1", **argumen
 
 
 def chat_streams(*texts: str) -> Behaviour:
+    return _chat_stream(*({"content": text} for text in texts))
+
+
+def chat_streams_call(name: str = "get_reservation", call_id: str = "call_1") -> Behaviour:
+    function = {"name": name, "arguments": json.dumps(LOOK["arguments"])}
+    return _chat_stream({"tool_calls": [{"index": 0, "id": call_id, "type": "function", "function": function}]})
+
+
+def _chat_stream(*deltas: dict[str, Any]) -> Behaviour:
     def event(choices: list[Any], **about: Any) -> str:
         body = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m-1", "choices": choices}
         return f"data: {json.dumps({**body, **about})}\n\n"
 
-    deltas = [{"role": "assistant", "content": text} for text in texts]
-    events = [event([{"index": 0, "delta": delta, "finish_reason": None}]) for delta in deltas]
-    events.append(event([{"index": 0, "delta": {}, "finish_reason": "stop"}]))
+    events = [event([{"index": 0, "delta": {"role": "assistant", **d}, "finish_reason": None}]) for d in deltas]
+    reason = "tool_calls" if "tool_calls" in deltas[-1] else "stop"
+    events.append(event([{"index": 0, "delta": {}, "finish_reason": reason}]))
     body = "".join([*events, event([], usage=_USAGE), "data: [DONE]\n\n"])
     return raw(body.encode(), headers={"Content-Type": "text/event-stream", **CLOSE})
 

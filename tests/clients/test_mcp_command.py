@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,13 +20,17 @@ from erl_client.api import Destination
 from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.mcp.protocol import LEGACY_VERSIONS, MODERN_VERSION
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 from tests.clients.broken_erl import SLOW_SECONDS, BrokenErl, garbage, server_error, slow
+from tests.factories import make_heuristic
+from tests.stack import free_port
+from tests.waiting import wait_until
 
 SOURCE = Path(__file__).resolve().parents[2] / "clients" / "python" / "src"
-COMMAND = [sys.executable, "-c", "import sys; from erl_client.cli import main; sys.exit(main(['mcp']))"]
+COMMAND = [sys.executable, "-c", "import sys; from erl_client.cli import main; sys.exit(main())", "mcp"]
 
 
 def environment(**values: str) -> dict[str, str]:
@@ -33,10 +38,12 @@ def environment(**values: str) -> dict[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ} | {"PYTHONPATH": str(SOURCE)} | values
 
 
-def pipe(*lines: str | bytes, **values: str) -> list[dict[str, Any]]:
+def pipe(*lines: str | bytes, arguments: tuple[str, ...] = (), **values: str) -> list[dict[str, Any]]:
     """Write lines to the command and return its answers, which must be all that it prints."""
     content = b"".join((line.encode() if isinstance(line, str) else line) + b"\n" for line in lines)
-    done = subprocess.run(COMMAND, input=content, capture_output=True, env=environment(**values), timeout=120)
+    done = subprocess.run(
+        [*COMMAND, *arguments], input=content, capture_output=True, env=environment(**values), timeout=120
+    )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -113,6 +120,59 @@ def test_answers_with_an_error_while_erl_is_away() -> None:
     assert called["result"]["isError"] is True
     assert "cannot be reached" in called["result"]["content"][0]["text"]
     assert "cannot be reached" in listed["error"]["message"]
+
+
+def test_client_that_starts_while_erl_is_away_is_told_when_it_comes_back(
+    erl: ERL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp, "RETRY_SECONDS", 0.1)
+    destination: Any = SimpleNamespace(url=f"http://127.0.0.1:{free_port()}", api_key=erl.destination.api_key)
+    answers = io.BytesIO()
+
+    def messages() -> Iterator[bytes]:
+        yield request("initialize", id=1, protocolVersion="2025-06-18").encode()
+        wait_until(lambda: b'"protocolVersion":"2025-06-18"' in answers.getvalue(), seconds=60)
+        yield request("tools/list", id=2).encode()
+        wait_until(lambda: b'"tools":[]' in answers.getvalue(), seconds=60)
+        destination.url = erl.destination.url
+        wait_until(lambda: b"notifications/tools/list_changed" in answers.getvalue(), seconds=60)
+        yield request("tools/list", id=3).encode()
+
+    mcp.serve(destination, messages(), answers)
+
+    assert len(json.loads(answers.getvalue().splitlines()[-1])["result"]["tools"]) == 6
+
+
+@pytest.mark.usefixtures("erl")
+def test_server_of_a_family_gives_and_records_nothing_of_others(project: Project) -> None:
+    lessons = [
+        make_heuristic(
+            project=project,
+            status="approved",
+            task_id=family,
+            trigger="When prices are rounded",
+            guideline=f"See {of}.",
+        )
+        for family, of in (("client-a/shop", "client A"), ("ana/shop", "Ana"))
+    ]
+    embed_heuristics([lesson.pk for lesson in lessons])
+    arguments = {"task": "Round prices", "family": "client-a/shop"}
+    calls = [
+        request("tools/call", id=1, name="get_lessons", arguments=arguments),
+        request("tools/call", id=2, name="record_run", arguments={"task": "Round prices"}),
+        request("resources/read", id=3, uri="erl://lessons/client-a%2Fshop"),
+        request("resources/read", id=4, uri="erl://lessons/ana%2Fshop"),
+    ]
+
+    given, _, refused, read = sorted(
+        pipe(*calls, arguments=("--family", "ana/shop")), key=lambda answer: int(answer["id"])
+    )
+
+    text = given["result"]["content"][0]["text"]
+    assert ("See Ana." in text, "See client A." in text) == (True, False)
+    assert Trajectory.objects.get().task_id == "ana/shop"
+    assert "only" in refused["error"]["message"]
+    assert "See Ana." in json.dumps(read["result"])
 
 
 @pytest.mark.parametrize("fault", [server_error, garbage])

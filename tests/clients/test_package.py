@@ -25,12 +25,13 @@ print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 
 
 def contents(folder: str) -> dict[str, str]:
-    return {path.name: path.read_text(encoding="utf-8") for path in Path(folder).glob("*.py")}
+    files = Path(folder).rglob("*.py")
+    return {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in files}
 
 
 def test_converter_is_the_servers() -> None:
     assert contents(transcripts.__path__[0]) == contents(of_server.__path__[0])
-    assert "formats.py" in contents(transcripts.__path__[0])
+    assert {"formats.py", "programs/codex.py"} <= set(contents(transcripts.__path__[0]))
 
 
 def test_client_imports_nothing_of_the_server_nor_of_an_sdk() -> None:
@@ -42,3 +43,14 @@ def test_client_imports_nothing_of_the_server_nor_of_an_sdk() -> None:
     assert {"erl_client", "httpx"} <= imported
     assert not imported & {*PACKAGES, "django", "openai", "anthropic"}
     assert not imported & {"agents", "langchain", "langchain_core", "langgraph", "opentelemetry", "pydantic_ai"}
+
+
+def test_hooks_import_neither_the_client_nor_httpx() -> None:
+    """An agent waits for them: `import httpx` alone takes longer than a hook may."""
+    code = f"import json, sys; sys.path.insert(0, {str(SOURCE)!r}); import erl_client.cli as cli\n"
+    code += "cli.main(['hook', 'recall', '--help']); print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True, timeout=60)
+
+    imported = set(json.loads(done.stderr))
+    assert "erl_client.coding_agents.hooks" in imported
+    assert not imported & {"httpx", "asyncio", "erl_client.client", "erl_client.transcripts.formats", "http.client"}

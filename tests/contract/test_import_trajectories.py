@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ def test_import_json_prints_one_object(tmp_path: Path) -> None:
 def test_import_many_bad_lines_are_summed_up(tmp_path: Path) -> None:
     make_project()
 
-    _, err, _ = run_import(write_lines(tmp_path / "a.jsonl", *["{"] * 60))
+    _, err, _ = run_import(write_lines(tmp_path / "a.jsonl", *[{"task": ""}] * 60))
 
     assert err.splitlines()[-1] == "… and 10 more; --json lists them all."
 
@@ -252,7 +253,26 @@ def test_dry_run_foresees_what_the_import_refuses(tmp_path: Path) -> None:
 def test_what_another_command_reads_names_it(line: dict[str, Any], tmp_path: Path) -> None:
     make_project()
 
-    _, err, code = run_import(write_lines(tmp_path / "a.jsonl", line))
+    with pytest.raises(CommandError, match=r"manage\.py import_memory"):
+        run_import(write_lines(tmp_path / "a.jsonl", line))
 
-    assert code == 1
-    assert "manage.py import_memory" in err
+
+def test_folder_of_many_programs_is_imported_as_foreseen_with_one_error_per_file(tmp_path: Path) -> None:
+    make_project()
+    folder = tmp_path / "logs"
+    shutil.copytree(EXCERPTS / "programs", folder, ignore=shutil.ignore_patterns("expected.json", "*LICENSE", "*.md"))
+    (folder / "droid" / "events.jsonl").write_text('{"event": "login"}\n' * 30)
+
+    foreseen = run_import(folder, "--dry-run")
+    happened = run_import(folder)
+
+    assert foreseen[1:] == happened[1:]
+    assert [line.partition(": ")[0] for line in happened[1].splitlines()] == [
+        "droid/events.jsonl",
+        "langfuse/download_without_inputs.json",
+    ]
+    foreseen_counts, counts = foreseen[0].splitlines()[-1], happened[0].splitlines()[-2]
+    assert foreseen_counts.replace("would be imported", "imported") == counts
+    assert "atif/job/fix-rounding__1/agent/trajectory.json: ATIF: 1 run" in happened[0]
+    assert Trajectory.objects.get(external_id="harbor-1").outcome == "success"
+    assert Trajectory.objects.get(external_id="he-2").metadata["parent_id"] == "he-1"

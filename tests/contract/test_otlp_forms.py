@@ -1,4 +1,4 @@
-"""POST /otlp/v1/traces with malformed spans: each is rejected by itself, or read in part; others come in."""
+"""POST /otlp/v1/traces and logs with malformed entries: each is rejected by itself, or read in part; others come in."""
 
 import json
 import random
@@ -6,6 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from memory.runs.models import Trajectory
@@ -200,3 +201,28 @@ def test_protobuf_with_flipped_bytes_is_answered(seed, api_client):
     body[at] = chance.randrange(256)
 
     assert api_client.post(URL, bytes(body), content_type=PROTOBUF).status_code in (200, 400)
+
+
+def log_request() -> bytes:
+    request = ExportLogsServiceRequest()
+    record = request.resource_logs.add().scope_logs.add().log_records.add(event_name="gen_ai.user.message")
+    record.trace_id, record.span_id, record.time_unix_nano = b"\xaa" * 16, b"\xbb" * 8, 5
+    entry = record.body.kvlist_value.values.add(key="content")
+    entry.value.string_value = "Cancel my reservation EHGLP3."
+    whole: bytes = request.SerializeToString()
+    return whole
+
+
+def test_log_record_in_protobuf_is_read(api_client):
+    api_client.post("/otlp/v1/logs", log_request(), content_type=PROTOBUF)
+
+    assert Trajectory.objects.get().task == "Cancel my reservation EHGLP3."
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_log_records_with_flipped_bytes_are_answered(seed, api_client):
+    chance = random.Random(seed)
+    body = bytearray(log_request())
+    body[chance.randrange(len(body))] = chance.randrange(256)
+
+    assert api_client.post("/otlp/v1/logs", bytes(body), content_type=PROTOBUF).status_code in (200, 400)

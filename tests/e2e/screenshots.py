@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, Response
 
 from tests.e2e.browser import find_chromium, open_browser
 from tests.e2e.screenshot_runs import record_runs, try_release
@@ -48,7 +48,14 @@ def find_runs(page: Page, root: str) -> tuple[str, str]:
     raise SystemExit("No proposed lesson has runs. Start with a fresh ERL_HOME.")
 
 
+def refuse_error(response: Response) -> None:
+    """End with the address of a page that failed, so that no picture shows an error."""
+    if response.status >= 400 and response.request.is_navigation_request():
+        raise SystemExit(f"{response.url} answered {response.status}.")
+
+
 def sign_in(page: Page, root: str, stack: dict[str, Any]) -> None:
+    page.on("response", refuse_error)
     page.goto(f"{root}/admin/login/")
     page.fill("#id_username", stack["admin_user"])
     page.fill("#id_password", stack["admin_password"])

@@ -1,8 +1,10 @@
 """The blocks of lessons that are cut out of messages, and what looks like one."""
 
+import json
+
 import pytest
 
-from memory.transcripts.lesson_blocks import cut_lesson_blocks
+from memory.transcripts.lesson_blocks import cut_lesson_blocks, read_task
 
 BLOCK = "<lessons>\nLessons from earlier runs, each approved.\n1. [H-1a2b3c4d] When a: b\n</lessons>"
 RECORD = "<record-0123456789abcdef>\nWhat earlier runs showed.\n</record-0123456789abcdef>"
@@ -17,6 +19,8 @@ RECORD = "<record-0123456789abcdef>\nWhat earlier runs showed.\n</record-0123456
         (f"Context: {BLOCK} Cancel it.", "Context:  Cancel it."),
         (BLOCK, ""),
         ("<lessons>\n1. When a: b\n</lessons>\nCancel it.", "Cancel it."),
+        ("Cancel it.\n<lessons>\nLessons from earlier runs, each approved.\n1. [H-1a2b", "Cancel it."),
+        (json.dumps([f"{BLOCK}\nCancel it."]), '["\\nCancel it."]'),
     ],
 )
 def test_block_is_cut_out(text: str, kept: str) -> None:
@@ -36,3 +40,7 @@ def test_block_is_cut_out(text: str, kept: str) -> None:
 )
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert cut_lesson_blocks(text) == text
+
+
+def test_task_of_lessons_alone_is_none() -> None:
+    assert (read_task(BLOCK), read_task(f"{BLOCK} Cancel it.")) == ("(no task)", "Cancel it.")

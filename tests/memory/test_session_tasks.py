@@ -11,6 +11,8 @@ from memory.transcripts.checks import judge
 from memory.transcripts.formats import parse_lines
 from memory.transcripts.tasks import LoggedTask, Session, cut_session
 
+PROMPT = "Fix the rounding of prices in round.py"
+PROGRAMS = Path(__file__).resolve().parents[1] / "data" / "programs"
 SESSIONS = Path(__file__).resolve().parents[1] / "data" / "coding_sessions"
 
 
@@ -219,3 +221,37 @@ def test_last_tests_count_and_go_before_a_commit() -> None:
     assert judge([passed, commit, failed]) == FAILED
     assert judge([failed, unseen]) == NOTHING
     assert judge([failed, unseen, commit]) == COMMITTED
+
+
+@pytest.mark.parametrize(
+    ("agent", "name", "session", "tasks"),
+    [
+        ("gemini-cli", "session.jsonl", "gem-2", ["m3"]),
+        ("qwen-code", "session.jsonl", "qw-1", ["q3"]),
+        ("opencode", "reverted.json", "oc-2", ["m1"]),
+    ],
+)
+def test_prompts_that_were_taken_back_are_no_tasks(agent: str, name: str, session: str, tasks: list[str]) -> None:
+    text = (PROGRAMS / agent / name).read_text(encoding="utf-8")
+    lines = [json.loads(text)] if name.endswith(".json") else parse_lines(text)[0]
+
+    read = cut_session(agent, lines, name="file")
+
+    assert (read.id, [task.id for task in read.tasks]) == (session, tasks)
+    assert [task.prompt for task in read.tasks] == ["Fix the failing test in test_round.py"]
+    assert [(task.run.external_id, task.reason_to_skip) for task in read.tasks] == [(f"{session}/{tasks[0]}", "")]
+
+
+def test_what_hooks_add_to_a_prompt_is_no_part_of_it() -> None:
+    block = "&lt;lessons&gt;\nLessons from earlier runs, each approved.\n1. When a: b\n&lt;/lessons&gt;"
+    parts = [{"text": PROMPT}, {"text": f"<hook_context>{block}</hook_context>"}]
+    call = {"id": "c", "name": "run_shell_command", "args": {"command": "ls"}, "status": "success"}
+    lines: list[dict[str, Any]] = [
+        {"sessionId": "s", "projectHash": "p"},
+        {"id": "m1", "type": "user", "content": parts},
+        {"id": "m2", "type": "gemini", "content": "", "toolCalls": [call]},
+    ]
+
+    (task,) = cut_session("gemini-cli", lines, name="file").tasks
+
+    assert (task.prompt, task.run.steps[0]["observation"]) == (PROMPT, PROMPT)

@@ -135,18 +135,21 @@ READ: dict[str, tuple[str, str, int, int, int, str, list[str], str, int | None]]
 }
 BROKEN = {
     "unknown_object.json": "This is in no format that is known here: an object with the members event, user.",
-    "unknown_role.json": "messages[1].role must be one of system, ",
-    "call_without_name.json": "messages[1].tool_calls[0].function.name must be the tool's name",
-    "content_is_a_number.json": "messages[1].content must be a string.",
     "part_without_type.json": "messages[0].content[0] must be a content part, an object with type.",
-    "langchain_unknown_type.json": "messages[1] is a LangChain message of the unknown type 'SpeechMessage'.",
-    "tau_reward_too_large.json": "reward is 3.5, and a score lies between 0 and 1.",
     "otlp_without_spans.json": "resourceSpans holds no span.",
     "truncated.pb": "truncated.pb is not readable. The body is not an OTLP trace request in protobuf.",
     "truncated.json": "truncated.json is not readable JSON.",
     "lines_with_a_broken_one.jsonl": "line 2: Expecting value",
     "steps_are_a_text.json": "entry 1: steps must be a list of steps or of chat messages, not a string.",
     "empty.json": "The log is empty.",
+}
+
+LEFT_OUT = {
+    "unknown_role.json": "messages[1]: role must be one of system, ",
+    "call_without_name.json": "messages[1].tool_calls[0]: function.name must be the tool's name",
+    "content_is_a_number.json": "messages[1]: content must be a string.",
+    "langchain_unknown_type.json": "messages[1]: is a LangChain message of the unknown type 'SpeechMessage'.",
+    "tau_reward_too_large.json": "reward: 3.5, and a score lies between 0 and 1",
 }
 
 
@@ -201,6 +204,14 @@ def test_broken_log_is_refused_with_place_and_reason(name: str) -> None:
     assert said[0].startswith(BROKEN[name])
 
 
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_part_that_cannot_be_read_leaves_the_rest_of_the_log(name: str) -> None:
+    (entry,) = read_entries(SAMPLES / "broken" / name)
+
+    assert entry.data is not None
+    assert entry.data["metadata"]["left_out"][0].startswith(LEFT_OUT[name])
+
+
 def test_agent_called_by_an_agent_is_a_run_of_its_own() -> None:
     caller, called = read_entries(SAMPLES / "otlp_subagent.json")
 
@@ -211,15 +222,20 @@ def test_agent_called_by_an_agent_is_a_run_of_its_own() -> None:
     assert called.data["external_id"].startswith(caller.data["external_id"])
 
 
-def test_call_outside_the_longest_conversation_is_named(tmp_path: Path) -> None:
+def test_call_outside_the_longest_conversation_is_a_step_at_its_time() -> None:
+    asked = [{"role": "user", "content": "Hi"}]
     spans = [
-        {"id": "a", "traceId": "t", "type": "GENERATION", "input": [{"role": "user", "content": "Hi"}], "output": "Ho"},
-        {"id": "b", "traceId": "t", "type": "TOOL", "name": "search", "input": {"q": "x"}, "output": "y"},
+        {"id": "a", "traceId": "t", "startTime": "3", "type": "GENERATION", "input": asked, "output": "Ho"},
+        {"id": "b", "traceId": "t", "startTime": "2", "type": "TOOL", "name": "f", "input": {"q": "x"}, "output": "y"},
     ]
 
     (run,) = read_document(spans).transcripts
 
-    assert run.left_out == ["span b: a call of search outside the longest conversation of the trace"]
+    assert [(step["index"], step["action"], step["observation"]) for step in run.steps] == [
+        (1, None, "Hi"),
+        (2, {"name": "f", "arguments": {"q": "x"}}, "y"),
+        (3, {"name": "respond", "arguments": {"content": "Ho"}}, ""),
+    ]
 
 
 def test_time_without_zone_is_taken_as_utc() -> None:

@@ -60,6 +60,17 @@ def test_run_is_started_and_read() -> None:
     assert (answer["status"], answer["reply"], answer["trajectory"]) == ("succeeded", "On its way.", run["id"])
 
 
+def test_lessons_in_a_message_are_no_part_of_the_task_of_a_run() -> None:
+    block = "<lessons>\nLessons from earlier runs, each approved.\n1. When a: b\n</lessons>"
+
+    api = Api()
+    agent = api.post("agents", {"name": "support"}).json()
+
+    run = api.post(f"agents/{agent['id']}/runs", {"input": f"{block}\nCancel my flight."}).json()
+
+    assert Run.objects.get(pk=run["id"]).task == "Cancel my flight."
+
+
 def test_run_under_a_key_is_started_once() -> None:
     api = Api()
     agent = api.post("agents", {"name": "support"}).json()

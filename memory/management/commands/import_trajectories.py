@@ -13,15 +13,17 @@ from django.db import transaction
 from tqdm import tqdm
 
 from memory.errors import MemoryAppError, UnknownParent
-from memory.intake.files import FORMATS, PROTOBUF_SUFFIXES, FileEntry, count_entries, read_entries
-from memory.intake.recording import find_parent, record_trajectory
+from memory.intake.files import ARCHIVE_SUFFIX, FORMATS, PROTOBUF_SUFFIXES, FileEntry, count_entries, read_entries
+from memory.intake.harbor import without_reports
+from memory.intake.recording import find_parent, find_tasks, record_trajectory
 from memory.management.options import add_project_argument, get_project
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 
 MAX_SHOWN_ERRORS = 50
-SUFFIXES = frozenset({".json", ".jsonl", ".ndjson", ".traj", ".log", *PROTOBUF_SUFFIXES})
+CODING_AGENTS = ("claude-code", "codex", "cursor")  # those that have hooks
+SUFFIXES = frozenset({".json", ".jsonl", ".ndjson", ".traj", ".log", ARCHIVE_SUFFIX, *PROTOBUF_SUFFIXES})
 
 
 @dataclass(kw_only=True, slots=True)
@@ -35,7 +37,8 @@ class ImportResult:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix.lower() in SUFFIXES)
+    files = (path for path in folder.rglob("*") if path.is_file() and path.suffix.lower() in SUFFIXES)
+    return without_reports(files)
 
 
 def _moment(text: str) -> datetime:
@@ -69,8 +72,9 @@ class Command(BaseCommand):
     help = (
         "Record the runs of a file, or of every file in a folder. Reads messages (OpenAI chat and Responses, "
         "Anthropic, Gemini, LangChain, pydantic-ai), traces (OpenTelemetry as JSON, protobuf or console output, "
-        "OpenInference, Langfuse, LangSmith, OpenAI Agents SDK), sessions (Claude Code, Codex, ADK, CrewAI), "
-        "benchmark logs (SWE-agent, tau-bench, tau2-bench, AgentDojo) and the form of POST /api/v1/trajectories; "
+        "OpenInference, Langfuse, LangSmith, OpenAI Agents SDK), sessions (Claude Code, Codex, Cursor, Gemini "
+        "CLI, OpenCode and ten more), benchmark logs (ATIF with Harbor's job folders, Inspect, SWE-agent, "
+        "tau-bench, tau2-bench, AgentDojo) and the form of POST /api/v1/trajectories; "
         "docs/integrations.md says what is taken from each. Prints what each file was taken for. A run's id "
         "becomes its external_id, so importing a file again changes nothing. What cannot be read is reported with "
         "its place and the reason; the rest is kept. Exits with 1 if anything failed."
@@ -120,16 +124,18 @@ class Command(BaseCommand):
         # A dry run takes the very same way, in a transaction that is rolled back.
         with transaction.atomic() if options["dry_run"] else nullcontext():
             if options["dry_run"] and not options["project"] and not Project.objects.exists():
+                # Rolled back with the rest: logs can be tried before there is a project.
                 project = Project.objects.create(slug="dry-run", name="dry run")
             else:
                 project = get_project(options["project"])
             for file in files:
-                place = "" if file == path else str(file.relative_to(path))
-                self._import(file, result, options, defaults=defaults, project=project, place=place)
+                relative_path = "" if file == path else str(file.relative_to(path))
+                self._import(file, result, options, defaults=defaults, project=project, place=relative_path)
             self._resolve_parents(result, project, options)
             if options["dry_run"]:
                 transaction.set_rollback(True)
         self._report(path, result, options)
+        # The rest was recorded, so this is no CommandError, but a script has to notice.
         if result.failures:
             raise SystemExit(1)
 
@@ -150,6 +156,7 @@ class Command(BaseCommand):
         )
         taken: dict[str, int] = {}
         try:
+            # None lets tqdm decide: no bar where the output is no terminal.
             for entry in tqdm(entries, total=total, unit="run", disable=True if options["json"] else None, leave=False):
                 if entry.format:
                     taken[entry.format] = taken.get(entry.format, 0) + 1
@@ -174,9 +181,10 @@ class Command(BaseCommand):
         waiting = result.waiting
         while waiting:
             here = {entry.data["external_id"] for _, entry in waiting if entry.data}
+            # Where all wait for each other, as in a circle, all are recorded; an unknown parent is kept as metadata.
             ready = [pair for pair in waiting if pair[1].data and pair[1].data["parent_id"] not in here] or waiting
-            for place, entry in ready:
-                self._count(place, self._record(entry, project=project, reflect=not options["no_reflect"]), result)
+            for where, entry in ready:
+                self._count(where, self._record(entry, project=project, reflect=not options["no_reflect"]), result)
             waiting = [pair for pair in waiting if pair not in ready]
 
     def _count(self, place: str, recorded: tuple[str, str], result: "ImportResult") -> None:
@@ -190,8 +198,11 @@ class Command(BaseCommand):
         if entry.data is None:
             return "failed", entry.error
         data = entry.data
+        is_session = data.get("metadata", {}).get("format") in CODING_AGENTS
+        if is_session and find_tasks(project, data["external_id"]).exists():
+            return "unchanged", ""  # hooks recorded its tasks: the same work is not read twice
         try:
-            find_parent(project, data.get("parent_id", ""))
+            find_parent(project, data.get("parent_id", ""), started_at=data.get("started_at"))
         except UnknownParent:  # it was not logged; which one it was is kept
             metadata = {**data.get("metadata", {}), "parent_id": data["parent_id"]}
             data = {name: value for name, value in data.items() if name != "parent_id"} | {"metadata": metadata}

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from django.core.management import call_command
 from erl_client import ERL
 from erl_client.cli import main
 from erl_client.coding_agents.repositories import find_family
@@ -13,7 +14,9 @@ from memory.runs.models import Trajectory
 from tests.clients.broken_erl import BrokenErl, server_error
 from tests.clients.coding_agents.conftest import SESSION_FOLDER, SESSIONS, Command
 from tests.factories import make_api_key
+from tests.real_runs import EXCERPTS
 
+PROGRAMS = EXCERPTS / "programs"
 Said = pytest.CaptureFixture[str]
 
 
@@ -131,6 +134,56 @@ def test_hooks_and_backfill_know_of_each_other(erl: ERL, sessions: Path, command
     assert "Skipped 4: already sent" in capsys.readouterr().out
     assert erl.flush(60)
     assert len(recorded()) == 4
+
+
+@pytest.mark.usefixtures("erl")
+def test_task_that_a_session_holds_twice_is_counted_and_sent_once(sessions: Path, capsys: Said) -> None:
+    file = sessions / "5b1c9a3e.jsonl"
+    file.write_text(file.read_text() * 2)
+
+    assert main(["backfill", "claude-code"]) == 0
+
+    said = capsys.readouterr().out
+    assert "To send: 4\n" in said
+    assert "Sent 4 of 4." in said
+
+
+@pytest.mark.usefixtures("erl")
+def test_import_of_a_session_whose_tasks_are_recorded_adds_its_sub_agents_alone(sessions: Path, capsys: Said) -> None:
+    assert main(["backfill", "claude-code"]) == 0
+    tasks = recorded()
+
+    call_command("import_trajectories", sessions / "5b1c9a3e.jsonl")
+
+    assert "1 imported, 1 unchanged, 0 failed" in capsys.readouterr().out
+    assert recorded() == sorted([*tasks, "Check the style of round.py in depth"])
+    caller = Trajectory.objects.get(task="Check the style of round.py in depth").parent
+    assert caller is not None
+    assert caller.task == "/commit the rounding fix"
+
+
+@pytest.mark.usefixtures("erl")
+def test_fork_and_sub_agent_name_the_task_they_come_from(tmp_path: Path, capsys: Said) -> None:
+    parent, fork, sub_agent = (tmp_path / f"rollout-{n}.jsonl" for n in (1, 2, 3))
+    lines = (PROGRAMS / "codex" / "fork.jsonl").read_text().splitlines()
+    parent.write_text("\n".join(lines[1:7]).replace("T10:00:10", "T09:00:00"))
+    fork.write_text("\n".join(lines))
+    sub_agent.write_text((PROGRAMS / "codex" / "sub_agent.jsonl").read_text())
+
+    assert main(["backfill", "codex", str(tmp_path)]) == 0
+
+    asked = Trajectory.objects.get(task="Fix the failing test in test_round.py")
+    assert Trajectory.objects.get(task="Now fix it").parent == asked
+    assert Trajectory.objects.get(task="Look for other places that round").parent == asked
+    assert "Found 3 sessions with 3 tasks." in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("erl")
+def test_task_whose_parent_is_not_recorded_keeps_its_name() -> None:
+    assert main(["backfill", "codex", str(PROGRAMS / "codex" / "fork.jsonl")]) == 0
+
+    run = Trajectory.objects.get(task="Now fix it")
+    assert (run.parent, run.metadata["parent_id"]) == (None, "0a")
 
 
 def test_folder_without_sessions_is_said(home: Path, capsys: Said) -> None:

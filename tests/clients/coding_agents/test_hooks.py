@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
 from tests.clients.broken_erl import SLOW_SECONDS, BrokenErl, garbage, server_error, slow, throttled
 from tests.clients.coding_agents.conftest import SESSION_FOLDER, Command
-from tests.factories import make_heuristic
+from tests.factories import make_evidence, make_heuristic, make_trajectory
 from tests.stack import free_port
 from tests.waiting import wait_until
 
@@ -261,6 +262,9 @@ def test_record_without_a_transcript_does_nothing(payload: dict[str, Any], erl: 
         ("git@ssh.dev.azure.com:v3/org/project/shop", "org/project/shop"),
         ("https://example.org/scm/till/shop.git", "till/shop"),
         ("git@example.org:shop.git", "example.org/shop"),
+        ("work:client-a/api.git", "client-a/api"),
+        ("ssh://git@[::1]:2222/client-a/api.git", "client-a/api"),
+        ("https://gitlab-ci-token:to%2Fken@gitlab.com/Group/team/sub/api", "group/team/sub/api"),
     ],
 )
 def test_family_is_owner_and_name_of_the_remote(remote: str, family: str, tmp_path: Path) -> None:
@@ -281,6 +285,14 @@ def test_family_of_a_work_tree_is_that_of_its_repository(tmp_path: Path) -> None
 
     assert without[0] == without[1]
     assert [find_family(str(tmp_path / name)) for name in ("one", "two")] == ["ana/shop", "ana/shop"]
+
+
+def test_family_of_a_fork_is_that_of_who_forked_it(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "config", "remote.upstream.url", "git@example.org:client-a/api.git")
+    git(tmp_path, "config", "remote.origin.url", "git@example.org:ana/api.git")
+
+    assert find_family(str(tmp_path)) == "ana/api"
 
 
 def test_family_of_a_submodule_is_its_own(tmp_path: Path) -> None:
@@ -331,14 +343,17 @@ def test_lessons_of_another_owner_are_not_given(project: Project, command: Comma
             trigger="When the rounding of prices is to be fixed",
             guideline=f"Read the notes of {of} about round.py first.",
         )
-        for family, of in (("client-a/shop", "client A"), ("ana/shop", "Ana"), ("", "everybody"))
+        for family, of in (("client-a/shop", "client A"), ("ana/shop", "Ana"), ("", "everybody"), ("", "client B"))
     ]
+    run = make_trajectory(project=project, task_id="client-b/shop")
+    make_evidence(heuristic=lessons[-1], trajectory=run)  # for the whole project, but learnt there
     embed_heuristics([lesson.pk for lesson in lessons])
 
     _, out, _ = hook("recall", stdin=prompt_hook())
 
     given = json.loads(out)["hookSpecificOutput"]["additionalContext"]
-    assert ("client A" in given, "notes of Ana" in given, "everybody" in given) == (False, True, True)
+    assert ("notes of Ana" in given, "everybody" in given) == (True, True)
+    assert ("client A" in given, "client B" in given) == (False, False)
 
 
 @pytest.mark.usefixtures("erl", "lesson")
@@ -390,6 +405,26 @@ def test_session_that_takes_too_long_is_left_out_for_good(
     assert [loss.rpartition(": ")[2] for loss in find_losses(erl.spool)] == [
         "reading it took more than 0.001 s of processor time"
     ]
+
+
+@pytest.mark.usefixtures("lesson")
+def test_status_says_what_each_hook_did_when_it_last_ran(
+    erl: ERL, hook: Hook, session: Copy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["status"])
+    assert "Hooks           none has run yet with this address and key\n" in capsys.readouterr().out
+
+    _, out, _ = hook("recall", stdin=prompt_hook())
+    hook("record", stdin=stop_hook(session("claude_code.jsonl")))
+    hook("recall", "--agent", "codex", stdin="no JSON")
+    main(["status"])
+
+    said = capsys.readouterr().out
+    assert json.loads(out)["systemMessage"] == "ERL gave 1 lesson for ana/shop."
+    assert re.search(r"claude-code recall, \S+ \S+ for ana/shop: gave 1 lesson \([\d.]+ s\)", said)
+    skipped = r"1 skipped: too short, 1 skipped: no tool calls"
+    assert re.search(rf"claude-code record, \S+ \S+ for \S+: recorded 4 of 6 tasks \({skipped}\) \([\d.]+ s\)", said)
+    assert re.search(r"codex recall, \S+ \S+: failed: JSONDecodeError: ", said)
 
 
 def test_what_a_hook_could_not_record_stands_in_the_status(

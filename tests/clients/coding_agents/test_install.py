@@ -16,11 +16,14 @@ from erl_client.coding_agents.settings_files import Change, Original, write_chan
 
 from tests.clients.coding_agents.conftest import Command
 
-AGENTS = ["claude-code", "codex", "cursor"]
+AGENTS = ["claude-code", "codex", "cursor", "gemini-cli", "opencode", "qwen-code"]
 FILES = {
     "claude-code": [".claude/settings.json", ".mcp.json"],
     "codex": [".codex/config.toml"],
     "cursor": [".cursor/hooks.json", ".cursor/mcp.json"],
+    "gemini-cli": [".gemini/settings.json"],
+    "opencode": [".opencode/plugins/erl.js", "opencode.json"],
+    "qwen-code": [".qwen/settings.json"],
 }
 OTHERS_HOOKS = """{
   "permissions": {"allow": ["Bash(ls:*)"], "deny": []},
@@ -50,7 +53,7 @@ def erl(command: Command, monkeypatch: pytest.MonkeyPatch) -> Erl:
 
 def write(folder: Path, name: str, content: str) -> Path:
     file = folder / name
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content.encode())
     return file
 
@@ -80,6 +83,9 @@ CONTENTS = [
     ("claude-code", ".mcp.json", '{"mcpServers": {}}'),
     ("cursor", ".cursor/hooks.json", CURSORS_HOOKS),
     ("cursor", ".cursor/mcp.json", SERVERS.replace("\n", "\r\n")),
+    ("gemini-cli", ".gemini/settings.json", OTHERS_HOOKS),
+    ("qwen-code", ".qwen/settings.json", SERVERS),
+    ("opencode", "opencode.json", '{\n  "mcp": {"files": {"type": "local", "command": ["files-mcp"]}}\n}\n'),
     *[("codex", ".codex/config.toml", text) for text in ("", "\n", TOML, HOOKS_TOML, TOML.rstrip("\n"))],
     ("codex", ".codex/config.toml", HOOKS_TOML.replace("\n", "\r\n")),
 ]
@@ -129,7 +135,8 @@ def test_claude_code_gets_hooks_and_server_beside_those_of_others(erl: Erl, comm
         "UserPromptSubmit": ["erl hook recall --agent claude-code --family 'till & shop'"],
         "SessionEnd": ["erl hook record --agent claude-code --family 'till & shop'"],
     }
-    assert json.loads(servers.read_text())["mcpServers"] == {"files": {}, "erl": {"command": "erl", "args": ["mcp"]}}
+    server = {"command": "erl", "args": ["mcp", "--family", "till & shop"]}
+    assert json.loads(servers.read_text())["mcpServers"] == {"files": {}, "erl": server}
 
 
 def test_codex_gets_a_marked_block_after_the_rest(erl: Erl, command: Command) -> None:
@@ -144,7 +151,8 @@ def test_codex_gets_a_marked_block_after_the_rest(erl: Erl, command: Command) ->
         "erl hook record --agent codex",
     ]
     assert commands(written["hooks"]["UserPromptSubmit"]) == ["erl hook recall --agent codex"]
-    assert written["mcp_servers"]["erl"] == {"command": "erl", "args": ["mcp"]}
+    passed_on = ["ERL_URL", "ERL_API_KEY", "XDG_CONFIG_HOME"]  # which Codex keeps from its servers
+    assert written["mcp_servers"]["erl"] == {"command": "erl", "args": ["mcp", "--repository"], "env_vars": passed_on}
 
 
 def test_cursor_gets_hooks_in_its_own_form(erl: Erl, command: Command) -> None:
@@ -302,18 +310,44 @@ def test_link_and_mode_of_a_settings_file_are_kept(erl: Erl, command: Command) -
 
 
 def test_change_is_shown_and_written_only_if_the_user_agrees(command: Command) -> None:
-    refused = command("install", "claude-code", stdin="n\n")
+    refused = command("install", "claude-code", stdin="\nn\n")
     assert refused.returncode == 1
     assert '+            "command": "erl hook recall --agent claude-code",' in refused.stdout
     assert "Nothing was written." in refused.stdout
     assert command("install", "claude-code").returncode == 130  # no answer
     assert not (command.folder / ".claude").exists()
 
-    agreed = command("install", "claude-code", stdin="y\n")
+    agreed = command("install", "claude-code", stdin="\ny\n")
     assert agreed.returncode == 0
     assert "Run `erl login` next" in agreed.stdout
     assert "--- /dev/null" in agreed.stdout
     assert (command.folder / ".claude" / "settings.json").exists()
+
+
+def test_family_is_asked_for(command: Command) -> None:
+    done = command("install", "claude-code", stdin="till\ny\n")
+
+    assert "Use one project for each customer." in done.stdout
+    assert "Task family [ana/shop]: " in done.stdout
+    assert "Task family: till." in done.stdout
+    written = (command.folder / ".claude" / "settings.json").read_text()
+    assert "erl hook recall --agent claude-code --family till" in written
+
+
+@pytest.mark.parametrize("arguments", [("--family", ""), ("--yes",)])
+def test_family_is_that_of_the_repository_unless_one_is_named(arguments: tuple[str, ...], command: Command) -> None:
+    done = command("install", "claude-code", *arguments, stdin="y\n")
+
+    assert "Task family: ana/shop." in done.stdout
+    assert "--family" not in (command.folder / ".claude" / "settings.json").read_text()
+
+
+def test_plugin_of_others_is_left_alone(erl: Erl, command: Command, capsys: Said) -> None:
+    plugin = write(command.folder, ".opencode/plugins/erl.js", "export const Mine = async () => ({})\n")
+
+    assert erl("install", "opencode") == 1
+    assert "this plugin is not ERL's" in capsys.readouterr().err
+    assert "Mine" in plugin.read_text()
 
 
 def test_hooks_for_all_projects_call_the_command_by_its_path(
@@ -329,9 +363,12 @@ def test_hooks_for_all_projects_call_the_command_by_its_path(
         ".codex/config.toml",
         ".cursor/hooks.json",
         ".cursor/mcp.json",
+        ".gemini/settings.json",
+        ".qwen/settings.json",
     }
     server = json.loads((home / ".claude.json").read_text())["mcpServers"]["erl"]
-    assert server == {"command": str(command.program), "args": ["mcp"]}
+    assert server == {"command": str(command.program), "args": ["mcp", "--repository"]}
+    assert (tmp_path / "config" / "opencode" / "plugins" / "erl.js").exists()
 
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
     monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))

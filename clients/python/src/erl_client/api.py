@@ -4,9 +4,10 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
+if TYPE_CHECKING:
+    import httpx  # which takes longer to import than a hook to work: only what sends imports it
 
 MAX_BREAKS = 5
 LONGEST_BREAK_SECONDS = 120.0
@@ -108,13 +109,17 @@ class Api:
             http.close()
 
     def _send(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+        import httpx
+
         try:
             response = self._client().request(method, f"/api/v1{path}", **request)
         except (httpx.HTTPError, httpx.InvalidURL, RuntimeError, KeyError) as error:  # the last two: closed meanwhile
             raise Unavailable(f"ERL at {self.destination.url} cannot be reached: {_describe(error)}") from error
         return _read(response)
 
-    def _client(self) -> httpx.Client:
+    def _client(self) -> "httpx.Client":
+        import httpx
+
         if self._closed:
             raise Unavailable("The client is closed.")
         process = os.getpid()
@@ -129,7 +134,7 @@ class Api:
         return self._by_process[process]
 
 
-def _read(response: httpx.Response) -> dict[str, Any]:
+def _read(response: "httpx.Response") -> dict[str, Any]:
     try:
         answer = response.json()
     except (ValueError, RecursionError):

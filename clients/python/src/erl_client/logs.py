@@ -7,9 +7,9 @@ from hashlib import sha256
 from typing import Any
 
 from erl_client.plain import as_plain, fit
-from erl_client.transcripts.formats import LogReading, describe_json_fault, parse_lines, read_document
+from erl_client.transcripts.formats import LogReading
+from erl_client.transcripts.loading import read_log as read_content
 from erl_client.transcripts.log import UnreadableTranscript
-from erl_client.transcripts.otlp import decode_trace_request
 
 MEMBERS = (
     *("task", "task_id", "steps", "messages", "step_count", "agent", "model", "tags", "summary", "mistakes"),
@@ -32,17 +32,20 @@ def read_log(content: bytes, *, defaults: Mapping[str, Any]) -> LogFile:
 
     A run without an id gets one made from its content, so that recording it again changes nothing.
     """
-    problems: list[tuple[str, str]] = []
     try:
-        reading = _read(content, problems)
+        reading = read_content(content)
     except UnreadableTranscript as error:
-        return LogFile(problems=[f"{place}: {reason}" for place, reason in problems] + [str(error)])
-    problems += reading.problems
-    return LogFile(
-        summary=reading.summary(),
-        runs=[_complete(run, defaults) for run in _runs(reading)],
-        problems=[f"{place}: {reason}" for place, reason in problems],
-    )
+        return LogFile(problems=[str(error)])
+    problems = [f"{place}: {reason}" for place, reason in reading.problems]
+    runs = [_complete(run, defaults) for run in _runs(reading)]
+    named = [run for run in runs if run.get("task") or run.get("task_id")]
+    if len(named) < len(runs):
+        steps = sum(len(run.get("steps", ())) for run in runs if run not in named)
+        problems.append(
+            f"{reading.format}: nothing in {len(runs) - len(named)} runs, of {steps} steps, says what they were asked "
+            "to do. Name their family to record them all the same."
+        )
+    return LogFile(summary=reading.summary(), runs=named, problems=problems)
 
 
 def as_log(answers: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -58,23 +61,6 @@ def as_log(answers: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]
         said = {name: run.get(name) for name in MEMBERS if name not in left_out}
         said |= {"external_id": names[run["id"]], "parent_id": names.get(run["parent_id"], run["parent_id"])}
         yield {name: value for name, value in said.items() if value not in (None, "", [], {})}
-
-
-def _read(content: bytes, problems: list[tuple[str, str]]) -> LogReading:
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return read_document(decode_trace_request(content))
-    try:
-        return read_document(json.loads(text))
-    except UnreadableTranscript:
-        raise
-    except (ValueError, RecursionError) as error:
-        lines, broken = parse_lines(text)
-        if not lines:
-            raise UnreadableTranscript(f"This is neither JSON nor JSON Lines. {describe_json_fault(error)}") from None
-        problems += broken
-        return read_document(lines)
 
 
 def _runs(reading: LogReading) -> Iterator[dict[str, Any]]:

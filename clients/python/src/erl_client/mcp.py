@@ -1,6 +1,7 @@
 """The MCP server of the command `erl mcp`: hands the messages of the standard input on to `POST /mcp`.
 
-Every request is answered in time: with an error while ERL is away. Nothing but answers is written.
+Every request is answered in time: with an error while ERL is away. A client that starts meanwhile is welcomed without
+tools, and told when it can list them. Nothing but messages of the protocol is written.
 """
 
 import base64
@@ -9,8 +10,9 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
+from threading import Event, Lock, Thread
 from typing import Any, BinaryIO
+from urllib.parse import quote
 
 import httpx
 
@@ -18,7 +20,10 @@ from erl_client.api import Destination
 
 CONNECT_SECONDS = 5.0
 BUDGET_SECONDS = 30.0
+RETRY_SECONDS = 5.0
 MAX_AT_ONCE = 4
+LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # of clients that begin with `initialize`
+FAMILY_TOOLS = frozenset(["get_lessons", "record_run", "propose_lesson", "search_runs"])
 PARSE_ERROR, INTERNAL_ERROR = -32700, -32603
 _VERSION = "io.modelcontextprotocol/protocolVersion"
 _NAMED_BY = {"tools/call": "name", "resources/read": "uri", "prompts/get": "name"}
@@ -33,10 +38,17 @@ class _NoAnswer(Exception):
     """ERL gave no answer; the message is a sentence that says why."""
 
 
-def serve(destination: Destination, messages: Iterable[bytes], answers: BinaryIO) -> None:
-    """Answer messages, one a line, until there are no more or the answers are not read."""
-    bridge = _Bridge(destination, answers)
-    with bridge.http, ThreadPoolExecutor(max_workers=MAX_AT_ONCE) as threads:
+class _Away(_NoAnswer):
+    """ERL cannot be reached now, and may be later."""
+
+
+def serve(destination: Destination, messages: Iterable[bytes], answers: BinaryIO, *, family: str = "") -> None:
+    """Answer messages, one a line, until there are no more or the answers are not read.
+
+    With a family, nothing of another family is given, and what is recorded belongs to it.
+    """
+    bridge = _Bridge(destination, answers, family=family)
+    with bridge, ThreadPoolExecutor(max_workers=MAX_AT_ONCE) as threads:
         for line in messages:
             if bridge.is_closed:
                 return
@@ -51,18 +63,28 @@ def serve(destination: Destination, messages: Iterable[bytes], answers: BinaryIO
                 bridge.note(message)
             else:
                 bridge.expect(message)
-                threads.submit(bridge.answer, line, message)
+                threads.submit(bridge.answer, message)
 
 
 class _Bridge:
-    def __init__(self, destination: Destination, answers: BinaryIO) -> None:
+    def __init__(self, destination: Destination, answers: BinaryIO, *, family: str) -> None:
         self.http = httpx.Client(timeout=httpx.Timeout(BUDGET_SECONDS, connect=CONNECT_SECONDS))
         self.is_closed = False
         self._destination = destination
         self._answers = answers
+        self._family = family
+        self._has_ended = Event()
+        self._is_waiting = False  # for ERL, to tell the client of its tools
         self._lock = Lock()
         self._asked: set[str | int | None] = set()
         self._cancelled: set[str | int | None] = set()
+
+    def __enter__(self) -> None:
+        self.http.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._has_ended.set()
+        self.http.close()
 
     def expect(self, message: Any) -> None:
         with self._lock:
@@ -76,10 +98,12 @@ class _Bridge:
             with self._lock:
                 self._cancelled |= {cancelled} & self._asked - {None}
 
-    def answer(self, line: bytes, message: Any) -> None:
+    def answer(self, message: Any) -> None:
         """Answer a request. Never raises."""
         try:
-            answer = self._ask(line, message if isinstance(message, dict) else {})
+            answer = self._ask(self._narrow(message))
+        except _Away as error:
+            answer = self._welcome(message) or _say_why(message, str(error))
         except _NoAnswer as error:
             answer = _say_why(message, str(error))
         except Exception as error:  # every request gets an answer
@@ -101,30 +125,86 @@ class _Bridge:
             except (OSError, ValueError):  # the client is gone
                 self.is_closed = True
 
-    def _ask(self, line: bytes, message: Mapping[str, Any]) -> dict[str, Any]:
+    def _narrow(self, message: Any) -> Any:
+        """Return a request that is about the family alone."""
+        params = message.get("params") if isinstance(message, dict) else None
+        if not self._family or not isinstance(params, dict):
+            return message
+        if message.get("method") == "resources/read" and params.get("uri") != _resource_of(self._family):
+            raise _NoAnswer(f"Here are the lessons of {self._family} only: read {_resource_of(self._family)}.")
+        if message.get("method") != "tools/call" or params.get("name") not in FAMILY_TOOLS:
+            return message
+        given = params.get("arguments")
+        arguments = {**(given if isinstance(given, dict) else {}), "family": self._family}
+        arguments.pop("task_id", None)
+        if params["name"] == "get_lessons":
+            arguments["families"] = [self._family, ""]
+        return {**message, "params": {**params, "arguments": arguments}}
+
+    def _welcome(self, message: Any) -> dict[str, Any] | None:
+        """Return what a client that begins while ERL is away is told, None for any other request."""
+        method, params = message.get("method"), message.get("params")
+        if method == "initialize" and isinstance(params, dict):
+            version = params.get("protocolVersion")
+            about = {
+                "protocolVersion": version if version in LEGACY_VERSIONS else LEGACY_VERSIONS[0],
+                "capabilities": {"tools": {"listChanged": True}, "resources": {}},
+                "serverInfo": {"name": "erl", "version": "unknown"},
+            }
+            self._wait_for_erl()
+            return {"jsonrpc": "2.0", "result": about}
+        if method == "tools/list" and self._is_waiting:
+            return {"jsonrpc": "2.0", "result": {"tools": []}}
+        return None
+
+    def _wait_for_erl(self) -> None:
+        def wait() -> None:
+            ping = {"jsonrpc": "2.0", "id": 0, "method": "ping"}
+            while not self._has_ended.wait(RETRY_SECONDS):
+                try:
+                    self._ask(ping)
+                except _Away:
+                    continue
+                except Exception:  # the key is refused, which a call will say
+                    return
+                self._is_waiting = False
+                self.write({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+                return
+
+        if not self._is_waiting:
+            self._is_waiting = True
+            Thread(target=wait, daemon=True).start()
+
+    def _ask(self, message: Any) -> dict[str, Any]:
         url, key = self._destination.url, self._destination.api_key
         if not key:
             raise _NoAnswer("There is no API key. Set ERL_API_KEY, or run `erl login`.")
-        headers = {"Authorization": f"Bearer {key}", **_headers(message)}
+        headers = {"Authorization": f"Bearer {key}", **_headers(message if isinstance(message, dict) else {})}
+        line = json.dumps(message).encode()
         ends_at = time.monotonic() + BUDGET_SECONDS
         try:
-            with self.http.stream("POST", f"{url}/mcp", content=line.strip(), headers=headers) as response:
+            with self.http.stream("POST", f"{url}/mcp", content=line, headers=headers) as response:
                 content = b""
                 for chunk in response.iter_bytes():
                     content += chunk
                     if time.monotonic() > ends_at:
-                        raise _NoAnswer(f"ERL at {url} did not answer within {BUDGET_SECONDS:.0f} seconds.")
+                        raise _Away(f"ERL at {url} did not answer within {BUDGET_SECONDS:.0f} seconds.")
         except httpx.TimeoutException as error:
-            raise _NoAnswer(f"ERL at {url} did not answer in time.") from error
+            raise _Away(f"ERL at {url} did not answer in time.") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise _NoAnswer(f"ERL at {url} cannot be reached: {error or type(error).__name__}") from error
+            raise _Away(f"ERL at {url} cannot be reached: {error or type(error).__name__}") from error
         try:
             answer = json.loads(content)
         except (ValueError, RecursionError):
             answer = None
         if not (isinstance(answer, dict) and answer.get("jsonrpc") == "2.0" and {"result", "error"} & answer.keys()):
-            raise _NoAnswer(f"ERL at {url} answered {response.status_code}, but not as an MCP server.")
+            fault = _Away if response.status_code >= 500 else _NoAnswer
+            raise fault(f"ERL at {url} answered {response.status_code}, but not as an MCP server.")
         return answer
+
+
+def _resource_of(family: str) -> str:
+    return f"erl://lessons/{quote(family, safe='')}"
 
 
 def _headers(message: Mapping[str, Any]) -> dict[str, str]:

@@ -30,7 +30,8 @@ class ERLSpanProcessor(SpanProcessor):
 
     def on_end(self, span: Any) -> None:
         try:
-            self._runs.end(spans_of_console([json.loads(span.to_json())])[0])
+            about = {**json.loads(span.to_json()), "dropped_attributes": span.dropped_attributes}
+            self._runs.end(spans_of_console([about])[0])
         except Exception:
             log.debug("A span was not captured.", exc_info=True)
 

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from erl_client.calls import CallLog
 from erl_client.plain import as_plain, as_text, cut, fit
+from erl_client.transcripts.lesson_blocks import NO_TASK
 from erl_client.transcripts.log import Log, Transcript, UnreadableTranscript
 from erl_client.transcripts.messages import read_message
 from erl_client.transcripts.traces import Span, transcripts_of
@@ -147,7 +148,10 @@ class Run:
         if self._messages or not (traced := self._traced()):
             return [self._body(self._told(), [] if self._messages else self.calls.errors())]
         own, *called = traced
-        return [self._body(own), *(fit(as_plain({"task_id": self.family, **sub.fields()})) for sub in called)]
+        return [
+            self._body(own),
+            *(fit(as_plain({"task_id": self.family, "task": NO_TASK, **sub.fields()})) for sub in called),
+        ]
 
     def _traced(self) -> list[Transcript]:
         """Return what the spans say, nothing where no agent was at work in them."""
@@ -174,9 +178,9 @@ class Run:
         metadata = {**said.metadata, **self.metadata}
         if said.left_out:
             metadata["left_out"] = said.left_out
-        task = self.task if self.task.strip() else said.task
+        task = next((task for task in (self.task, said.task, self.family.strip()) if task.strip()), NO_TASK)
         fields: dict[str, Any] = {
-            "task": task if task.strip() else self.family.strip() or "(no task)",
+            "task": task,
             "task_id": self.family.strip(),
             "agent": self.agent or said.agent,
             "external_id": self.external_id,

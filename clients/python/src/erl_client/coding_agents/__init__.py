@@ -1,1 +1,3 @@
 """Coding agents: their hooks, their settings, and the sessions they left."""
+
+AGENTS = ("claude-code", "codex", "cursor", "gemini-cli", "opencode", "qwen-code")

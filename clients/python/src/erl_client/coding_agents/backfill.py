@@ -105,6 +105,7 @@ def _send(options: argparse.Namespace, found: Found) -> int:
             for task in session.tasks:
                 if task.id not in ids:
                     continue
+                ids.discard(task.id)  # a damaged session may hold a task twice
                 try:
                     _record(erl, task, family)
                 except Refused as error:
@@ -126,7 +127,12 @@ def _send(options: argparse.Namespace, found: Found) -> int:
 
 def _record(erl: ERL, task: LoggedTask, family: str) -> None:
     try:
-        erl.api.post_patiently("/trajectories", run_of(task, family=family))
+        try:
+            erl.api.post_patiently("/trajectories", run_of(task, family=family, with_parent=True))
+        except Refused as error:
+            if error.code != "not_found":
+                raise
+            erl.api.post_patiently("/trajectories", run_of(task, family=family))  # its parent is not recorded
     except Refused as error:
         if error.code != "external_id_taken":  # recorded before, by another computer or when the task was shorter
             raise

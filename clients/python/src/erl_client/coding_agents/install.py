@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from erl_client.api import ERLError
+from erl_client.coding_agents import AGENTS
 from erl_client.coding_agents.json_text import END, BrokenText, find, insert, parse, remove
 from erl_client.coding_agents.repositories import find_family, short_name
-from erl_client.coding_agents.sessions import AGENTS
 from erl_client.coding_agents.settings_files import (
     Change,
     Original,
@@ -35,8 +35,76 @@ else:
 
 _HOOKS = (("recall", 10), ("record", 30))  # with the seconds after which an agent ends a hook that hangs
 BOM = "\ufeff"
+PLUGIN_MARK = "// Written by `erl install opencode`"
+PLUGIN = (
+    PLUGIN_MARK
+    + """: lessons before each prompt, and a record of each turn.
+import { spawn } from "node:child_process"
+import { mkdtemp, rm, writeFile } from "node:fs/promises"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+
+const command = COMMAND
+
+function hook(name, payload, seconds) {
+  return new Promise((resolve) => {
+    const [program, ...words] = command.map((word) => (word === "HOOK" ? name : word))
+    const child = spawn(program, words, { stdio: ["pipe", "pipe", "ignore"], timeout: seconds * 1000 })
+    let text = ""
+    child.on("error", () => resolve({}))
+    child.stdin.on("error", () => {})
+    child.stdout.on("data", (part) => (text += part))
+    child.on("close", () => {
+      try {
+        resolve(JSON.parse(text || "{}"))
+      } catch {
+        resolve({})
+      }
+    })
+    child.stdin.end(JSON.stringify(payload))
+  })
+}
+
+export const ERL = async ({ client, directory }) => ({
+  "chat.message": async (input, output) => {
+    const prompt = output.parts
+      .filter((part) => part.type === "text" && !part.synthetic)
+      .map((part) => part.text)
+      .join("\\n")
+    const payload = { session_id: input.sessionID, hook_event_name: "chat.message", prompt, cwd: directory }
+    const context = (await hook("recall", payload, 10)).hookSpecificOutput?.additionalContext
+    const last = output.parts.findLast((part) => part.type === "text")
+    if (context && last) {
+      output.parts.push({ ...last, id: last.id + "erl", text: context, synthetic: true })
+    }
+  },
+  event: async ({ event }) => {
+    if (event.type !== "session.idle") return
+    const id = event.properties.sessionID
+    const folder = await mkdtemp(join(tmpdir(), "erl-"))
+    try {
+      const info = (await client.session.get({ path: { id } })).data
+      const messages = (await client.session.messages({ path: { id } })).data
+      const file = join(folder, "session.json")
+      await writeFile(file, JSON.stringify({ info, messages }))
+      await hook("record", { session_id: id, transcript_path: file, cwd: directory }, 30)
+    } catch {
+      // OpenCode goes on without a record
+    } finally {
+      await rm(folder, { recursive: true, force: true })
+    }
+  },
+})
+"""
+)
 BLOCK_BEGINS = "# >>> erl install codex >>>"
 BLOCK_ENDS = "# <<< erl install codex <<<"
+PASSED_ON = ("ERL_URL", "ERL_API_KEY", "XDG_CONFIG_HOME")  # to MCP servers by agents that clear their environment
+_EVENTS = {
+    "claude-code": ("UserPromptSubmit", "Stop", "SessionEnd"),
+    "qwen-code": ("UserPromptSubmit", "Stop", "SessionEnd"),
+    "gemini-cli": ("BeforeAgent", "AfterAgent", "SessionEnd"),
+}
 _OUR_HOOK = re.compile(r"\berl(?:\.exe)?[\"']? hook (?:recall|record)\b")
 _MARK = re.compile(rf"^(?:{BLOCK_BEGINS}|{BLOCK_ENDS}(?:\r?\n|\Z))", re.MULTILINE)
 _TABLE = re.compile(r"^(?=[ \t]*\[{1,2}[^\[\]\n]+\]{1,2}[ \t]*(?:#.*)?\r?$)", re.MULTILINE)
@@ -57,6 +125,10 @@ class Setup:
         words += ["--family", self.family] if self.family else []
         return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
 
+    @property
+    def mcp_arguments(self) -> list[str]:
+        return ["mcp", "--family", self.family] if self.family else ["mcp", "--repository"]
+
 
 Place = tuple[str | int, ...]
 Edit = Callable[[str, "Setup | None"], str]
@@ -71,7 +143,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--project", type=Path, metavar="DIR", help="for the project in a folder, by default the current one"
     )
     scope.add_argument("--user", action="store_true", help="for all projects of this user")
-    install.add_argument("--family", default="", help="the task family, instead of the repository's")
+    install.add_argument(
+        "--family", help="the task family; owner and name of the repository if it is empty, which --yes chooses too"
+    )
     install.add_argument("--uninstall", action="store_true", help="remove what was added")
     install.add_argument("--yes", action="store_true", help="do not ask")
     install.set_defaults(command=_install)
@@ -83,7 +157,9 @@ def _install(options: argparse.Namespace) -> int:
         raise ERLError(f"{folder} is not a folder.")
     setup = None
     if not options.uninstall:
-        setup = Setup(agent=options.agent, program=_program(shared=folder is not None), family=options.family)
+        program = _program(shared=folder is not None)
+        family = _ask_family(folder) if options.family is None and not options.yes else options.family or ""
+        setup = Setup(agent=options.agent, program=program, family=family)
     files = _files(options.agent, folder)
     for path, _ in files:
         find_target(path, folder)
@@ -93,7 +169,7 @@ def _install(options: argparse.Namespace) -> int:
         return 0
     print("\n".join(change.diff() for change in changes))
     if setup:
-        print(_describe_family(options.family, folder))
+        print(_describe_family(setup.family, folder))
     if not options.yes and input("Write these changes? [y/N] ").strip().lower() not in ("y", "yes"):
         print("Nothing was written.")
         return 1
@@ -109,6 +185,14 @@ def _install(options: argparse.Namespace) -> int:
     if setup and not find_destination().api_key:
         print("Run `erl login` next: without a key the hooks do nothing.")
     return 0
+
+
+def _ask_family(folder: Path | None) -> str:
+    """Ask for the task family, and return "" for that of the repository."""
+    usual = find_family(str(folder)) if folder else "owner and name of each repository"
+    print("Lessons are given only in the task family in which they were learnt. Use one project for each customer.")
+    family = input(f"Task family [{usual}]: ").strip()
+    return "" if family == usual else family
 
 
 def _describe_family(family: str, folder: Path | None) -> str:
@@ -131,12 +215,19 @@ def _files(agent: str, folder: Path | None) -> list[tuple[Path, Edit]]:
     if agent == "cursor":
         root = (folder or home) / ".cursor"
         return [(root / "hooks.json", _edit_cursor_hooks), (root / "mcp.json", _edit_mcp)]
+    if agent in ("gemini-cli", "qwen-code"):
+        root = (folder or home) / (".gemini" if agent == "gemini-cli" else ".qwen")
+        return [(root / "settings.json", _edit_hooks_and_mcp)]
+    if agent == "opencode":
+        configured = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "opencode"
+        root = folder / ".opencode" if folder else configured
+        return [(root / "plugins" / "erl.js", _edit_plugin), ((folder or configured) / "opencode.json", _edit_opencode)]
     if folder:
-        return [(folder / ".claude" / "settings.json", _edit_claude_hooks), (folder / ".mcp.json", _edit_mcp)]
+        return [(folder / ".claude" / "settings.json", _edit_grouped_hooks), (folder / ".mcp.json", _edit_mcp)]
     moved = os.environ.get("CLAUDE_CONFIG_DIR")
     root = Path(moved) if moved else home / ".claude"
     state = root / ".claude.json" if moved else home / ".claude.json"
-    return [(root / "settings.json", _edit_claude_hooks), (state, _edit_mcp)]
+    return [(root / "settings.json", _edit_grouped_hooks), (state, _edit_mcp)]
 
 
 def _plan(path: Path, edit: Edit, setup: Setup | None) -> Change | None:
@@ -170,15 +261,36 @@ def _decode(content: bytes | None) -> tuple[str, str]:
     return text.removeprefix(BOM), BOM if text.startswith(BOM) else ""
 
 
-def _edit_claude_hooks(text: str, setup: Setup | None) -> str:
+def _edit_grouped_hooks(text: str, setup: Setup | None) -> str:
     wanted = {}
     if setup:
-        for event, (name, seconds) in zip(
-            ("UserPromptSubmit", "Stop", "SessionEnd"), (*_HOOKS, _HOOKS[1]), strict=True
-        ):
+        unit = 1000 if setup.agent == "gemini-cli" else 1
+        for event, (name, seconds) in zip(_EVENTS[setup.agent], (*_HOOKS, _HOOKS[1]), strict=True):
             command = setup.hook(name)
-            wanted[event] = command, {"hooks": [{"type": "command", "command": command, "timeout": seconds}]}
+            wanted[event] = command, {"hooks": [{"type": "command", "command": command, "timeout": seconds * unit}]}
     return _edit_hooks(text, wanted)
+
+
+def _edit_hooks_and_mcp(text: str, setup: Setup | None) -> str:
+    return _edit_mcp(_edit_grouped_hooks(text, setup), setup)
+
+
+def _server(setup: Setup) -> dict[str, Any]:
+    server: dict[str, Any] = {"command": setup.program, "args": setup.mcp_arguments}
+    if setup.agent == "gemini-cli":  # keeps keys from its servers unless they are named
+        server["env"] = {name: f"${{{name}:-}}" for name in PASSED_ON}
+    return server
+
+
+def _edit_plugin(text: str, setup: Setup | None) -> str:
+    """Return the plugin through which OpenCode calls the hooks, in a file of its own."""
+    if text.strip() and not text.startswith(PLUGIN_MARK):
+        raise BrokenText("line 1: this plugin is not ERL's.")
+    if setup is None:
+        return ""
+    words = [setup.program, "hook", "HOOK", "--agent", setup.agent]
+    words += ["--family", setup.family] if setup.family else []
+    return PLUGIN.replace("COMMAND", json.dumps(words))
 
 
 def _edit_cursor_hooks(text: str, setup: Setup | None) -> str:
@@ -223,22 +335,33 @@ def _find_our_hooks(text: str) -> list[tuple[Place, str]]:
 
 
 def _edit_mcp(text: str, setup: Setup | None) -> str:
+    return _edit_servers(text, setup, "mcpServers", _server)
+
+
+def _edit_opencode(text: str, setup: Setup | None) -> str:
+    return _edit_servers(
+        text, setup, "mcp", lambda setup: {"type": "local", "command": [setup.program, *setup.mcp_arguments]}
+    )
+
+
+def _edit_servers(text: str, setup: Setup | None, key: str, entry: Callable[[Setup], dict[str, Any]]) -> str:
+    """Return a text whose server of the name erl is ours, or without it."""
     started = _started(text)
-    servers = parse(started).children.get("mcpServers")
+    servers = parse(started).children.get(key)
     present = servers.children.get("erl") if servers else None
     value = present.value if present and isinstance(present.value, dict) else {}
-    is_ours = value.get("args") == ["mcp"] and Path(str(value.get("command"))).stem == "erl"
+    command = value.get("command")
+    words = [*(command if isinstance(command, list) else [command]), *(value.get("args") or ())]
+    is_ours = words[1:2] == ["mcp"] and Path(str(words[0])).stem == "erl"
     if setup is None:
-        return _remove_with_empty_parents(text, ("mcpServers", "erl")) if is_ours else text
+        return _remove_with_empty_parents(text, (key, "erl")) if is_ours else text
     if present and not is_ours:
         line = text.count("\n", 0, present.begin) + 1
         raise BrokenText(f"line {line}: another MCP server already has the name erl.")
-    wanted = {**value, "command": setup.program, "args": ["mcp"]}
+    wanted = {**value, **entry(setup)}
     if value == wanted:
         return text
-    return insert(
-        _remove_with_empty_parents(text, ("mcpServers", "erl")) if present else started, ("mcpServers", "erl"), wanted
-    )
+    return insert(_remove_with_empty_parents(text, (key, "erl")) if present else started, (key, "erl"), wanted)
 
 
 def _remove_with_empty_parents(text: str, path: Place) -> str:
@@ -309,7 +432,8 @@ def _codex_block(setup: Setup) -> str:
     lines += [
         "[mcp_servers.erl]",
         f"command = {json.dumps(setup.program, ensure_ascii=False)}",
-        'args = ["mcp"]',
+        f"args = {json.dumps(setup.mcp_arguments, ensure_ascii=False)}",
+        f"env_vars = {json.dumps(PASSED_ON)}",
         BLOCK_ENDS,
         "",
     ]

@@ -4,19 +4,33 @@ A hook is a process of its own each time. Its notes are a file in the spool's fo
 """
 
 import json
+import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from erl_client.spool import Spool, lock_file
-from erl_client.transcripts.formats import parse_lines
 
 WAIT_SECONDS = 1.0
+HOOKS = "hooks"
 LOSSES = "losses.jsonl"
 MAX_LOSSES = 100
+
+
+@dataclass(kw_only=True, slots=True)
+class HookNote:
+    """What a hook did when it last ran."""
+
+    agent: str
+    hook: str
+    family: str = ""
+    did: str = ""
+    is_unfinished: bool = False
 
 
 class SessionNotes:
@@ -67,11 +81,7 @@ class SessionNotes:
         return ""
 
     def _read(self) -> list[dict[str, Any]]:
-        try:
-            lines, _ = parse_lines(self._file.read_text(encoding="utf-8"))
-        except OSError:
-            return []
-        return [note for note in lines if isinstance(note, dict)]
+        return [note for note in _read_lines(self._file) if isinstance(note, dict)]
 
     def _add(self, note: dict[str, str]) -> None:
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -90,11 +100,42 @@ def note_loss(spool: Spool, file: Path, reason: str) -> None:
 
 def find_losses(spool: Spool) -> list[str]:
     """Return what hooks could not record, each with the file and the reason, the oldest first."""
+    return [line for line in _read_lines(spool.folder / LOSSES) if isinstance(line, str)]
+
+
+def note_hook(spool: Spool, note: HookNote, *, seconds: float) -> None:
+    """Note for `erl status` what a hook did, in place of what it did before."""
+    folder = spool.folder / HOOKS
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    unfinished = folder / f"{note.agent}-{note.hook}.{os.getpid()}.part"
+    written = {"agent": note.agent, "hook": note.hook, "family": note.family, "did": note.did}
+    written |= {"at": datetime.now().astimezone().isoformat(), "seconds": f"{seconds:.2f}"}
+    unfinished.write_text(json.dumps(written), encoding="utf-8")
+    unfinished.replace(folder / f"{note.agent}-{note.hook}.json")
+
+
+def describe_hooks(spool: Spool) -> list[str]:
+    """Say of each hook when it last ran, for which family, what it did and how long it took."""
+    lines = []
+    for file in sorted((spool.folder / HOOKS).glob("*.json")):
+        for note in _read_lines(file):
+            at = datetime.fromisoformat(note["at"])
+            of = f" for {note['family']}" if note["family"] else ""
+            lines.append(
+                f"{note['agent']} {note['hook']}, {at:%Y-%m-%d %H:%M:%S}{of}: {note['did']} ({note['seconds']} s)"
+            )
+    return lines
+
+
+def _read_lines(file: Path) -> Iterator[Any]:
+    """Yield the values in a file of notes, without those that a process left half written."""
     try:
-        lines, _ = parse_lines((spool.folder / LOSSES).read_text(encoding="utf-8"))
+        lines = file.read_text(encoding="utf-8").splitlines()
     except OSError:
-        return []
-    return [line for line in lines if isinstance(line, str)]
+        return
+    for line in lines:
+        with suppress(ValueError):
+            yield json.loads(line)
 
 
 def _digest(prompt: str) -> str:

@@ -10,8 +10,6 @@ from erl_client.plain import as_plain, fit
 from erl_client.transcripts.formats import parse_lines
 from erl_client.transcripts.tasks import LoggedTask, Session, cut_session
 
-AGENTS = ("claude-code", "codex", "cursor")
-
 
 @dataclass(kw_only=True, slots=True)
 class SessionFile:
@@ -39,9 +37,11 @@ def read_session(agent: str, file: Path, *, last: int = 0) -> SessionFile:
     return SessionFile(session=cut_session(agent, objects, name=file.stem, last=last), problems=problems)
 
 
-def run_of(task: LoggedTask, *, family: str, retrieval_id: str = "") -> dict[str, Any]:
+def run_of(task: LoggedTask, *, family: str, retrieval_id: str = "", with_parent: bool = False) -> dict[str, Any]:
     """Return a task as `POST /api/v1/trajectories` takes it."""
     run = {"task_id": family, **task.run.fields()}
+    if parent := run.pop("parent_id", "") if not with_parent else "":
+        run["metadata"] = {**run.get("metadata", {}), "parent_id": parent}
     if retrieval_id:
         run["retrieval_id"] = retrieval_id
     return fit(as_plain({name: value for name, value in run.items() if value not in (None, "")}))
