@@ -1,4 +1,4 @@
-"""How well likeness alone, and the product, tell the same mistake from another, on labelled pairs.
+"""How well similarity alone, and the product, tell the same mistake from another, on labelled pairs.
 
     uv run python -m bench.mistake_merging [--svg docs/images/mistake-merging.svg]
 
@@ -61,7 +61,7 @@ def split_mistake(text: str) -> tuple[str, ...]:
 
 
 def compare() -> list[Pair]:
-    """Return the likeness of every labelled pair."""
+    """Return the similarity of every labelled pair."""
     from memory.embeddings.base import embed_composites
     from memory.embeddings.registry import get_embedder
     from memory.meaning.comparison import MeaningVerdict

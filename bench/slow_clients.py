@@ -124,7 +124,7 @@ def _drip(client: socket.socket) -> bool:
 
 
 def measure(name: str, *, clients: int) -> list[str]:
-    """Start a server afresh for each attack, and return what was seen."""
+    """Start a new server for each attack, and return what was seen."""
     _, command = SERVERS[name]
     cells = []
     # A new server for each attack, so that one attack does not weaken the next.

@@ -181,7 +181,7 @@ def _check_evidence(lesson: ProposedLesson, episode: Episode) -> Iterator[Findin
 def _check_tools(lesson: ProposedLesson, run: _RunWords) -> Iterator[Finding]:
     """Compare the tools a lesson names with those the run had or used.
 
-    A run that does not say which tools it had may have failed for want of calling one: the reviewer decides.
+    A run that does not say which tools it had may have failed because it did not call one: the reviewer decides.
     """
     named_tools = {match[match.lastgroup or 0] for match in _TOOL_LIKE.finditer(lesson.text.guideline)}
     names = sorted({name.strip().lower() for name in (*named_tools, *lesson.tools) if name.strip()})

@@ -80,7 +80,7 @@ def _wrong_forms(plan: Sequence[PlannedCall], forms: WrongForms) -> Iterator[Sli
 def _find_sources(
     plan: Sequence[PlannedCall], answers: Sequence[ScriptedAnswer], requests: Sequence[str]
 ) -> Iterator[tuple[tuple[int, str], int]]:
-    """Yield the arguments whose value no one says and an earlier answer holds, each with the call of that answer."""
+    """Yield the arguments whose value only an earlier answer holds, each with the call of that answer."""
     for index, call in enumerate(plan):
         text = "\n".join(requests[: call.turn + 1])
         for name, value in call.arguments.items():

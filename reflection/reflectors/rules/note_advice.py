@@ -87,7 +87,7 @@ def advise(note: str, *, kind: str) -> NoteAdvice | None:
     """
     note = _LABEL.sub("", drop_numbers(_SPACE.sub(" ", note).strip())).translate(_QUOTES)
     sentences = [sentence for part in _SENTENCE.split(note) if (sentence := part.strip())]
-    stays = all(is_instruction(each) or (kind == "success" and is_fact(each)) for each in sentences)
+    stays = all(is_instruction(statement) or (kind == "success" and is_fact(statement)) for statement in sentences)
     if stays and not _FIRST_PERSON.search(note) and _is_usable(own := as_sentence(note)):
         return NoteAdvice(what=own[:1].upper() + own[1:])
     advice = read_advice(note)
