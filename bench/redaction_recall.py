@@ -41,7 +41,8 @@ def read_values(path: Path) -> list[Any]:
 def read_value(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:  # such as a transcript that was cut off
+    except ValueError:
+        # A transcript that was cut off, for example.
         return text
 
 

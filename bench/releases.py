@@ -34,7 +34,8 @@ from uuid import UUID
 import django
 from django.apps import apps
 
-if apps.ready:  # a test, with servers of its own, imports it
+# A test that imports this module has servers of its own.
+if apps.ready:
     HOME = Path(os.environ["ERL_HOME"])
 else:
     HOME = Path(os.environ.get("ERL_BENCH_HOME") or tempfile.mkdtemp(prefix="erl-bench-"))

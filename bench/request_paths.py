@@ -267,7 +267,8 @@ class Measurement:
         with override_settings(ERL_RETRIEVE_MEMORY_MB=0), scripted_model():
             ask(mode="erl")
             ask("Cancel the reservation", mode="erl", task_id=family)
-        with override_settings(ERL_RETRIEVE_MEMORY_MB=0):  # as in projects too large for it
+        # As in projects that are too large to be searched in memory.
+        with override_settings(ERL_RETRIEVE_MEMORY_MB=0):
             ask_everything()
         for _ in range(2):
             ask()

@@ -143,7 +143,8 @@ def make_tasks(lessons: list[dict[str, str]], data: Path) -> Iterator[dict[str, 
             continue
         for spelling, spell in SPELLINGS.items():
             if lesson["kind"] == "id" and spelling in ("a letter missing", "two letters turned"):
-                continue  # of an id there is no telling which one was meant
+                # With a letter wrong, an id may be that of something else.
+                continue
             spelled = spell(name)
             # A spelling that changes nothing would count the same task twice.
             if spelled == name and spelling != "as it is":

@@ -180,7 +180,8 @@ def _propose_real_lessons(project: Project) -> None:
             polarity=written["polarity"],
             scope=written["scope"],
         )
-        with transaction.atomic():  # as the reflector does; the vectors of its runs' tasks are made after the commit
+        # As the reflector does: the vectors of the runs' tasks are made after the commit.
+        with transaction.atomic():
             heuristic = propose_heuristic(project, text=text, by=Actor.policy("bench"))
             add_evidence(heuristic, runs[number % len(runs)], citations=[Citation(first_step=1, last_step=1)])
 

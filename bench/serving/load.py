@@ -95,7 +95,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
             status = connection.ask(bodies[number % len(bodies)], key(number))
             took = (time.perf_counter() - due) * 1000
             with lock:
-                if status < 300:  # of those turned away only the number counts
+                # Of requests that were turned away, only the number counts.
+                if status < 300:
                     latencies.append(took)
                 else:
                     refused.append(took)

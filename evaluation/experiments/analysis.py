@@ -253,7 +253,7 @@ def _compare_by_block(
 ) -> Difference | None:
     if not past or not units:
         return pool_parts(_sample_blocks(units, values, sample_shares))
-    # A family without a past is taken as an average one, which removes nothing from it.
+    # A family without a past is taken as an average one, so almost nothing is removed from it.
     usual = sum(past.values()) / len(past)
     values = remove_past(values, [past.get(unit.family, usual) for unit in units])
     return pool_parts(_sample_blocks(units, values, sample_figures))

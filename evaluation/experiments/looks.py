@@ -30,7 +30,8 @@ def look_at_experiments() -> list[Look]:
     for id in list(Experiment.objects.running().order_by("started_at").values_list("pk", flat=True)):
         try:
             look = take_look(id)
-        except MemoryAppError as error:  # such as a project that was archived; the others are looked at
+        except MemoryAppError as error:
+            # The project may have been archived, for example. The other experiments are looked at all the same.
             log.warning("experiment_not_looked_at", experiment=str(id), reason=type(error).__name__)
         else:
             looks += [look] if look else []

@@ -38,7 +38,8 @@ def _build_openai(config: ProviderConfig, kind: str, model: str, client: httpx2.
     provider = _connect(config, kind, client)
     # An answer that breaks off must not pass for one that has ended
     profile = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
-    if kind not in OPENAI_KINDS:  # whose newer models refuse the older name of the limit; others ignore the newer one
+    # OpenAI's newer models refuse the older name of the limit; other servers ignore the newer one.
+    if kind not in OPENAI_KINDS:
         profile["openai_chat_supports_max_completion_tokens"] = False
     profile = merge_profile(provider.model_profile(model), profile)
     if kind == "openrouter":

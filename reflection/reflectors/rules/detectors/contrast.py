@@ -35,7 +35,8 @@ def _compare(run: RunView, successes: list[RunView], failures: list[RunView]) ->
     helpful = [name for name in helpful if not any(_mentions(other, name) for other in failures)]
     trigger = describe_tasks([run.episode.task_id], [run.episode.task])
     if not trigger or len(helpful) + len(fatal) != 1:
-        return []  # with several differences, any of them may be the reason
+        # With several differences, any of them may be the reason.
+        return []
     return [_make_match(run, successes, failures, trigger=trigger, step=(helpful or fatal)[0], is_done=bool(helpful))]
 
 
