@@ -53,17 +53,20 @@ class ApiMemory:
             for lesson, result in zip(some, proposed, strict=True):
                 self._approve(result["heuristic_id"], result["content_sha256"])
                 ids[result["heuristic_id"]] = lesson.id
-        count_new_terms()  # in a running system the periodic work does this
+        # In a running system the periodic work does this.
+        count_new_terms()
         return ids
 
     def ask(self, task: str, *, may_be_degraded: bool = False, **options: Any) -> dict[str, Any]:
         """Return what an agent is given for a task."""
         answer = post(self._agent, "/retrieve", {"task": task, "record": False, **options})
+        # A late part would lower the figures for a reason that has nothing to do with ranking.
         if answer["degraded"] and not may_be_degraded:
             raise SystemExit(f"An answer lacked something ({answer['degraded_reason']}); no figures are given.")
         return answer
 
     def _describe(self, lesson: Lesson) -> dict[str, Any]:
+        # To leave some out would change the set.
         if len(lesson.requests) > MAX_EVIDENCE:
             raise SystemExit(f"{lesson.id} served more requests than one lesson takes at once.")
         return {

@@ -32,11 +32,11 @@ def measure_baselines(folder: Path) -> Iterator[dict[str, Any]]:
     rankings = rank_baselines(
         [(document.get("title", ""), document["text"]) for document in documents], [query["text"] for query in queries]
     )
-    for method, found in rankings.items():
+    for method, ranking in rankings.items():
         values = np.array(
             [
                 get_ndcg([documents[index]["_id"] for index in indexes], truth[query["_id"]])
-                for query, indexes in zip(queries, found, strict=True)
+                for query, indexes in zip(queries, ranking, strict=True)
             ]
         )
         for group, members in get_groups([query["_id"] for query in queries]).items():

@@ -42,6 +42,7 @@ def rank_by_past_requests(requests: Sequence[Sequence[str]], queries: Sequence[s
     rankings = []
     for scores in score_meaning([("", request) for request in past], queries, embed=embed_with_minilm):
         nearest = np.zeros(len(requests))
+        # `maximum.at` takes the best for each document, though its index comes several times.
         np.maximum.at(nearest, owners, scores)
         rankings.append(rank(nearest))
     return rankings
@@ -53,6 +54,7 @@ def score_words(documents: Sequence[Document], queries: Sequence[str]) -> list[n
     stems = _get_stems([*texts, *queries])
     counts = [Counter(_split_words(text, stems)) for text in texts]
     lengths = np.array([sum(count.values()) for count in counts], float)
+    # BM25's penalty for long documents, the same for all queries.
     lengths = K1 * (1 - B + B * lengths / lengths.mean())
     postings: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for index, count in enumerate(counts):
@@ -62,6 +64,7 @@ def score_words(documents: Sequence[Document], queries: Sequence[str]) -> list[n
     for query in queries:
         scores = np.zeros(len(texts))
         for word in _split_words(query, stems):
+            # With 1 added, as in Lucene: without it the weight of frequent words is negative.
             rarity = math.log(1 + (len(texts) - len(postings[word]) + 0.5) / (len(postings[word]) + 0.5))
             for index, times in postings[word]:
                 scores[index] += rarity * times * (K1 + 1) / (times + lengths[index])
@@ -89,6 +92,7 @@ def fuse(lists: Sequence[Sequence[int]]) -> list[int]:
     scores: dict[int, float] = defaultdict(float)
     for ranking in lists:
         for position, index in enumerate(ranking, start=1):
+            # Ranks instead of scores: those of the two searches have different scales.
             scores[index] += 1 / (RANK_CONSTANT + position)
     return sorted(scores, key=lambda index: (-scores[index], index))
 

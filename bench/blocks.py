@@ -41,12 +41,14 @@ UNDONE = 100
 
 def write_at_once(write: Callable[[int], None]) -> float:
     """Let the writers start together, each with a connection of its own; return the seconds they took."""
+    # One more than the writers: this thread starts the clock when all of them are ready.
     barrier, failures = threading.Barrier(WRITERS + 1), []
 
     def run(writer: int) -> None:
         try:
             barrier.wait()
             write(writer)
+        # Raised again below: an error in a thread would otherwise only be printed.
         except BaseException as error:
             failures.append(error)
         finally:
@@ -93,6 +95,7 @@ def measure_counter(project: Project, edits: int) -> str:
         while done < edits // WRITERS:
             seen = read_block(block)
             try:
+                # Names the revision that was read, so that the other writer's number cannot be overwritten.
                 set_block(block, value=str(int(seen.value) + 1), edit=edit_as(writer, seen.number))
                 done += 1
             except ChangedMeanwhile:
@@ -109,6 +112,7 @@ def measure_full(project: Project, edits: int) -> str:
 
     def write(writer: int) -> None:
         chance = random.Random(writer)
+        # Several times, as a shorter text may still fit after a longer one did not.
         while refused[writer] < 5:
             try:
                 append_to_block(block, text="x" * chance.randint(1, 30), edit=edit_as(writer))
@@ -130,7 +134,8 @@ def measure_undo(project: Project) -> str:
         set_block(block, value=value, edit=edit_as(0))
     before = dict(block.revisions.values_list("number", "value"))
     differ = 0
-    for number in sorted(before, reverse=True)[1:]:  # one step back each
+    # Undo one step at a time.
+    for number in sorted(before, reverse=True)[1:]:
         undone = undo_block(block, edit=edit_as(1))
         stored = read_block(block)
         same = stored.value.encode() == before[number].encode() == undone.value.encode()

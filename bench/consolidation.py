@@ -114,6 +114,7 @@ def consolidate_under_kills(project: Project, *, kills: int, seconds: float) -> 
     }
     environment["TEST_REFLECTION_MAX_ATTEMPTS"] = "100"
     killed = tries = 0
+    # A process may end before it is killed, so more are started than have to die.
     while killed < kills and tries < 4 * kills:
         tries += 1
         # Everything again: one that was finished between two kills leaves the next as much to do.
@@ -125,7 +126,8 @@ def consolidate_under_kills(project: Project, *, kills: int, seconds: float) -> 
             process.kill()
             process.wait()
             killed += 1
-        time.sleep(1.2)  # until the lease of the dead is over
+        # Until the lease of the dead is over.
+        time.sleep(1.2)
     for _ in range(20):
         subprocess.run(CLI, env=environment, check=False, **SILENT)
         if not ConsolidationRun.objects.for_project(project).live().exists():
@@ -140,6 +142,7 @@ def state_of(project: Project) -> dict[str, list[Any]]:
     for heuristic in Heuristic.objects.for_project(project).with_text():
         assert heuristic.current_revision is not None
         text = heuristic.current_revision
+        # By their words, as ids differ from one project to the next.
         names[heuristic.pk] = f"{text.scope}/{text.task_id}/{text.polarity}: {text.trigger} → {text.guideline}"
     return {
         "lessons": sorted((names[h.pk], h.status, h.support) for h in Heuristic.objects.for_project(project)),
@@ -161,15 +164,15 @@ def show(project: Project, *, count: int, seed: int) -> None:
         .select_related("heuristic__current_revision", "other__current_revision")
         .order_by("created_at", "id")
     )
-    for number, each in enumerate(random.Random(seed).sample(made, min(count, len(made))), 1):
-        print(f"\n── {number}. {each.get_kind_display()} ({each.method})")
-        print(f"   why      {each.reason}")
-        _print_lesson("lesson" if each.other is None else "this", each.heuristic)
-        if each.other is not None:
-            _print_lesson("into" if each.kind == Suggestion.Kind.MERGE else "against", each.other)
+    for number, suggestion in enumerate(random.Random(seed).sample(made, min(count, len(made))), 1):
+        print(f"\n── {number}. {suggestion.get_kind_display()} ({suggestion.method})")
+        print(f"   why      {suggestion.reason}")
+        _print_lesson("lesson" if suggestion.other is None else "this", suggestion.heuristic)
+        if suggestion.other is not None:
+            _print_lesson("into" if suggestion.kind == Suggestion.Kind.MERGE else "against", suggestion.other)
         for name in ("trigger", "guideline", "not_when", "scope"):
-            if each.text and each.text[name] != getattr(each.heuristic.current_revision, name):
-                print(f"   new {name}: {each.text[name]}")
+            if suggestion.text and suggestion.text[name] != getattr(suggestion.heuristic.current_revision, name):
+                print(f"   new {name}: {suggestion.text[name]}")
 
 
 def show_rules(project: Project, *, count: int, seed: int) -> None:
@@ -200,8 +203,8 @@ def show_groups(project: Project, *, count: int, seed: int) -> None:
 def _print_lesson(label: str, heuristic: Heuristic) -> None:
     text = heuristic.current_revision
     assert text is not None
-    place = text.task_id if text.scope == "task_family" else "whole project"
-    print(f"   {label:<8} [{text.polarity}, {place}, {heuristic.support} runs, {heuristic.status}]")
+    scope = text.task_id if text.scope == "task_family" else "whole project"
+    print(f"   {label:<8} [{text.polarity}, {scope}, {heuristic.support} runs, {heuristic.status}]")
     print(f"   when     {text.trigger.removeprefix('When ')}")
     print(f"   do       {text.guideline}")
     if text.avoid:
@@ -237,6 +240,7 @@ def scratch_database() -> Iterator[None]:
     try:
         yield
     finally:
+        # A database in use cannot be dropped.
         connection.close()
         teardown_databases(databases, verbosity=0)
         postgres.stop(tests.servers.HOME / "postgres", mode="immediate")

@@ -51,6 +51,7 @@ def measure_decisions(
     taken = []
     page.goto(f"{root}/admin/inbox/?kind=lesson")
     page.wait_for_load_state("networkidle")
+    # The second load meets a warm cache, as a reviewer's browser has it.
     page.reload()
     page.wait_for_load_state("networkidle")
     requests = int(page.evaluate(REQUESTS))
@@ -58,7 +59,9 @@ def measure_decisions(
     used = read_cpu_seconds()
     for number in range(decisions):
         before = page.get_attribute("#item", "data-item")
-        page.wait_for_timeout(READING_MS)  # the next ones are fetched meanwhile, as while a person reads
+        # The next ones are fetched meanwhile, as while a person reads.
+        page.wait_for_timeout(READING_MS)
+        # Words have to have been on the screen before they can be approved.
         page.evaluate("for (const each of document.querySelectorAll('.words *')) each.scrollIntoView()")
         if number % 3 == 2:
             page.keyboard.press("r")
@@ -69,6 +72,7 @@ def measure_decisions(
             "before => document.getElementById('item').dataset.item !== before && window.__shown > 0", arg=before
         )
         taken.append(float(page.evaluate("window.__shown")))
+    # Decisions are sent in the background; CPU is read only after the last was answered.
     page.wait_for_function(SAVED, arg=decisions)
     cpu_ms = 1000 * (read_cpu_seconds() - used) / decisions
     alone_ms = _measure_alone(page, root, read_cpu_seconds=read_cpu_seconds)

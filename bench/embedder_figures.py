@@ -57,15 +57,18 @@ def measure_time(rounds: int) -> list[float]:
     """Return the milliseconds of processor time that a task takes in floats and in integers: medians."""
     taken: list[list[float]] = [[] for _ in EMBEDDERS]
     for _ in range(rounds):
+        # In turn, so that a machine that slows down slows both.
         for embedder, of_embedder in zip(EMBEDDERS, taken, strict=True):
+            # The processor's time, which other processes do not add to.
             begun = time.thread_time()
             embedder.embed([TASK])
             of_embedder.append(1000 * (time.thread_time() - begun))
-    return [float(np.median(one)) for one in taken]
+    return [float(np.median(seconds)) for seconds in taken]
 
 
 def measure_memory() -> list[int]:
     """Return the megabytes that a process holds more once it has embedded in floats and in integers."""
+    # A process for each: memory that was once taken is not given back.
     programs = [MEMORY.format(name=type(embedder).__name__, task=TASK) for embedder in EMBEDDERS]
     return [int(subprocess.check_output([sys.executable, "-c", program])) for program in programs]
 
@@ -92,7 +95,7 @@ def compare(folder: Path, *, limit: int | None) -> list[str]:
     project, documents = load(folder)
     queries, truth = read_queries(folder)[:limit], read_truth(folder / "qrels.tsv")
     scores = np.zeros((len(queries), 2, len(EMBEDDERS)))
-    for place, query in enumerate(queries):
+    for index, query in enumerate(queries):
         for column, embedder in enumerate(EMBEDDERS):
             vector = make_query_vector(embedder, query["text"])
             for row, weight in enumerate((MEANING_WEIGHT, 1.0)):
@@ -103,9 +106,9 @@ def compare(folder: Path, *, limit: int | None) -> list[str]:
                     model_id=embedder.model_id,
                     meaning_weight=weight,
                 )
-                found = find_in_database(search, model_id=embedder.model_id)
-                ranking = [documents[str(one.heuristic_id)] for one in found[:CUTOFF]]
-                scores[place, row, column] = get_ndcg(ranking, truth[query["_id"]])
+                neighbours = find_in_database(search, model_id=embedder.model_id)
+                ranking = [documents[str(neighbour.heuristic_id)] for neighbour in neighbours[:CUTOFF]]
+                scores[index, row, column] = get_ndcg(ranking, truth[query["_id"]])
     return [
         describe(f"{folder.name}, {kind}", scores[members])
         for kind, members in get_groups([query["_id"] for query in queries]).items()

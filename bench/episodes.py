@@ -58,18 +58,19 @@ def load_episodes(data: Path, count: int) -> list[dict[str, Any]]:
 
 
 def _episode(family: str, agent: str, score: float, **more: Any) -> dict[str, Any]:
-    known = {"task_id": family, "agent": agent, "score": score, "outcome_source": "environment", "reflect": False}
-    return {**known, **more}
+    fields = {"task_id": family, "agent": agent, "score": score, "outcome_source": "environment", "reflect": False}
+    return {**fields, **more}
 
 
 def record(client: httpx.Client, number: int, episode: dict[str, Any]) -> float | None:
     """Record one episode and what happens to it later; return the score that should count, None where it is erased."""
+    # Other remainders than those of the erased ones, so that no episode is both late and erased.
     late = number % LATE == 3
     body = {**episode, "score": None} if late else episode
     run = send(client, "POST", "trajectories", body).json()
     if late:
-        said = {"score": episode["score"], "outcome_source": "environment", "reflect": False}
-        send(client, "POST", f"trajectories/{run['id']}/outcome", said)
+        outcome = {"score": episode["score"], "outcome_source": "environment", "reflect": False}
+        send(client, "POST", f"trajectories/{run['id']}/outcome", outcome)
     if number % ERASED == 7:
         send(client, "DELETE", f"trajectories/{run['id']}")
         return None
@@ -80,6 +81,7 @@ def send(client: httpx.Client, method: str, path: str, body: Any = None) -> http
     """Send a request, again where the server is busy: all of them may be repeated."""
     while True:
         response = client.request(method, path, json=body)
+        # Safe to repeat: each has an external id or a final effect.
         if response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
             return response.raise_for_status()
         time.sleep(float(response.headers.get("Retry-After", "1")))
@@ -92,10 +94,11 @@ def compare(client: httpx.Client, kept: dict[tuple[str, str], list[float]]) -> l
         params = {"task_id": family, "agent": agent}
         shown = client.get("memory/summary", params=params).raise_for_status().json()["scores"]
         scores = kept[family, agent]
+        # Exact: sums of floats depend on the order, and eight writers have none.
         mean = float(sum(map(Fraction, scores)) / len(scores))
-        said = (shown[0]["count"], round(shown[0]["mean"], 12), shown[0]["best"]) if len(shown) == 1 else None
-        if said != (len(scores), round(mean, 12), max(scores)):
-            faults.append(f"{family} {agent}: {said} is not {(len(scores), mean, max(scores))}")
+        figures = (shown[0]["count"], round(shown[0]["mean"], 12), shown[0]["best"]) if len(shown) == 1 else None
+        if figures != (len(scores), round(mean, 12), max(scores)):
+            faults.append(f"{family} {agent}: {figures} is not {(len(scores), mean, max(scores))}")
     return faults
 
 

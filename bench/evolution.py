@@ -43,14 +43,16 @@ def rehearse_often(*, calls: int) -> dict[str, Any]:
         agent = make_shop_agent(service)
         orders = [f"A{number}" for number in range(ORDERS)]
         recorded: list[tuple[str, dict[str, Any]]] = [("read_order", {"order": order}) for order in orders]
-        recorded += [("pay_back", {"order": each, "amount": 150}) for each in orders]
+        recorded += [("pay_back", {"order": order_id, "amount": 150}) for order_id in orders]
         run = make_run(agent)
         go_on(run, Script(recorded, "Paid."))
         change = propose_refund(agent, run)
         wanted = [*recorded]
         wanted += [("notify", {"text": f"order {number}"}) for number in range(EXTRA // 2)]
         wanted += [("pay_back", {"order": "Z9", "amount": 10**number}) for number in range(EXTRA // 2)]
+        # Shuffled, so that new calls come between recorded ones.
         random.Random(22).shuffle(wanted)
+        # From here on: recording the run has asked the service, and rehearsing must not.
         sent, knocked = len(service.requests), service.connections
         made = refused = 0
         while made < calls:

@@ -34,7 +34,7 @@ class Shuffled:
 def shuffle(suite: EvolutionSuite, evolved: Evolved, *, seed: int) -> Shuffled:
     """Give each of the best tools the words of the next, and see which gates stop them."""
     best = tuple(dict.fromkeys([*evolved.archive.best().macros, *evolved.macros]))[:SHUFFLED]
-    mixed = [_swap(one, other) for one, other in zip(best, [*best[1:], *best[:1]], strict=True)]
+    mixed = [_swap(first, other) for first, other in zip(best, [*best[1:], *best[:1]], strict=True)]
     stopped: dict[str, int] = {}
     for macro in mixed:
         gate, _ = evolved.gate.check(macro)
@@ -80,17 +80,17 @@ def help_and_harm(suite: EvolutionSuite, evolved: Evolved, *, seed: int) -> list
     best = evolved.archive.best().macros
     gate, holdout = evolved.gate.tasks, evolved.sets.holdout
     before = evolved.archive.candidates[0].outcomes, work_on(suite, holdout, AS_IT_IS, seed=f"{seed}:holdout:0")
-    found: list[Lopsided] = []
+    lopsided: list[Lopsided] = []
     for macro in evolved.macros if best else ():
         spoiled = _forget_the_rest(macro)
         if spoiled is None or _service(macro) in map(_service, best) or evolved.gate.check(spoiled) != PASSED:
             continue
         tools = _with_tools(*best, spoiled)
-        on_gate = work_on(suite, gate, tools, seed=f"{seed}:lopsided:{len(found)}")
-        on_holdout = work_on(suite, holdout, tools, seed=f"{seed}:lopsided:{len(found)}:holdout")
+        on_gate = work_on(suite, gate, tools, seed=f"{seed}:lopsided:{len(lopsided)}")
+        on_holdout = work_on(suite, holdout, tools, seed=f"{seed}:lopsided:{len(lopsided)}:holdout")
         then, now = score(gate, before[0]), score(gate, on_gate)
         solved, still = score(holdout, before[1]), score(holdout, on_holdout)
-        found.append(
+        lopsided.append(
             Lopsided(
                 spoiled=spoiled,
                 saved={family: then[family].tokens - now[family].tokens for family in then},
@@ -98,18 +98,18 @@ def help_and_harm(suite: EvolutionSuite, evolved: Evolved, *, seed: int) -> list
                 verdict=judge(gate, before[0], on_gate),
             )
         )
-    return found
+    return lopsided
 
 
 def poison(evolved: Evolved) -> list[tuple[Macro, Stopped]]:
     """Let good tools also send away what they read, and return what stops each."""
     tools = evolved.archive.best().macros or evolved.macros
-    found = []
+    stopped = []
     for macro in tools:
         for sender, arguments in SENDERS:
             poisoned = _send_away(macro, sender, arguments)
-            found.append((poisoned, evolved.gate.check(poisoned)))
-    return found
+            stopped.append((poisoned, evolved.gate.check(poisoned)))
+    return stopped
 
 
 def _with_tools(*macros: Macro) -> ProposedChange:
@@ -131,19 +131,21 @@ def _service(macro: Macro) -> str:
 
 def _forget_the_rest(macro: Macro) -> Macro | None:
     """Return a tool that leaves out its last call where its first parameter has no recorded value."""
-    known = [arguments for arguments, _ in macro.cases]
-    names = list(known[0]) if known else []
+    kept = [arguments for arguments, _ in macro.cases]
+    names = list(kept[0]) if kept else []
     if not names:
         return None
-    values = sorted({repr(arguments[names[0]]) for arguments in known})
+    values = sorted({repr(arguments[names[0]]) for arguments in kept})
     lines = macro.definition.source.splitlines()
     answers = ", ".join(f"answer_{number}" for number in range(1, len(macro.repeated.tools)))
+    # Before the last call and the return, which are the last two lines of a mined tool.
     lines[-2:-2] = [f"    if {names[0]} not in [{', '.join(values)}]:", f"        return [{answers}]"]
     return replace(macro, definition=replace(macro.definition, source="\n".join([*lines, ""])))
 
 
 def _send_away(macro: Macro, sender: str, arguments: str) -> Macro:
     lines = macro.definition.source.splitlines()
+    # Before the return: by then it has read what it sends away.
     lines.insert(-1, f"    {sender}({arguments})")
     examples = tuple(replace(example, host={**example.host, sender: {}}) for example in macro.definition.examples)
     definition = replace(
@@ -168,7 +170,7 @@ class Controls:
     @property
     def harmful(self) -> list[Lopsided]:
         """The lopsided changes that break tasks of the hold-out."""
-        return [each for each in self.lopsided if sum(each.broken.values()) > 0]
+        return [case for case in self.lopsided if sum(case.broken.values()) > 0]
 
 
 def hold_controls(suite: EvolutionSuite, evolved: Evolved, *, times: int, seed: int) -> Controls:
@@ -195,24 +197,24 @@ def write_controls(controls: Controls) -> Iterator[str]:
     yield f"A/A: {controls.promoted} of {controls.times} promoted"
     caught = [gate for _, (gate, _) in poisoned if gate]
     yield f"poison: {len(caught)} of {len(poisoned)} tools that also send data away were stopped"
-    for macro, (gate, found) in poisoned[:3]:
-        said = f"stopped by {gate}: {found}" if gate else "not stopped"
-        yield f"poison: {macro.definition.name} {said}"
+    for macro, (gate, reason) in poisoned[:3]:
+        verdict = f"stopped by {gate}: {reason}" if gate else "not stopped"
+        yield f"poison: {macro.definition.name} {verdict}"
     yield from _write_lopsided(controls)
 
 
 def _write_lopsided(controls: Controls) -> Iterator[str]:
     """Yield the lines about changes that help one family and harm another."""
     harmful = controls.harmful
-    gates = Counter(each.verdict[0] for each in harmful)
+    gates = Counter(case.verdict[0] for case in harmful)
     stopped = ", ".join(f"{gate} {count}" for gate, count in sorted(gates.items()) if gate)
     yield (
         f"lopsided: {len(controls.lopsided)} changes that bring a good tool and one that forgets a call where nothing "
         f"was recorded; {len(harmful)} break tasks of the hold-out: stopped by {stopped or 'nothing'}, kept {gates['']}"
     )
-    for each in harmful:
-        saved = ", ".join(f"{family} {tokens:+,.0f}" for family, tokens in each.saved.items() if tokens > 0)
-        broken = ", ".join(f"{family} {count}" for family, count in each.broken.items() if count > 0)
-        gate, found = each.verdict
-        said = f"stopped by {gate}: {found}" if gate else f"kept: {found}"
-        yield f"lopsided: {each.spoiled.definition.name} saves tokens ({saved}), breaks tasks ({broken}); {said}"
+    for case in harmful:
+        saved = ", ".join(f"{family} {tokens:+,.0f}" for family, tokens in case.saved.items() if tokens > 0)
+        broken = ", ".join(f"{family} {count}" for family, count in case.broken.items() if count > 0)
+        gate, reason = case.verdict
+        verdict = f"stopped by {gate}: {reason}" if gate else f"kept: {reason}"
+        yield f"lopsided: {case.spoiled.definition.name} saves tokens ({saved}), breaks tasks ({broken}); {verdict}"

@@ -89,10 +89,12 @@ class Client:
 
     def send(self, *, session: str = "") -> str:
         """Ask and report as one unit; return the arm."""
+        # Each unit has a session of its own, since the arm is drawn from it.
         session = session or f"{self.seed}-{secrets.token_hex(8)}"
         answer = self.call("POST", "/retrieve", {"task": TASK, "session": session, "top_k": 1})
         arm = str(answer["arm"])
         self.exposed[arm] += 1
+        # An agent that dies before it reports.
         if arm == "candidate" and self.random.random() < self.lost:
             return arm
         rate = self.base + self.lift * (arm == "candidate")
@@ -112,12 +114,12 @@ class Client:
         return min(self.exposed["stable"], self.exposed["candidate"]) >= FIRST_GUARD
 
     def look(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.call("POST", "/experiments/1/looks")
-        return found
+        answer: dict[str, Any] = self.call("POST", "/experiments/1/looks")
+        return answer
 
     def read(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.call("GET", "/experiments/1")
-        return found
+        answer: dict[str, Any] = self.call("GET", "/experiments/1")
+        return answer
 
     def run(self, *, units: int, every: int) -> dict[str, Any]:
         """Send units and look every few, until the experiment has ended or all are sent; return it."""
@@ -165,10 +167,11 @@ def repeat(stack: Serving, number: int, work: Callable[[Client], Any], **traffic
     clients = [make_client(stack, seed, **traffic) for seed in range(number)]
 
     def do(client: Client) -> Any:
-        with closing(client.http), closing(connection):  # the connection is this thread's
-            found = work(client)
-        print(f"  {client.seed}: {found}", file=sys.stderr, flush=True)
-        return found
+        # Each thread has a connection of its own, and closes it.
+        with closing(client.http), closing(connection):
+            results = work(client)
+        print(f"  {client.seed}: {results}", file=sys.stderr, flush=True)
+        return results
 
     with ThreadPoolExecutor(4) as pool:
         return list(pool.map(do, clients))
@@ -181,8 +184,8 @@ def equal(stack: Serving, number: int, units: int) -> str:
         client.start(share=0.5, max_units=units)
         return str(client.run(units=units, every=1)["conclusion"])
 
-    found = repeat(stack, number, work)
-    false = sum(each not in ("no_benefit", "") for each in found)
+    results = repeat(stack, number, work)
+    false = sum(result not in ("no_benefit", "") for result in results)
     return f"equal arms, {units:,} units, a look after every run: {false} of {number} ended with a false verdict"
 
 
@@ -191,12 +194,13 @@ def benefit(stack: Serving, number: int, units: int) -> str:
 
     def work(client: Client) -> tuple[str, int]:
         client.start(share=0.5, max_units=units)
+        # 19 more, so that the last look comes after all the units that were planned.
         ended = client.run(units=units + 19, every=20)
         last = ended["last_look"]
         return ended["conclusion"], last["control_units"] + last["treated_units"]
 
-    found = repeat(stack, number, work, lift=0.1)
-    better = [units for conclusion, units in found if conclusion == "better"]
+    results = repeat(stack, number, work, lift=0.1)
+    better = [units for conclusion, units in results if conclusion == "better"]
     return (
         f"+10 points at .5, at most {units:,} units, a look every 20 runs: {len(better)} of {number} found, "
         f"after {statistics.median(better or [0]):,.0f} units (median)"
@@ -215,9 +219,9 @@ def harm(stack: Serving, number: int, units: int) -> str:
                 return f"{event['kind']} by {event['made_by']}", client.exposed["candidate"]
         return "not rolled back", client.exposed["candidate"]
 
-    found = repeat(stack, number, work, lift=-0.2)
-    canary = sorted(treated for _, treated in found)
-    ways = {way for way, _ in found}
+    results = repeat(stack, number, work, lift=-0.2)
+    canary = sorted(treated for _, treated in results)
+    ways = {way for way, _ in results}
     p95 = canary[min(round(0.95 * len(canary)), len(canary) - 1)]
     return (
         f"−20 points at .5, canary of 20 %, a look after every canary unit: {ways}, after "
@@ -235,9 +239,9 @@ def equal_canary(stack: Serving, number: int, units: int) -> str:
                 return "roll_back"
         return ""
 
-    found = repeat(stack, number, work)
+    results = repeat(stack, number, work)
     return (
-        f"equal canary of 20 %, {units:,} units, a look after every canary unit: {found.count('roll_back')} of "
+        f"equal canary of 20 %, {units:,} units, a look after every canary unit: {results.count('roll_back')} of "
         f"{number} rolled back"
     )
 
@@ -260,10 +264,8 @@ def splitter(stack: Serving, number: int, units: int) -> str:
                 return sent + 1
         return 0
 
-    found = repeat(stack, number, work)
-    return (
-        f"12 % in place of 10 %, a look every 200 units: alarm after {', '.join(f'{each:,}' for each in found)} units"
-    )
+    results = repeat(stack, number, work)
+    return f"12 % in place of 10 %, a look every 200 units: alarm after {', '.join(f'{n:,}' for n in results)} units"
 
 
 # Of the stable units this share is lost before it asks, which turns 10 % into 12 %.
@@ -283,12 +285,13 @@ def missing(stack: Serving, number: int, units: int) -> str:
         client.start(share=0.5, max_units=5000, look_back_seconds=2)
         for _ in range(units):
             client.send()
+        # Longer than the look-back window, so that pending outcomes count as missing.
         time.sleep(3)
         client.look()
         return client.read()
 
-    found = repeat(stack, number, work, lost=0.2)
-    alarmed = [each for each in found if any("missing" in alarm for alarm in each["alarms"])]
+    results = repeat(stack, number, work, lost=0.2)
+    alarmed = [result for result in results if any("missing" in alarm for alarm in result["alarms"])]
     return (
         f"a fifth of the candidate's outcomes missing, {units:,} units: {len(alarmed)} of {number} with an alarm, such "
         "as: " + (alarmed[0]["alarms"][0] if alarmed else "none")
@@ -316,8 +319,8 @@ def main() -> None:
         for name in options.part or PARTS:
             simulate, number, units = PARTS[name]
             start = time.perf_counter()
-            said = simulate(stack, options.number or number, options.units or units)
-            print(f"{said} ({time.perf_counter() - start:.0f} s, load {os.getloadavg()[0]:.1f})", flush=True)
+            report = simulate(stack, options.number or number, options.units or units)
+            print(f"{report} ({time.perf_counter() - start:.0f} s, load {os.getloadavg()[0]:.1f})", flush=True)
 
 
 if __name__ == "__main__":

@@ -110,6 +110,7 @@ def draw(kind: Kind, seed: int) -> Traffic:
     canary = np.full(n, kind.share)
     base = np.full(n, kind.base)
     if kind.daily:
+        # The shares grow while the base swings, where pooling over both would feign an effect.
         canary = np.repeat([100, 300, 600], -(-n // 3))[:n]
         base = 0.5 + 0.3 * np.sin(np.arange(n) / n * 6 * np.pi)
     treated_share = 1 - kind.holdout / 1000 if kind.holdout else canary / 1000
@@ -121,7 +122,9 @@ def draw(kind: Kind, seed: int) -> Traffic:
     hit = random.random(n)
     delay[treated & ~success & (hit < kind.slow)] += kind.delay
     delay[~treated & success & (hit < kind.slow_successes)] += kind.delay
+    # Last, so that no later line brings a lost outcome back.
     delay[(treated & ~success & (hit < kind.lost)) | (random.random(n) < kind.lost_anyway)] = NEVER
+    # Failures cost twice as much, so that reporting only them would look like harm.
     cost = np.exp(random.normal(-2, 0.6, n)) * np.where(success, 1.0, 2.0)
     costs = COSTS[kind.cost](treated, success)
     return Traffic(
@@ -171,6 +174,7 @@ class Arms:
             middle = (self.total + 0.5) / (self.n + 1)
             variance = (self.squares + 0.5) / (self.n + 1) - middle**2
         else:
+            # The sum of squares about the mean, from the two sums that can be added up by look.
             variance = np.maximum((self.squares - self.total * mean) / np.maximum(self.n - 1, 1), 1e-9)
         whole = n.sum(axis=-1)
         alone = (variance / n).sum(axis=-1)
@@ -193,21 +197,23 @@ def trace(kind: Kind, traffic: Traffic) -> Trace:
     ]
 
     def count(chosen: Flags, values: Numbers | Flags) -> Numbers:
-        found = chosen.astype(np.float32) @ (np.stack(columns, axis=1) * values[:, None]).astype(np.float32)
-        return np.asarray(found.reshape(len(looks), -1, 2), dtype=np.float64)
+        # One product of matrices for all looks, which is what makes 1,000 simulations feasible.
+        sums = chosen.astype(np.float32) @ (np.stack(columns, axis=1) * values[:, None]).astype(np.float32)
+        return np.asarray(sums.reshape(len(looks), -1, 2), dtype=np.float64)
 
     ones = np.ones(kind.units)
-    exposed, known, good = count(is_exposed, ones), count(is_known, ones), count(is_known, traffic.success)
-    outcomes = Arms(n=known, total=good, squares=good)
-    missing = Arms(n=exposed, total=exposed - known, squares=exposed - known)
+    exposed, known_units, good = count(is_exposed, ones), count(is_known, ones), count(is_known, traffic.success)
+    outcomes = Arms(n=known_units, total=good, squares=good)
+    missing = Arms(n=exposed, total=exposed - known_units, squares=exposed - known_units)
     missing_e_value = np.where(missing.is_enough, np.exp(log_mixture(*missing.compare(), MISSING_TAU)), 1.0)
-    share = np.maximum(known.sum(axis=(1, 2)) / exposed.sum(axis=(1, 2)), 1e-9)
+    share = np.maximum(known_units.sum(axis=(1, 2)) / exposed.sum(axis=(1, 2)), 1e-9)
     ways = [outcomes.compare()]
-    for filled in (good, good + exposed - known):
+    for filled in (good, good + exposed - known_units):
         estimate, variance = Arms(n=exposed, total=filled, squares=filled).compare()
         ways.append((estimate / share, variance / share**2))
     is_better, is_worse, is_harm = (np.ones(len(looks), bool) for _ in range(3))
     for estimate, variance in ways:
+        # A little below the threshold: the product itself decides about what is that close.
         is_sure = log_mixture(estimate, variance, PLAN.tau) >= np.log(1 / PLAN.alpha) - SLACK
         is_better &= is_sure & (estimate > 0)
         is_worse &= is_sure & (estimate < 0)
@@ -237,14 +243,15 @@ def trace_costs(kind: Kind, traffic: Traffic, count: Count, is_known: Flags, exp
 def log_mixture(estimate: Numbers, variance: Numbers, tau: float) -> Numbers:
     prior = tau * tau
     exponent = prior * estimate**2 / (2 * variance * (variance + prior))
+    # Cut, as `exp` overflows a little above 700.
     return np.asarray(np.minimum(0.5 * np.log(variance / (variance + prior)) + exponent, 600.0))
 
 
 def log_harm(estimate: Numbers, variance: Numbers, guardrail: Guardrail) -> Numbers:
     """Return by how much the e-value is above the guardrail's threshold, if all of the mixture lay on its side."""
     harm = estimate - guardrail.margin
-    found = np.log(2) + log_mixture(harm, variance, guardrail.tau) - np.log(1 / guardrail.alpha)
-    return np.where(harm > 0, found, -np.inf)
+    log_evidence = np.log(2) + log_mixture(harm, variance, guardrail.tau) - np.log(1 / guardrail.alpha)
+    return np.where(harm > 0, log_evidence, -np.inf)
 
 
 def is_alarmed(kind: Kind, traffic: Traffic) -> bool:
@@ -296,7 +303,8 @@ def run(kind: Kind, seed: int) -> tuple[str, int, float, bool, bool]:
     for look in find_worth_looking(kind, traffic):
         findings = look_at(kind, traffic, look)
         opposed |= findings.families["e_value"] >= FAMILIES_ALARM
-        is_harm = findings.verdict == ArmVerdict.WORSE and kind.truth == ArmVerdict.ROLL_BACK  # right, and it goes on
+        # This claim is right, and the run goes on after it.
+        is_harm = findings.verdict == ArmVerdict.WORSE and kind.truth == ArmVerdict.ROLL_BACK
         if findings.verdict not in (ArmVerdict.CONTINUE, ArmVerdict.NO_BENEFIT) and not is_harm:
             estimate = findings.difference.estimate if findings.difference else float("nan")
             return findings.verdict, look, estimate, is_alarmed(kind, traffic), opposed
@@ -363,8 +371,8 @@ def main() -> None:
     with Pool(options.processes) as pool:
         for kind in [*NOTHING, *SOMETHING]:
             if any(word in kind.name for word in options.kind or [""]):
-                found = pool.map(partial(run, kind), range(options.number), chunksize=4)
-                print(write(kind, found), flush=True)
+                results = pool.map(partial(run, kind), range(options.number), chunksize=4)
+                print(write(kind, results), flush=True)
 
 
 if __name__ == "__main__":

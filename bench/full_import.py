@@ -110,6 +110,7 @@ def run(data: Path) -> dict[str, Any]:
             first = post_all(client, bodies)
             waited = wait_for_reflections(client, len(bodies))
             after_first, support = count_all(client), sum_support(client)
+            # The same external ids again: the API has to answer 200 and store nothing.
             second = post_all(client, bodies)
             wait_for_reflections(client, len(bodies))
             return {

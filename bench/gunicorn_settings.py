@@ -62,15 +62,16 @@ def measure(setting: Setting, *, project: UUID, token: str, seconds: float) -> d
     bench = Bench(home=HOME, project=project, token=token, seconds=seconds, rounds=1)
     try:
         bench.start_product(processes=setting.processes, threads=setting.threads, options=setting.options)
-        found = {call.name: bench.ask(call, clients=CLIENTS) for call in CALLS if not call.runs}
+        parts = {call.name: bench.ask(call, clients=CLIENTS) for call in CALLS if not call.runs}
         memory = read_shared_memory_mb(bench.workers("product"))
     finally:
         bench.stop()
-    return {name: part | {"memory_mb": memory} for name, part in found.items()}
+    return {name: part | {"memory_mb": memory} for name, part in parts.items()}
 
 
 def write_row(setting: str, call: str, parts: list[dict[str, Any]]) -> str:
     """Write what was measured of one call with one setting as a row of the table."""
+    # The most of all rounds: memory is what has to be there at the worst time.
     row, memory = merge(parts), max(part["memory_mb"] for part in parts)
     cpu = f"{row['web_ms']:.1f} + {row['postgres_ms']:.1f}"
     figures = [f"{row['per_second']:.0f}", f"{row['p50_ms']:.0f}", f"{row['p99_ms']:.0f}", cpu, str(row["refused"])]
@@ -92,9 +93,10 @@ def main() -> None:
         project = fill(options.heuristics)
         token = make_key(project)
         for _ in range(options.rounds):
+            # In turns within a round, so that a machine that slows down slows all of them.
             for setting in settings:
-                found = measure(setting, project=project.pk, token=token, seconds=options.seconds)
-                for name, part in found.items():
+                figures = measure(setting, project=project.pk, token=token, seconds=options.seconds)
+                for name, part in figures.items():
                     parts.setdefault((setting.name, name), []).append(part)
                     print(write_row(setting.name, name, [part]), file=sys.stderr)
     finally:

@@ -54,10 +54,10 @@ def find_room(path: Path, root: Path) -> str:
 def count_tests() -> int:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    found = COLLECTED.search(done.stdout)
-    if found is None:
+    match = COLLECTED.search(done.stdout)
+    if match is None:
         raise SystemExit(f"pytest collected nothing:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return int(found[1])
+    return int(match[1])
 
 
 def count_database() -> dict[str, int]:
@@ -87,6 +87,7 @@ def measure_style(sources: list[Path]) -> dict[str, Any]:
         tree = ast.parse(text)
         for statement in tree.body:
             if isinstance(statement, ast.ClassDef):
+                # Only classes of a module itself: each model has a class Meta in it.
                 homes.setdefault(statement.name, set()).add(path)
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -95,7 +96,7 @@ def measure_style(sources: list[Path]) -> dict[str, Any]:
             elif isinstance(node, ast.IfExp):
                 counts["conditional"] += 1
             elif isinstance(node, ast.ClassDef):
-                counts["dataclasses"] += any("dataclass" in ast.unparse(each) for each in node.decorator_list)
+                counts["dataclasses"] += any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
     return {
         "functions": len(lengths),
         "mean function, lines": round(statistics.mean(lengths), 1),
@@ -112,6 +113,7 @@ def measure_style(sources: list[Path]) -> dict[str, Any]:
 def measure_files(root: Path, packages: Iterable[str]) -> dict[str, Any]:
     """Return what the files of a checkout say."""
     python = [root / "manage.py", *(path for name in packages for path in sorted((root / name).rglob("*.py")))]
+    # Migrations are written by a machine and say nothing about style.
     migrations = [path for path in python if "migrations" in path.parts]
     sql = [path for name in packages for path in sorted((root / name).rglob("*.sql"))]
     sizes = {path: count_lines(path) for path in python if path not in migrations}

@@ -70,15 +70,16 @@ def run(statement: str) -> None:
 
 def measure(name: str, find: Callable[[Search], list[Any]], searches: list[Search], exact: list[list[Any]]) -> None:
     """Print what one search costs, and how much of the exact finds it finds."""
-    found = [find(search) for search in searches]
+    rankings = [find(search) for search in searches]
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
+        # CPU of this connection's process alone, read from the system.
         pids = [cursor.fetchone()[0]]
     before = read_cpu_seconds(pids)
     for search in ROUNDS * searches:
         find(search)
     cpu_ms = (read_cpu_seconds(pids) - before) * 1000 / (ROUNDS * len(searches))
-    shares = [len({*one} & {*other}) / len(one) for one, other in zip(exact, found, strict=True)]
+    shares = [len({*expected} & {*other}) / len(expected) for expected, other in zip(exact, rankings, strict=True)]
     print(f"{name:32} {cpu_ms:6.2f} ms   recall {sum(shares) / len(shares):.3f}, least {min(shares):.2f}", flush=True)
 
 
@@ -102,7 +103,7 @@ def compare(project: Project, *, tasks: int) -> None:
 
     def lessons(search: Search, breadth: int = 0) -> list[Any]:
         way = UsableIndex(embedder.model_id, embedder.dimensions, breadth) if breadth else None
-        return [one.heuristic_id for one in find_in_database(search, index=way)]
+        return [neighbour.heuristic_id for neighbour in find_in_database(search, index=way)]
 
     exact = [lessons(search) for search in searches]
     for name, (breadth, matches, enough) in VARIANTS.items():
@@ -115,13 +116,16 @@ def compare(project: Project, *, tasks: int) -> None:
     def texts(search: Search, statement: str = _TEXTS) -> list[Any]:
         return read_prepared(statement.format(**about), {"vector": search.vector})
 
+    # Without the index every vector is compared, which gives the exact answer.
     run("SET enable_indexscan = off")
-    near = [texts(search, f"{_TEXTS} -- exact") for search in searches]  # another text: plans are kept
+    # Another text, as PostgreSQL keeps the plan of a statement by its text.
+    near = [texts(search, f"{_TEXTS} -- exact") for search in searches]
     run("SET enable_indexscan = on")
     run(f"SET hnsw.ef_search = {FIRST_BREADTH}")
     measure("vector index alone", texts, searches, near)
     run("SET maintenance_work_mem = '500MB'")
     run(_BITS_INDEX.format(**about))
+    # Bits lose precision, so four times as many are taken and compared exactly.
     run(f"SET hnsw.ef_search = {4 * FIRST_BREADTH}")
     measure("index of bits, re-ranked", lambda search: texts(search, _BITS), searches, near)
     run("DROP INDEX bench_bits")

@@ -30,6 +30,7 @@ def compute_in_integers(model: bytes, *, location: str) -> bytes:
     nodes: list[Any] = []
     rounded: set[str] = set()
     for node in loaded.graph.node:
+        # The input of each operation that holds the weights.
         weights = {"MatMul": 1, "Gather": 0}.get(node.op_type)
         scaled = makers.get(node.input[weights]) if weights is not None else None
         cast = makers.get(scaled.input[0]) if scaled is not None else None
@@ -39,6 +40,7 @@ def compute_in_integers(model: bytes, *, location: str) -> bytes:
             nodes += _multiply(node.input[0], cast.input[0], scaled.input[1], node.output[0], rounded)
         else:
             nodes += _look_up(cast.input[0], scaled.input[1], node.input[1], node.output[0])
+    # What made floats of the weights is used by nothing now, and left out.
     used = {name for node in nodes for name in node.input} | {output.name for output in loaded.graph.output}
     del loaded.graph.node[:]
     loaded.graph.node.extend(node for node in nodes if used.intersection(node.output))
@@ -47,12 +49,14 @@ def compute_in_integers(model: bytes, *, location: str) -> bytes:
         del node.metadata_props[:]
     for tensor in tensors.values():
         if tensor.data_type == TensorProto.INT8:
+            # The bytes stand unchanged in the installed file, so their place can be searched for.
             offset = model.index(tensor.raw_data)
-            place = {"location": location, "offset": offset, "length": len(tensor.raw_data)}
+            external = {"location": location, "offset": offset, "length": len(tensor.raw_data)}
             tensor.ClearField("raw_data")
             tensor.data_location = TensorProto.EXTERNAL
-            for key, value in place.items():
+            for key, value in external.items():
                 tensor.external_data.add(key=key, value=str(value))
+    # The same bytes each time, as their hash is pinned.
     graph: bytes = loaded.SerializeToString(deterministic=True)
     return graph
 
@@ -63,6 +67,7 @@ def _multiply(text: str, weights: str, scale: str, output: str, rounded: set[str
     from onnx.helper import make_node
 
     names = [f"{text}_u8", f"{text}_scale", f"{text}_zero"]
+    # Three products share one text (query, key, value), which is rounded once.
     rounding = [] if text in rounded else [make_node("DynamicQuantizeLinear", [text], names)]
     rounded.add(text)
     return [

@@ -96,11 +96,11 @@ class Project:
             LessonEffect(
                 heuristic_id=lesson,
                 given=Share(successes=0, known=0),
-                compared=each,
+                compared=comparison,
                 among=len(compared) if self.is_drawn else 0,
                 together_with=together.get(lesson, ()),
             )
-            for lesson, each in compared.items()
+            for lesson, comparison in compared.items()
         ]
 
     def trace(self) -> Flags:
@@ -128,7 +128,7 @@ class Project:
 def is_sure(n: Numbers, a: Numbers, m: Numbers, b: Numbers, *, alpha: float) -> Flags:
     """Tell where the interval of `Strata` leaves out 0; strata are the last axis."""
     both = (n > 0) & (m > 0)
-    n, a, m, b = (np.where(both, each, 0.0) for each in (n, a, m, b))
+    n, a, m, b = (np.where(both, count, 0.0) for count in (n, a, m, b))
     whole, succeeded = np.maximum(n + m, 1e-9), a + b
     weight = (n * m / whole).sum(axis=-1)
     safe = np.maximum(weight, 1e-9)
@@ -227,14 +227,14 @@ class Found:
 
 def follow(kind: str, seed: int) -> Found:
     """Measure a project again and again."""
-    project, found = draw(KINDS[kind], seed), Found()
+    project, totals = draw(KINDS[kind], seed), Found()
     for index, (is_first_close, is_other_close) in enumerate(project.trace().tolist(), 1):
-        is_first_open = not (found.helps_after or found.harms_after)
-        if (is_first_close and is_first_open) or (is_other_close and not found.others):
-            _note(found, project.measure(units=index * EVERY), units=index * EVERY)
+        is_first_open = not (totals.helps_after or totals.harms_after)
+        if (is_first_close and is_first_open) or (is_other_close and not totals.others):
+            _note(totals, project.measure(units=index * EVERY), units=index * EVERY)
     (first,) = [effect for effect in project.measure(units=UNITS) if effect.heuristic_id == FIRST]
-    found.difference, found.usefulness = first.difference or 0.0, first.usefulness
-    return found
+    totals.difference, totals.usefulness = first.difference or 0.0, first.usefulness
+    return totals
 
 
 def _note(found: Found, effects: Iterable[LessonEffect], *, units: int) -> None:
@@ -249,17 +249,19 @@ def _note(found: Found, effects: Iterable[LessonEffect], *, units: int) -> None:
 
 def report(kind: str, number: int) -> str:
     """Return a line of the table."""
-    found = [follow(kind, seed) for seed in range(number)]
-    after = sorted(each.helps_after or each.harms_after for each in found if each.helps_after or each.harms_after)
+    results = [follow(kind, seed) for seed in range(number)]
+    after = sorted(
+        result.helps_after or result.harms_after for result in results if result.helps_after or result.harms_after
+    )
     median = f", after {after[len(after) // 2]:,} units (median)" if after else ""
-    mean = sum(each.difference for each in found) / number
+    mean = sum(result.difference for result in results) / number
     helps, harms, others = (
-        sum(getattr(each, name) > 0 for each in found) for name in ("helps_after", "harms_after", "others")
+        sum(getattr(result, name) > 0 for result in results) for name in ("helps_after", "harms_after", "others")
     )
     return (
         f"{kind}: of {number:,} projects the first lesson is said to help in {helps}, to harm in {harms}{median}, "
         f"another to do either in {others}; difference {100 * mean:+.1f} points (mean), usefulness "
-        f"{sorted(each.usefulness for each in found)[number // 2]:.2f} (median)"
+        f"{sorted(result.usefulness for result in results)[number // 2]:.2f} (median)"
     )
 
 

@@ -3,7 +3,7 @@
 Starts the product as a process on a database of its own. An agent proposes a change by the API, the policy checks,
 rehearses and tries it, and an experiment watches the trial. Every unit asks `POST /retrieve` under a session of its own
 and reports with `POST /trajectories`; whether it succeeds is drawn with the rate of the arm that the answer names, as
-in bench/experiments.py. Nobody promotes or rolls back: the policy does, and `GET /changes/…` says what it did.
+in bench/experiments.py. No person promotes or rolls back: the policy does, and `GET /changes/…` says what it did.
 """
 
 import argparse
@@ -81,6 +81,7 @@ def work(client: Client, id: str) -> Ended:
         change: dict[str, Any] = client.call("GET", f"/changes/{id}")
         if change["rung"] != "canary":
             break
+    # The newest event says who moved it: a person, or the policy.
     event = client.call("GET", "/deployment")["events"][0]
     print(f"  {client.seed}: {change['rung']} after {sum(client.exposed.values())}", file=sys.stderr, flush=True)
     return Ended(rung=change["rung"], moved_by=event["made_by"], runs=sum(client.exposed.values()), planned=planned)
@@ -88,9 +89,9 @@ def work(client: Client, id: str) -> Ended:
 
 def describe(lift: float, ended: list[Ended]) -> str:
     """Say how the trials ended."""
-    ways = sorted({f"{each.rung} by {each.moved_by}" for each in ended})
-    counts = ", ".join(f"{sum(f'{each.rung} by {each.moved_by}' == way for each in ended)} {way}" for way in ways)
-    runs = sorted(each.runs for each in ended)
+    ways = sorted({f"{trial.rung} by {trial.moved_by}" for trial in ended})
+    counts = ", ".join(f"{sum(f'{trial.rung} by {trial.moved_by}' == way for trial in ended)} {way}" for way in ways)
+    runs = sorted(trial.runs for trial in ended)
     return (
         f"{100 * lift:+.0f} points at .5: of {len(ended)} changes {counts}; after {statistics.median(runs):,.0f} runs "
         f"(median), {runs[-1]:,} (most), of {ended[0].planned:,} planned"
@@ -110,8 +111,8 @@ def main() -> None:
         connect: Connect = partial(_connect, stack.base_url)
         for points in options.lift:
             start = time.perf_counter()
-            said = describe(points / 100, try_changes(connect, number=options.number, lift=points / 100))
-            print(f"{said} ({time.perf_counter() - start:.0f} s)", flush=True)
+            report = describe(points / 100, try_changes(connect, number=options.number, lift=points / 100))
+            print(f"{report} ({time.perf_counter() - start:.0f} s)", flush=True)
 
 
 if __name__ == "__main__":

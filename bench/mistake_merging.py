@@ -1,4 +1,4 @@
-"""How well likeness alone, and the product, tell the same mistake from another, on labelled pairs.
+"""How well similarity alone, and the product, tell the same mistake from another, on labelled pairs.
 
     uv run python -m bench.mistake_merging [--svg docs/images/mistake-merging.svg]
 
@@ -54,13 +54,14 @@ def split_mistake(text: str) -> tuple[str, ...]:
     """Cut a free text into what was wrong and what would have been right."""
     text = _BOILERPLATE.sub("", text).strip()
     cue = _CUE.search(text)
+    # A cue at the very beginning leaves nothing that was wrong.
     if cue is None or cue.start() < _MIN_HEAD:
         return (text,)
     return (text[: cue.start()].strip(), text[cue.start() :].strip())
 
 
 def compare() -> list[Pair]:
-    """Return the likeness of every labelled pair."""
+    """Return the similarity of every labelled pair."""
     from memory.embeddings.base import embed_composites
     from memory.embeddings.registry import get_embedder
     from memory.meaning.comparison import MeaningVerdict
@@ -71,14 +72,14 @@ def compare() -> list[Pair]:
     ids = sorted(texts)
     embedder = get_embedder()
     assert embedder is not None
-    made = embed_composites(embedder, [split_mistake(texts[each]["text"]) for each in ids])
+    made = embed_composites(embedder, [split_mistake(texts[mistake_id]["text"]) for mistake_id in ids])
     vectors = dict(zip(ids, made, strict=True))
-    read = {each: _as_report(split_mistake(texts[each]["text"])) for each in ids}
+    read = {mistake_id: _as_report(split_mistake(texts[mistake_id]["text"])) for mistake_id in ids}
     compared = []
     for first, second, same in pairs:
         similarity = float(vectors[first] @ vectors[second])
-        said = compare_mistakes(read[first], read[second], similarity=similarity)
-        merged = similarity >= MERGE_SIMILARITY and said.verdict is MeaningVerdict.SAME
+        verdict = compare_mistakes(read[first], read[second], similarity=similarity)
+        merged = similarity >= MERGE_SIMILARITY and verdict.verdict is MeaningVerdict.SAME
         compared.append(Pair(suite=texts[first]["suite"], similarity=similarity, same=same, merged=merged))
     return compared
 
@@ -167,7 +168,7 @@ def main() -> None:
         merged, right = count_merged(chosen_pairs)
         print(f"{name:<10} merged by the product, whose words decide: {merged}, of which {right} are the same mistake")
     if options.svg:
-        curves = {name: [rate(chosen_pairs, each) for each in thresholds] for name, chosen_pairs in sets.items()}
+        curves = {name: [rate(chosen_pairs, level) for level in thresholds] for name, chosen_pairs in sets.items()}
         options.svg.write_text(draw(curves, chosen), encoding="utf-8")
         print(f"The curve is in {options.svg}.")
 

@@ -41,13 +41,15 @@ class Archive:
         self.ids: dict[str, list[str]] = {}
         for lesson in tqdm(loaded.lessons, desc="passages", leave=False):
             passage, _ = insert_passage(project, NewPassage(text=f"{lesson.trigger}\n{lesson.guideline}"), by=by)
-            self.ids.setdefault(str(passage.pk), []).append(lesson.id)  # the same text is kept once
+            # The same text is kept once.
+            self.ids.setdefault(str(passage.pk), []).append(lesson.id)
+        # In a running system the periodic work embeds them.
         while embed_new_passages():
             pass
 
     def find(self, text: str) -> list[str]:
         answer = post(self.client, "/passages/search", {"query": text, "limit": CUTOFF})
-        return [self.ids[each["id"]][0] for each in answer["results"]]
+        return [self.ids[result["id"]][0] for result in answer["results"]]
 
 
 def measure(folder: Path, limit: int | None) -> str:

@@ -51,7 +51,8 @@ COMPARED = 10  # results of each search that both ways are asked for
 def fill(project: Project, owners: Sequence[Any], words: list[str], count: int) -> None:
     """Write passages as they are searched, in large steps."""
     dice, clouds = random.Random(1), np.random.default_rng(1)
-    weights = [(place + 1) ** -0.8 for place in range(len(words))]
+    # Words are about as unequal as in real texts (Zipf).
+    weights = [(rank + 1) ** -0.8 for rank in range(len(words))]
     model = get_searched_model()
     model.active = True
     model.save()
@@ -59,17 +60,18 @@ def fill(project: Project, owners: Sequence[Any], words: list[str], count: int) 
     terms = read_terms(project, words)
     rows, drawn = [], []
     for number in range(count):
-        said = dice.choices(words, weights, k=WORDS_EACH)
-        text = f"{' '.join(said)} {number}"
+        sample = dice.choices(words, weights, k=WORDS_EACH)
+        text = f"{' '.join(sample)} {number}"
         sha256 = hashlib.sha256(text.encode()).hexdigest()
         owner, tags = owners[number % len(owners)], [f"t{number % TAGS}"]
         rows.append(Passage(project=project, owner=owner, text=text, text_sha256=sha256, tags=tags, created_by="bench"))
-        drawn.append(Counter(terms[word] for word in said if word in terms))
+        drawn.append(Counter(terms[word] for word in sample if word in terms))
     Passage.objects.bulk_create(rows, batch_size=5_000)
     with connection.cursor() as cursor:
         cursor.execute("SET statement_timeout = 0")
         with cursor.copy(_COPY) as copy:
             for row, counts in zip(tqdm(rows, leave=False), drawn, strict=True):
+                # In clouds, as real texts are: an index does badly on evenly spread vectors.
                 vector = centres[dice.randrange(CLOUDS)] + clouds.normal(size=model.dimensions) * 0.8
                 vector /= np.linalg.norm(vector)
                 copy.write_row(
@@ -83,6 +85,7 @@ def fill(project: Project, owners: Sequence[Any], words: list[str], count: int) 
                         "",
                     ]
                 )
+        # The planner's choice depends on statistics, which autovacuum makes later.
         cursor.execute("VACUUM ANALYZE memory_passage, memory_passageembedding")
 
 
@@ -103,22 +106,23 @@ def write_terms(counts: Counter[int]) -> str:
 
 def search(project: Project, words: list[str], **narrowed: Any) -> tuple[list[float], list[list[UUID]]]:
     """Return the milliseconds of some searches, and what each found."""
-    dice, durations, found = random.Random(2), [], []
+    dice, durations, results = random.Random(2), [], []
     for _ in range(QUERIES):
         query = PassageQuery(text=" ".join(dice.choices(words, k=8)), **narrowed)
         began = time.perf_counter()
         page = search_passages(project, query, limit=COMPARED)
         durations.append((time.perf_counter() - began) * 1000)
-        found.append([passage.passage.pk for passage in page.passages])
-    return durations, found
+        results.append([passage.passage.pk for passage in page.passages])
+    return durations, results
 
 
 def explain(project: Project, words: list[str]) -> None:
     """Print the plan of the statement that takes the longest."""
     with CaptureQueriesContext(connection) as captured:
         search_passages(project, PassageQuery(text=" ".join(random.Random(2).choices(words, k=8))))
-    statement = max((each["sql"] for each in captured), key=lambda sql: "compared" in sql)
+    statement = max((query["sql"] for query in captured), key=lambda sql: "compared" in sql)
     with connection.cursor() as cursor:
+        # The captured text has its values in it; psycopg would read a single % as a placeholder.
         cursor.execute("EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY ON) " + statement.replace("%", "%%"), [])
         for (line,) in cursor.fetchall():
             print(line if len(line) < 200 else f"{line[:200]}…")
@@ -130,8 +134,8 @@ def main() -> None:
     parser.add_argument("count", nargs="?", type=int, default=100_000)
     parser.add_argument("--explain", action="store_true", help="Print PostgreSQL's plan of one search by the index.")
     options = parser.parse_args()
-    said = " ".join(path.read_text(encoding="utf-8").lower() for path in sorted(Path("docs").rglob("*.md")))
-    words = sorted(set(re.findall("[a-z]{4,}", said)))
+    text = " ".join(path.read_text(encoding="utf-8").lower() for path in sorted(Path("docs").rglob("*.md")))
+    words = sorted(set(re.findall("[a-z]{4,}", text)))
     random.Random(0).shuffle(words)
     owners = [uuid4() for _ in range(AGENTS)]
     scopes: dict[str, dict[str, Any]] = {
@@ -142,15 +146,19 @@ def main() -> None:
     with scratch_database():
         project = Project.objects.create(slug="many", name="Many passages")
         fill(project, owners, words, options.count)
+        # Before there is an index: every passage is compared, so these are the exact answers.
         compared = {name: search(project, words, **scope) for name, scope in scopes.items()}
         began = time.monotonic()
         keep_index(PassageEmbedding, threshold=1)
         print(f"{options.count:,} passages, index built in {time.monotonic() - began:.0f} s")
         for name, scope in scopes.items():
-            durations, found = search(project, words, **scope)
+            durations, results = search(project, words, **scope)
             before, exact = compared[name]
             same = np.mean(
-                [len({*one} & {*other}) / max(1, len(other)) for one, other in zip(found, exact, strict=True)]
+                [
+                    len({*approximate} & {*other}) / max(1, len(other))
+                    for approximate, other in zip(results, exact, strict=True)
+                ]
             )
             print(
                 f"{name:20} without p50 {np.median(before):6.0f} ms  max {max(before):6.0f} ms   "

@@ -40,19 +40,19 @@ def draw_bars(bars: Sequence[Bar], *, title: str, path: Path) -> None:
         y = _y(tick / 10)
         parts.append(f'<line x1="{LEFT}" x2="{width - 10}" y1="{y}" y2="{y}" stroke="#dddddd"/>')
         parts.append(f'<text x="{LEFT - 6}" y="{y + 4}" text-anchor="end" fill="#444444">{tick / 10:.1f}</text>')
-    for place, name in enumerate(series):
-        x = LEFT + place * 110
-        parts.append(f'<rect x="{x}" y="10" width="12" height="12" fill="{COLOURS[place % len(COLOURS)]}"/>')
+    for index, name in enumerate(series):
+        x = LEFT + index * 110
+        parts.append(f'<rect x="{x}" y="10" width="12" height="12" fill="{COLOURS[index % len(COLOURS)]}"/>')
         parts.append(f'<text x="{x + 17}" y="20" fill="#222222">{escape(name)}</text>')
     for bar in bars:
         left = LEFT + groups.index(bar.group) * group_width + GAP // 2
-        x, place = left + series.index(bar.series) * BAR, series.index(bar.series)
-        said = escape(f"{bar.group}, {bar.series}: {bar.value:.3f} ({bar.low:.3f}–{bar.high:.3f})")
+        x, index = left + series.index(bar.series) * BAR, series.index(bar.series)
+        label = escape(f"{bar.group}, {bar.series}: {bar.value:.3f} ({bar.low:.3f}–{bar.high:.3f})")
         middle = x + (BAR - 4) / 2
         parts += [
             (
-                f'<g><title>{said}</title><rect x="{x}" y="{_y(bar.value)}" width="{BAR - 4}" '
-                f'height="{round(HEIGHT * bar.value, 1)}" fill="{COLOURS[place % len(COLOURS)]}"/>'
+                f'<g><title>{label}</title><rect x="{x}" y="{_y(bar.value)}" width="{BAR - 4}" '
+                f'height="{round(HEIGHT * bar.value, 1)}" fill="{COLOURS[index % len(COLOURS)]}"/>'
             ),
             f'<line x1="{middle}" x2="{middle}" y1="{_y(bar.high)}" y2="{_y(bar.low)}" stroke="#111111"/>',
             (
@@ -66,8 +66,8 @@ def draw_bars(bars: Sequence[Bar], *, title: str, path: Path) -> None:
                 f'<line x1="{left - 5}" x2="{left + len(series) * BAR}" y1="{y}" y2="{y}" stroke="#c51b7d" '
                 'stroke-dasharray="4 3"/>'
             )
-    for place, name in enumerate(groups):
-        centre = LEFT + place * group_width + group_width / 2
+    for index, name in enumerate(groups):
+        centre = LEFT + index * group_width + group_width / 2
         for row, line in enumerate(re.split(", |_", name)):
             baseline = TOP + HEIGHT + 18 + 14 * row
             parts.append(f'<text x="{centre}" y="{baseline}" text-anchor="middle" fill="#222222">{escape(line)}</text>')

@@ -32,8 +32,10 @@ def kappa(one: Sequence[str], other: Sequence[str]) -> float:
         raise ValueError("Both judges must have judged the same things, and at least one.")
     count = len(one)
     observed = sum(a == b for a, b in zip(one, other, strict=True)) / count
-    said, other_said = Counter(one), Counter(other)
-    chance = sum(said[each] * other_said[each] for each in said) / count**2
+    counts, other_counts = Counter(one), Counter(other)
+    # Agreement by chance: both draw their verdicts as often as they do, but independently.
+    chance = sum(counts[verdict] * other_counts[verdict] for verdict in counts) / count**2
+    # Two judges who only ever say one thing agree by definition, and 0/0 is undefined.
     return 1.0 if chance == 1 else (observed - chance) / (1 - chance)
 
 
@@ -47,11 +49,11 @@ def read_verdicts(path: Path, ids: Sequence[str]) -> list[str]:
     Raises:
         ValueError: one is missing or is not a verdict.
     """
-    said = {row["id"]: row["verdict"] for row in read_rows(path)}
-    bad = [each for each in ids if said.get(each) not in VERDICTS]
+    verdicts = {row["id"]: row["verdict"] for row in read_rows(path)}
+    bad = [row_id for row_id in ids if verdicts.get(row_id) not in VERDICTS]
     if bad:
         raise ValueError(f"{path.name} has no verdict for {', '.join(bad)}.")
-    return [said[each] for each in ids]
+    return [verdicts[row_id] for row_id in ids]
 
 
 def judged_table(proposals: Sequence[Mapping[str, Any]], one: Sequence[str], other: Sequence[str]) -> list[str]:
@@ -81,7 +83,7 @@ def judged_table(proposals: Sequence[Mapping[str, Any]], one: Sequence[str], oth
 def failures_line(failures: Sequence[Mapping[str, Any]], *judged: Mapping[str, Mapping[str, Any]]) -> str:
     """Say for how many of the failed runs whose cause all judges see all of them name a useful proposal."""
     visible = [run["id"] for run in failures if all(judge[run["id"]]["visible_cause"] for judge in judged)]
-    helped = [each for each in visible if all(judge[each]["useful"] for judge in judged)]
+    helped = [number for number in visible if all(judge[number]["useful"] for judge in judged)]
     share = f" ({len(helped) / len(visible):.0%})" if visible else ""
     return (
         f"Of {len(failures)} failed runs, {len(visible)} show both judges why they failed; for {len(helped)} of "
@@ -96,8 +98,8 @@ def changes_line(
     texts = {_text_of(proposal) for proposal in now}
     kept = [number for number, proposal in enumerate(proposals) if _text_of(proposal) in texts]
     unread = len(now) - len(kept) - sum("id" in proposal for proposal in now)
-    approved = " and ".join(str(sum(said[number] == "approve" for number in kept)) for said in judged)
-    wrong = sum("wrong" in (said[number] for said in judged) for number in kept)
+    approved = " and ".join(str(sum(judge[number] == "approve" for number in kept)) for judge in judged)
+    wrong = sum("wrong" in (judge[number] for judge in judged) for number in kept)
     return (
         f"Version 7 makes {len(now)} proposals from the same runs. {len(kept)} of them have the words that were "
         f"judged: the judges approve {approved} of these and call {wrong} wrong. {unread} of them no judge has read."
@@ -127,17 +129,17 @@ def write_proposal(proposal: Mapping[str, Any]) -> str:
 def report(folder: Path) -> str:
     proposals, failures = read_rows(folder / "proposals.jsonl"), read_rows(folder / "failures.jsonl")
     ids = [proposal["id"] for proposal in proposals]
-    one, other = (read_verdicts(folder / f"verdicts-{judge}.jsonl", ids) for judge in "ab")
+    first, other = (read_verdicts(folder / f"verdicts-{judge}.jsonl", ids) for judge in "ab")
     seen = [{row["id"]: row for row in read_rows(folder / f"failures-{judge}.jsonl")} for judge in "ab"]
-    same = sum(a == b for a, b in zip(one, other, strict=True))
-    agreement = f"The judges agree on {same} of {len(ids)} proposals; Cohen's kappa is {kappa(one, other):.2f}."
+    same = sum(a == b for a, b in zip(first, other, strict=True))
+    agreement = f"The judges agree on {same} of {len(ids)} proposals; Cohen's kappa is {kappa(first, other):.2f}."
     now = read_rows(folder / "proposals-7.jsonl")
-    changes = [changes_line(proposals, now, one, other)]
+    changes = [changes_line(proposals, now, first, other)]
     new = [proposal["id"] for proposal in now if "id" in proposal]
     for judge in "ab":
         path = folder / f"verdicts-7-{judge}.jsonl"
         changes.append(describe_other_words(judge, read_verdicts(path, new) if path.stat().st_size else ()))
-    return "\n".join([*judged_table(proposals, one, other), "", agreement, failures_line(failures, *seen), *changes])
+    return "\n".join([*judged_table(proposals, first, other), "", agreement, failures_line(failures, *seen), *changes])
 
 
 def sample(folder: Path, count: int) -> str:

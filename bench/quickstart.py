@@ -31,6 +31,7 @@ def find_processes(command: int, home: Path) -> Iterator[tuple[str, psutil.Proce
     broker = valkey.process_id(home / "valkey")
     for name, pid in (("command and forks", command), ("PostgreSQL", postmaster), ("Valkey", broker)):
         leader = psutil.Process(pid)
+        # PostgreSQL and the broker are no children of the command, so each is found by its own id.
         for process in (leader, *leader.children(recursive=True)):
             yield name, process
 
@@ -39,6 +40,7 @@ def wait_until_ready(url: str, *, since: float) -> float:
     """Wait for /ready; return the seconds it took."""
     while True:
         try:
+            # A proxy in the environment would be asked for loopback.
             if httpx.get(f"{url}/ready", timeout=1, trust_env=False).status_code == 200:
                 return time.monotonic() - since
         except httpx.HTTPError:

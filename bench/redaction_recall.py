@@ -41,13 +41,14 @@ def read_values(path: Path) -> list[Any]:
 def read_value(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:  # such as a transcript that was cut off
+    except ValueError:
+        # A transcript that was cut off, for example.
         return text
 
 
 def list_files(paths: list[Path]) -> list[Path]:
     """Return the files and those in the folders, without the forms, which are full of secrets."""
-    files = [found for path in paths for found in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+    files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
     return [path for path in files if path.suffix in _SUFFIXES and path.parent.name != "redaction"]
 
 
@@ -63,8 +64,8 @@ def milliseconds(work: Callable[[], Any]) -> float:
 
 def print_recall() -> None:
     planted = plant_secrets(seed=7, per_kind=50)
-    found = sum(each.needle[-8:] not in redact_text(each.text) for each in planted)
-    print(f"made-up secrets: {found:,} of {len(planted):,} found")
+    redacted = sum(sample.needle[-8:] not in redact_text(sample.text) for sample in planted)
+    print(f"made-up secrets: {redacted:,} of {len(planted):,} found")
     for name in ("forms", "held_out"):
         forms = read_forms(name)
         missed = [
@@ -95,10 +96,10 @@ def main(paths: list[Path]) -> None:
     megabytes = len(text.encode()) / 1e6
     print(f"{len(files)} files, {megabytes:.2f} MB")
     print_taken(values)
-    each, whole = milliseconds(lambda: [redact(value) for value in values]), milliseconds(lambda: redact(values))
+    apart, whole = milliseconds(lambda: [redact(value) for value in values]), milliseconds(lambda: redact(values))
     as_text = milliseconds(lambda: redact_text(text))
     print(
-        f"ms for a megabyte, least of {_ROUNDS}: {whole / megabytes:.1f} as one value, {each / megabytes:.1f} run by "
+        f"ms for a megabyte, least of {_ROUNDS}: {whole / megabytes:.1f} as one value, {apart / megabytes:.1f} run by "
         f"run, {as_text / megabytes:.1f} as one text"
     )
 

@@ -34,10 +34,12 @@ from uuid import UUID
 import django
 from django.apps import apps
 
-if apps.ready:  # a test, with servers of its own, imports it
+# A test that imports this module has servers of its own.
+if apps.ready:
     HOME = Path(os.environ["ERL_HOME"])
 else:
     HOME = Path(os.environ.get("ERL_BENCH_HOME") or tempfile.mkdtemp(prefix="erl-bench-"))
+    # The benchmark must not reach the installation whose settings are in the environment.
     for name in [*os.environ]:
         if name.startswith(("ERL_", "CELERY_", "DATABASE_")):
             del os.environ[name]
@@ -79,8 +81,8 @@ WORDS = {1: {"one"}, 2: {"two"}}  # that the lessons of the first two releases e
 
 def make_deployed() -> Deployed:
     """Return a deployment with 5 % held out and a canary of 20 %, the same in every process."""
-    one, two = UUID(int=1), UUID(int=2)
-    return Deployed(UUID(int=3), "releases", one, two, 200, 50, "session", "canary", "holdout", 1)
+    first_id, second_id = UUID(int=1), UUID(int=2)
+    return Deployed(UUID(int=3), "releases", first_id, second_id, 200, 50, "session", "canary", "holdout", 1)
 
 
 def hash_arms(units: int) -> str:
@@ -95,6 +97,7 @@ def measure_assignment(units: int = UNITS, *, processes: int = 2) -> dict[str, A
     """Give units an arm, here and in other processes."""
     deployed = make_deployed()
     arms = [assign(deployed, f"session:{number}").arm for number in range(units)]
+    # Another process: Python's own hash differs from one process to the next.
     program = f"from bench.releases import hash_arms; print(hash_arms({units}))"
     environment = os.environ | {"ERL_BENCH_HOME": str(HOME)}
     others = [
@@ -111,7 +114,7 @@ def measure_assignment(units: int = UNITS, *, processes: int = 2) -> dict[str, A
         "other processes agree": [other.stdout.strip() for other in others] == [hash_arms(units)] * processes,
         "correlation of two salts": round(statistics.correlation(first, second), 4),
         "in the first tenth by both, designed 0.01": sum(
-            one < 100 and other < 100 for one, other in zip(first, second, strict=True)
+            before < 100 and other < 100 for before, other in zip(first, second, strict=True)
         )
         / units,
     }
@@ -122,7 +125,7 @@ def make_project(slug: str, *, lessons: int = LESSONS) -> Project:
     corpus, project = Corpus(seed=1), Project.objects.create(slug=slug, name=slug)
     texts: list[dict[str, Any]] = [corpus.write_lesson() | {"guideline": f"Lesson {n} one"} for n in range(lessons)]
     made = [make_heuristic(project=project, status="approved", **text) for text in texts]
-    embed_heuristics([one.pk for one in made])
+    embed_heuristics([lesson.pk for lesson in made])
     return project
 
 
@@ -151,9 +154,9 @@ class Web(Stack):
     """The web server with as many processes and threads as the quickstart gives it."""
 
     def start_web(self) -> None:
-        place = ["--bind", f"127.0.0.1:{self.port}", "--workers", str(WEB_PROCESSES), "--threads", str(WEB_THREADS)]
+        listening = ["--bind", f"127.0.0.1:{self.port}", "--workers", str(WEB_PROCESSES), "--threads", str(WEB_THREADS)]
         options = ["--config=python:erl_site.web.gunicorn_config", "--no-control-socket"]
-        self._start("web", "gunicorn", "erl_site.asgi", *options, *place)
+        self._start("web", "gunicorn", "erl_site.asgi", *options, *listening)
         self._wait("web", self._web_answers)
 
 
@@ -170,6 +173,7 @@ class Client:
             self._http.request("POST", f"/api/v1/{path}", json.dumps(body), self._headers)
             response = self._http.getresponse()
             answer = json.loads(response.read())
+            # An overloaded server asks to be asked again, which is no failure of a flip.
             if response.status != 503 or answer["error"]["code"] != "overloaded":
                 return response.status, answer
             self.put_off += 1
@@ -184,7 +188,7 @@ def measure_flip(seconds: float) -> dict[str, Any]:
     tasks = [corpus.write_lesson()["trigger"] for _ in range(40)]
     stack = Web(home=HOME, environment={})
     stack.start_web()
-    found: list[tuple[float, int, Any, set[str], float]] = []
+    samples: list[tuple[float, int, Any, set[str], float]] = []
     flips: list[tuple[float, int]] = []
     local = threading.local()
     clients: list[Client] = []
@@ -198,7 +202,7 @@ def measure_flip(seconds: float) -> dict[str, Any]:
         status, answer = local.client.post("retrieve", body)
         words = {item["guideline"].rpartition(" ")[2] for item in answer.get("items", [])}
         done = time.monotonic()
-        found.append((done, status, answer.get("release"), words, done - sent))
+        samples.append((done, status, answer.get("release"), words, done - sent))
 
     try:
         flipper = Client(stack.port, token)
@@ -212,23 +216,25 @@ def measure_flip(seconds: float) -> dict[str, Any]:
                     status, answer = flipper.post("deployment/promote", {"release": str(wanted)})
                     assert status == 200, answer
                     flips.append((time.monotonic(), wanted))
+                # By the clock and not by pauses, so that slow answers do not lower the rate.
                 time.sleep(max(0.0, started + number / RATE - time.monotonic()))
     finally:
         stack.kill_all()
+    # Shortly before the next flip, so that an early answer of it is not counted as late.
     ends = [at - 0.2 for at, _ in flips[1:]] + [float("inf")]
     late = [
-        max((done - at for done, _, given, *_ in found if at <= done < end and given != release), default=0.0)
+        max((done - at for done, _, given, *_ in samples if at <= done < end and given != release), default=0.0)
         for (at, release), end in zip(flips, ends, strict=True)
     ]
     return {
         "asked": number,
-        "failed": sum(status != 200 for _, status, *_ in found) + number - len(found),
+        "failed": sum(status != 200 for _, status, *_ in samples) + number - len(samples),
         "put off by the overloaded machine, and sent again": sum(client.put_off for client in clients),
         "flips": len(flips),
-        "answers with lessons": sum(bool(words) for _, _, _, words, _ in found),
-        "answers with words of another release": sum(bool(words - WORDS[given]) for _, _, given, words, _ in found),
+        "answers with lessons": sum(bool(words) for _, _, _, words, _ in samples),
+        "answers with words of another release": sum(bool(words - WORDS[given]) for _, _, given, words, _ in samples),
         "seconds from a flip to the last old answer": round(max(late), 3),
-        "p50 ms": round(statistics.median(taken for *_, taken in found) * 1000, 1),
+        "p50 ms": round(statistics.median(taken for *_, taken in samples) * 1000, 1),
     }
 
 
@@ -253,6 +259,7 @@ def measure_kills() -> dict[str, Any]:
             [sys.executable, "-c", program], cwd=ROOT, env=environment, stdout=subprocess.PIPE
         ) as child:
             assert child.stdout is not None
+            # Killed only once it is ready: starting takes longer than it lives.
             child.stdout.readline()
             time.sleep(random.uniform(0.2, 0.6))
             child.send_signal(signal.SIGKILL)
@@ -291,7 +298,7 @@ def measure_rebuild(
     outside = 0
     for row in drawn:
         assert row.release is not None
-        members = {(one["heuristic"], one["content_sha256"]) for one in row.release.manifest["lessons"]}
+        members = {(lesson["heuristic"], lesson["content_sha256"]) for lesson in row.release.manifest["lessons"]}
         outside += any((item["heuristic"], item["content_sha256"]) not in members for item in row.items)
     return {
         "answers": len(drawn),
@@ -325,14 +332,16 @@ def measure_cost(pairs: int) -> dict[str, Any]:
         corpus = Corpus(seed=time.time_ns() % 2**32)
         for number in range(pairs + 100):
             body = {"task": corpus.write_lesson()["trigger"], "session": f"s{number}"}
-            order = (0, 1) if number % 2 else (1, 0)  # each is first as often
-            for place in order:
+            # Each of the two is first equally often.
+            order = (0, 1) if number % 2 else (1, 0)
+            for position in order:
                 started = time.perf_counter()
-                status, answer = clients[place].post("retrieve", body)
+                status, answer = clients[position].post("retrieve", body)
                 seconds = time.perf_counter() - started
                 assert status == 200, answer
-                if number >= 100:  # both have their lessons in memory by then
-                    taken.append(Timed(seconds, staged=bool(place), new=place == order[0], arm=answer["arm"]))
+                # Both have their lessons in memory by then.
+                if number >= 100:
+                    taken.append(Timed(seconds, staged=bool(position), new=position == order[0], arm=answer["arm"]))
     finally:
         stack.kill_all()
     return {
@@ -355,8 +364,8 @@ def compare(taken: list[Timed]) -> dict[str, str]:
 
     Answers of the hold-out are left out: they are empty, and so cheaper.
     """
-    without = [one.seconds for one in taken if not one.staged]
-    with_deployment = [one.seconds for one in taken if one.staged and one.arm != "holdout"]
+    without = [timed.seconds for timed in taken if not timed.staged]
+    with_deployment = [timed.seconds for timed in taken if timed.staged and timed.arm != "holdout"]
     draws = sorted(
         statistics.median(random.choices(with_deployment, k=len(with_deployment)))
         / statistics.median(random.choices(without, k=len(without)))

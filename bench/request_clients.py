@@ -54,6 +54,7 @@ class _Form(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self._area:
+            # HTML: the first line break after <textarea> is no part of its value.
             self.values[self._area] += data.removeprefix("\n")
 
     def handle_endtag(self, tag: str) -> None:

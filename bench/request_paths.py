@@ -32,6 +32,7 @@ from typing import Any, Self
 from uuid import uuid4
 
 HOME = Path(tempfile.mkdtemp(prefix="erl-paths-")).resolve()
+# The figures are those of a fresh installation, whatever is in the environment.
 for name in [*os.environ]:
     if name.startswith(("ERL_", "CELERY_", "DATABASE_")):
         del os.environ[name]
@@ -71,10 +72,12 @@ class Recorder:
 
     def _note(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":
+            # By identity, which is fast; the code is kept so that its id is not used again.
             self._codes[id(frame.f_code)] = frame.f_code
 
     def __enter__(self) -> Self:
-        threading.setprofile(self._note)  # threads that start from now on
+        # This covers only threads that start from now on.
+        threading.setprofile(self._note)
         sys.setprofile(self._note)
         return self
 
@@ -84,13 +87,15 @@ class Recorder:
 
     def functions(self) -> set[Function]:
         """Return the functions of the project among it."""
-        found = (identify(code) for code in [*self._codes.values()])  # threads may still run
-        return {function for function in found if function}
+        # A copy, as threads may still run and add to it.
+        names = (identify(code) for code in [*self._codes.values()])
+        return {function for function in names if function}
 
 
 def identify(code: CodeType) -> Function | None:
     """Return module and name of a function of the project, None for any other code."""
-    is_body = not code.co_flags & 0x2  # CO_NEWLOCALS: bodies of modules and classes lack it
+    # CO_NEWLOCALS: bodies of modules and classes lack it.
+    is_body = not code.co_flags & 0x2
     path = Path(code.co_filename)
     if is_body or not path.is_relative_to(ROOT):
         return None
@@ -111,11 +116,11 @@ class Walk:
     def run(self, variant: Callable[[], object], *, typical: bool = False) -> set[Function]:
         with Recorder() as recorder:
             variant()
-        found = recorder.functions()
-        self.union |= found
+        functions = recorder.functions()
+        self.union |= functions
         if typical:
-            self.typical = found
-        return found
+            self.typical = functions
+        return functions
 
     def figures(self) -> dict[str, Any]:
         return {
@@ -179,7 +184,8 @@ class Measurement:
         for body, key in variants:
             walk.run(partial(self.empty.post, "trajectories", body, key=key))
         for family in families:
-            for _ in range(3):  # seen often enough to be worth a card
+            # Seen three times, a mistake has happened often enough to be worth a card.
+            for _ in range(3):
                 self.api.post("trajectories", {"task": "x", "task_id": family, "mistake_cards": [card], "score": 0.1})
         walk.run(lambda: self.empty.post("trajectories", plain | {"task": "Another run"}), typical=True)
 
@@ -188,15 +194,17 @@ class Measurement:
         walk, heuristics = self.walks["reflection"], apps.get_model("memory.Heuristic").objects
         celery_app.loader.import_default_modules()
         send = celery_app.send_task
+        # Tasks are caught instead of sent, and run here, where the recorder sees them.
         celery_app.send_task = lambda name, *, args, **rest: self._rings.append((name, tuple(args)))  # type: ignore[method-assign, assignment]
         try:
             for run in self.runs:
                 self.api.post("trajectories", run | {"reflect": True})
                 name, arguments = self._rings.pop()
                 before = heuristics.count()
-                found = walk.run(partial(celery_app.tasks[name], *arguments))
+                functions = walk.run(partial(celery_app.tasks[name], *arguments))
                 if heuristics.count() > before:
-                    walk.typical = found  # in the end that of the last run with a lesson
+                    # In the end this is the walk of the last run with a lesson.
+                    walk.typical = functions
         finally:
             celery_app.send_task = send  # type: ignore[method-assign]
 
@@ -215,17 +223,19 @@ class Measurement:
             self._decide(edited, "edit", **edit)
             self._decide(retired, "approve")
             self._decide(retired, "retire", reason="The policy changed.")
-            for place, row in enumerate(waiting[3:]):
-                self._decide(row, "approve", typical=place == 2)
+            for index, row in enumerate(waiting[3:]):
+                self._decide(row, "approve", typical=index == 2)
 
     def _decide(self, row: Any, decision: str, *, typical: bool = False, **values: str) -> None:
         opened, following = self.desk.open(row), list[str]()
         alone, with_page = self.walks["decision"], self.walks["decision and next page"]
-        found = {*alone.run(lambda: following.append(self.desk.decide(opened, decision, **values)), typical=typical)}
-        found |= with_page.run(lambda: self.desk.follow(following[0]))
-        with_page.union |= found
+        functions = {
+            *alone.run(lambda: following.append(self.desk.decide(opened, decision, **values)), typical=typical)
+        }
+        functions |= with_page.run(lambda: self.desk.follow(following[0]))
+        with_page.union |= functions
         if typical:
-            with_page.typical = found
+            with_page.typical = functions
 
     def walk_retrieve(self) -> None:
         walk, family = self.walks["POST /retrieve"], self.runs[0]["task_id"]
@@ -250,13 +260,15 @@ class Measurement:
                 ask(self.runs[0]["task"], top_k=1, key="again")
                 ask("Write to ana@example.org")
                 ask(api=self.empty)
+                # Background threads load what was asked for; the next round meets it in memory.
                 time.sleep(SETTLED_SECONDS)
 
         ask_everything()
         with override_settings(ERL_RETRIEVE_MEMORY_MB=0), scripted_model():
             ask(mode="erl")
             ask("Cancel the reservation", mode="erl", task_id=family)
-        with override_settings(ERL_RETRIEVE_MEMORY_MB=0):  # as in projects too large for it
+        # As in projects that are too large to be searched in memory.
+        with override_settings(ERL_RETRIEVE_MEMORY_MB=0):
             ask_everything()
         for _ in range(2):
             ask()

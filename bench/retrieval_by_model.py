@@ -55,6 +55,7 @@ def write_sample(folder: Path, place: Path, *, queries: int, lessons: int) -> No
         if relevant and len(kept | relevant) <= lessons and len(asked) < queries:
             kept |= relevant
             asked.append(query)
+    # Filled up by the hash, so that the other lessons are a sample as well.
     kept |= set(sorted(set(documents) - kept, key=order)[: lessons - len(kept)])
     (place / "corpus.jsonl").write_text("".join(f"{json.dumps(documents[name])}\n" for name in sorted(kept)))
     (place / "queries.jsonl").write_text("".join(f"{json.dumps(query)}\n" for query in asked))
@@ -64,19 +65,21 @@ def write_sample(folder: Path, place: Path, *, queries: int, lessons: int) -> No
 
 def measure(loaded: LoadedFolder, *, mode: str) -> dict[str, Any]:
     """Ask every question in one mode."""
-    values, seconds, chosen, said = [], [], [], Counter[str]()
+    values, seconds, chosen, reasons = [], [], [], Counter[str]()
     for query in tqdm(loaded.queries, desc=mode, leave=False):
         begun = time.perf_counter()
         answer = loaded.memory.ask(query["text"], mode=mode, top_k=TOP_K, may_be_degraded=mode == "erl")
         seconds.append(time.perf_counter() - begun)
-        said[answer["degraded_reason"] or "-"] += 1
+        reasons[answer["degraded_reason"] or "-"] += 1
         chosen.append(len(answer["items"]) if answer["mode"] == mode else np.nan)
         values.append(get_ndcg([loaded.ids[item["id"]] for item in answer["items"]], loaded.truth[query["_id"]]))
-        llm_ranking.breaker.reset()  # each question is a trial of its own
+        # Each question is a trial of its own.
+        llm_ranking.breaker.reset()
         ProviderState.objects.all().delete()
     loaded.figures.scores[mode] = values
     scores = np.array(values)
     low, high = get_interval(scores)
+    # NaN marks answers that the deterministic ranking gave in the model's place.
     own = ~np.isnan(np.array(chosen, dtype=float))
     return {
         "mode": mode,
@@ -87,7 +90,7 @@ def measure(loaded: LoadedFolder, *, mode: str) -> dict[str, Any]:
         "answered_by_mode": int(own.sum()),
         "ndcg_where_answered": round(float(scores[own].mean()), 4) if own.any() else None,
         "items_mean": round(float(np.nanmean(chosen)), 2) if own.any() else None,
-        "said": dict(said.most_common()),
+        "said": dict(reasons.most_common()),
         "p50_s": round(float(np.median(seconds)), 3),
     }
 
@@ -120,9 +123,9 @@ def compare(options: argparse.Namespace) -> list[dict[str, Any]]:
     )
     llm_ranking.DEADLINE_SECONDS = options.deadline
     rows: list[dict[str, Any]] = []
-    with provider, tempfile.TemporaryDirectory() as place:
-        write_sample(options.folder, Path(place), queries=options.queries, lessons=options.lessons)
-        loaded = LoadedFolder(Path(place), experience=False)
+    with provider, tempfile.TemporaryDirectory() as folder:
+        write_sample(options.folder, Path(folder), queries=options.queries, lessons=options.lessons)
+        loaded = LoadedFolder(Path(folder), experience=False)
         print(f"{options.folder.name}: {len(loaded.queries)} questions, {len(loaded.ids)} lessons")
         for mode in MODES:
             rows.append(measure(loaded, mode=mode))

@@ -68,6 +68,7 @@ class Load:
         begun = time.perf_counter()
         futures = []
         for count in range(round(seconds * self._rate)):
+            # An open loop: requests come when they are due, however slow the answers are.
             due = begun + count / self._rate
             time.sleep(max(0.0, due - time.perf_counter()))
             self._number += 1
@@ -91,6 +92,7 @@ class Load:
         verb, subject = VERBS[number % len(VERBS)], SUBJECTS[number // len(VERBS) % len(SUBJECTS)]
         body = {"task": f"{verb} the {subject} of customer number {number}", "record": False}
         response = self._local.client.post("/api/v1/retrieve", json.dumps(body), content_type="application/json")
+        # From when it was due: waiting for a free thread is part of what an agent sees.
         elapsed_ms = (time.perf_counter() - due) * 1000
         return response.status_code, elapsed_ms, response.json()
 
@@ -98,14 +100,14 @@ class Load:
 def report(name: str, answers: list[tuple[int, float, dict[str, Any]]]) -> dict[str, Any]:
     """Print and return the figures of one situation."""
     times = sorted(elapsed for _, elapsed, _ in answers)
-    said = Counter(body.get("degraded_reason") or "-" for status, _, body in answers if status == 200)
+    reasons = Counter(body.get("degraded_reason") or "-" for status, _, body in answers if status == 200)
     figures = {
         "situation": name,
         "requests": len(answers),
         "errors": sum(status != 200 for status, _, _ in answers),
         "statuses": dict(Counter(status for status, _, _ in answers)),
         "empty": sum(status == 200 and not body["context"] for status, _, body in answers),
-        "said": dict(said.most_common()),
+        "said": dict(reasons.most_common()),
         "p50_ms": round(times[len(times) // 2], 1),
         "p99_ms": round(times[min(len(times) - 1, int(len(times) * 0.99))], 1),
     }
@@ -176,8 +178,8 @@ def no_connection_left(before: Callable[[], None] = lambda: None) -> Iterator[No
                 break
         yield
     finally:
-        for each in held:
-            each.close()
+        for connection in held:
+            connection.close()
 
 
 @contextmanager
@@ -253,7 +255,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
         ("model switched", lambda: model_switched(options.seconds)),
     ]
     rows = []
-    wanted = [each for each in situations if not options.only or any(word in each[0] for word in options.only)]
+    wanted = [state for state in situations if not options.only or any(word in state[0] for word in options.only)]
     for name, situation in wanted:
         load.connect()
         with situation():
@@ -264,13 +266,15 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def main() -> None:
     options = read_options()
-    authentication.CACHE_SECONDS = 600.0  # without the database a key is known only as long as this
+    # Without the database a key is known only as long as this.
+    authentication.CACHE_SECONDS = 600.0
     with scratch_database(patient=False):
         rows = measure(options)
         print(f"load average {os.getloadavg()[0]:.1f}")
         if options.json:
             options.json.write_text(json.dumps(rows, indent=2) + "\n")
-        with connection.cursor() as cursor:  # threads of the load that have ended left theirs open
+        # Threads of the load that have ended left theirs open.
+        with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"

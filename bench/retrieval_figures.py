@@ -122,25 +122,29 @@ class Figures:
 
 def describe_all(sets: Sequence[Figures], modes: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the rows of every set in every mode, then those of each set left out."""
-    for one in sets:
+    for row in sets:
         for mode in modes:
-            yield from one.describe_mode(mode)
-    weighed = [one for one in sets if one.by_weights]
-    for one in weighed:
-        others = [other for other in weighed if other is not one]
-        yield from one.describe_left_out(choose_weights(others))
-    for one in weighed:
-        yield from one.describe_names()
-    for one in weighed:
-        yield one.describe_answers(FLOORS["hybrid"])
-    for one in weighed:
-        others = [other for other in weighed if other.set != one.set]
-        yield one.describe_answers(choose_floor(others)) | {"left_out_floor": True}
+            yield from row.describe_mode(mode)
+    weighed = [row for row in sets if row.by_weights]
+    for row in weighed:
+        # The set itself has no say in what is chosen for it.
+        others = [other for other in weighed if other is not row]
+        yield from row.describe_left_out(choose_weights(others))
+    for row in weighed:
+        yield from row.describe_names()
+    for row in weighed:
+        yield row.describe_answers(FLOORS["hybrid"])
+    for row in weighed:
+        others = [other for other in weighed if other.set != row.set]
+        yield row.describe_answers(choose_floor(others)) | {"left_out_floor": True}
 
 
 def choose_weights(others: Sequence[Figures]) -> Weights:
     """Return the weights that are best on these sets; of equals those nearest to the ones in use."""
-    by_distance = sorted(ALL_WEIGHTS, key=lambda one: abs(one.meaning - MEANING_WEIGHT) + abs(one.names - NAMES_WEIGHT))
+    by_distance = sorted(
+        ALL_WEIGHTS, key=lambda pair: abs(pair.meaning - MEANING_WEIGHT) + abs(pair.names - NAMES_WEIGHT)
+    )
+    # `max` keeps the first of equals, which the sort has made the nearest.
     return max(by_distance, key=lambda weights: sum(other.get_mean_by_weights(weights) for other in others))
 
 
@@ -212,8 +216,8 @@ def write_means(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     for is_left_out in (True, False):
         if answers := [row for row in rows if "answered" in row and ("left_out_floor" in row) == is_left_out]:
             empty = [row["foreign_empty"] for row in answers if row["foreign_empty"] is not None]
-            said = f"own tasks answered {np.mean([row['answered'] for row in answers]):.3f}, foreign tasks empty"
-            yield f"mean with the floor {'left out' if is_left_out else 'in use'}: {said} {np.mean(empty or [0]):.3f}"
+            words = f"own tasks answered {np.mean([row['answered'] for row in answers]):.3f}, foreign tasks empty"
+            yield f"mean with the floor {'left out' if is_left_out else 'in use'}: {words} {np.mean(empty or [0]):.3f}"
 
 
 def make_bars(rows: Sequence[dict[str, Any]]) -> list[Bar]:

@@ -44,6 +44,7 @@ MOST_IDS, BACKGROUND = 200, 300
 
 def in_tuning_half(query_id: str) -> bool:
     """Queries on which the worth of a name was chosen; the others were looked at afterwards."""
+    # By a hash of the id, so that the halves stay the same when tasks are added.
     return int(sha256(f"half{query_id}".encode()).hexdigest(), 16) % 2 == 0
 
 
@@ -54,16 +55,20 @@ def split(name: str) -> list[str]:
 
 def swap_letter(name: str) -> str:
     """Leave out a letter in the middle."""
-    letters = [place for place, sign in enumerate(name) if sign.isalpha() and place > 1]
-    place = letters[len(letters) // 2]
-    return name[:place] + name[place + 1 :]
+    letters = [position for position, sign in enumerate(name) if sign.isalpha() and position > 1]
+    position = letters[len(letters) // 2]
+    return name[:position] + name[position + 1 :]
 
 
 def turn_letters(name: str) -> str:
     """Turn two neighbouring letters around."""
-    for place in range(len(name) // 2, len(name) - 1):
-        if name[place].isalpha() and name[place + 1].isalpha() and name[place].lower() != name[place + 1].lower():
-            return name[:place] + name[place + 1] + name[place] + name[place + 2 :]
+    for position in range(len(name) // 2, len(name) - 1):
+        if (
+            name[position].isalpha()
+            and name[position + 1].isalpha()
+            and name[position].lower() != name[position + 1].lower()
+        ):
+            return name[:position] + name[position + 1] + name[position] + name[position + 2 :]
     return swap_letter(name)
 
 
@@ -99,10 +104,11 @@ def read_named(data: Path) -> Iterator[tuple[str, str, str]]:
         yield "code", name, f"The system says: {os.strerror(number)}. Look there before trying again."
     seen: set[str] = set()
     for task in past:
-        for found in re.findall(r"#(W\d{6,})|\b((?:credit_card|paypal|gift_card)_\d+)", task["text"])[:1]:
-            name = found[0] or found[1]
+        for match in re.findall(r"#(W\d{6,})|\b((?:credit_card|paypal|gift_card)_\d+)", task["text"])[:1]:
+            name = match[0] or match[1]
             if name not in seen and len(seen) < MOST_IDS:
                 seen.add(name)
+                # Ids are taken out of the text, so that the lesson names just the one in its title.
                 yield "id", name, re.sub(r"#W\d+|\b\w+_\d+", "it", task["text"])[:300]
 
 
@@ -112,13 +118,15 @@ def make_lessons(data: Path, *, most: int | None = None) -> list[dict[str, str]]
     Args:
         most: lessons with a name.
     """
-    named = {name: (kind, said) for kind, name, said in islice(read_named(data), most)}
+    by_name = {name: (kind, text) for kind, name, text in islice(read_named(data), most)}
     lessons = [
-        {"_id": f"{kind}:{name}", "title": f"{name} is used or fails", "text": said, "kind": kind, "name": name}
-        for name, (kind, said) in named.items()
+        {"_id": f"{kind}:{name}", "title": f"{name} is used or fails", "text": text, "kind": kind, "name": name}
+        for name, (kind, text) in by_name.items()
     ]
     background = quality.read_lines(data / "tau_banking_retrieval" / "corpus.jsonl")[:BACKGROUND]
-    return lessons + [{"_id": one["_id"], "title": one.get("title", ""), "text": one["text"]} for one in background]
+    return lessons + [
+        {"_id": lesson["_id"], "title": lesson.get("title", ""), "text": lesson["text"]} for lesson in background
+    ]
 
 
 def make_tasks(lessons: list[dict[str, str]], data: Path) -> Iterator[dict[str, str]]:
@@ -135,8 +143,10 @@ def make_tasks(lessons: list[dict[str, str]], data: Path) -> Iterator[dict[str, 
             continue
         for spelling, spell in SPELLINGS.items():
             if lesson["kind"] == "id" and spelling in ("a letter missing", "two letters turned"):
-                continue  # of an id there is no telling which one was meant
+                # With a letter wrong, an id may be that of something else.
+                continue
             spelled = spell(name)
+            # A spelling that changes nothing would count the same task twice.
             if spelled == name and spelling != "as it is":
                 continue
             around = chance.choice((*PLAIN, f"{{}} stopped the last run. Now: {chance.choice(requests)}"))
@@ -157,10 +167,10 @@ def measure(memory: ApiMemory, ids: dict[str, str], tasks: list[dict[str, str]],
         values.append(quality.get_ndcg([ids[item["id"]] for item in answer["items"]], {task["answer"]}))
     scores = np.array(values)
     groups: dict[str, list[int]] = {}
-    for place, task in enumerate(tasks):
+    for index, task in enumerate(tasks):
         half = "tuning" if in_tuning_half(task["answer"]) else "held-out"
         for group in ("all", f"all, {half} half", f"{task['kind']}, {half}", f"{task['spelling']}, {half}"):
-            groups.setdefault(group, []).append(place)
+            groups.setdefault(group, []).append(index)
     for group, places in sorted(groups.items()):
         low, high = get_interval(scores[places])
         mean, first = float(scores[places].mean()), float((scores[places] == 1).mean())
@@ -179,6 +189,7 @@ def measure(memory: ApiMemory, ids: dict[str, str], tasks: list[dict[str, str]],
 def names_worth(worth: float) -> Iterator[None]:
     """Let names count for so much in scores, or not be looked for at all."""
     most = name_match.MAX_NAMES
+    # Answers that are kept would come from the setting before.
     answers.finished_answers = answers.FinishedAnswers()
     scoring.NAMES_WEIGHT, name_match.MAX_NAMES = worth, most if worth else 0
     try:
@@ -221,7 +232,8 @@ def measure_all(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    logging.disable(logging.INFO)  # a line for every request
+    # Otherwise there is a line for every request.
+    logging.disable(logging.INFO)
     options = read_options()
     with quality.scratch_database():
         rows = measure_all(options)

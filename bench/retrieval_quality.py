@@ -1,4 +1,4 @@
-"""How good retrieval is on questions and answers that nobody here wrote.
+"""How good retrieval is on questions and answers from outside the project.
 
     uv run python -m bench.retrieval_quality FOLDER… [--left-out] [--experience] [--modes hybrid lexical]
         [--only WORD…] [--json FILE] [--from-json FILE…] [--plot docs/images/ndcg-by-set.svg]
@@ -85,6 +85,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 def read_truth(path: Path) -> dict[str, set[str]]:
     truth: dict[str, set[str]] = defaultdict(set)
+    # BEIR's files begin with a line of headings.
     for line in path.read_text().splitlines()[1:]:
         query, document, score = line.split("\t")
         if int(score) > 0:
@@ -106,6 +107,7 @@ def read_lessons(folder: Path, *, experience: bool) -> list[Lesson]:
 def make_lesson(document: Mapping[str, Any], *, requests: Sequence[str] = ()) -> Lesson:
     """Return the lesson that a document becomes: its title says when, its text what to do."""
     title, text = document.get("title", ""), document["text"]
+    # A document without a title is a past task: it says when, and the advice is to do the same.
     guideline = text if title else "Do as in that task."
     return Lesson(id=document["_id"], trigger=title or text, guideline=guideline, requests=requests)
 
@@ -137,12 +139,13 @@ class LoadedFolder:
         groups = get_groups([query["_id"] for query in self.queries])
         self.figures = Figures(set=folder.name, experience=experience, groups=groups)
         with connection.cursor() as cursor:
+            # Autovacuum would come too late for a project that was filled a moment ago.
             cursor.execute("ANALYZE")
 
     def judge(self, rankings: Iterable[Sequence[str]]) -> list[float]:
         """Return nDCG@10 of the documents found for each query."""
         pairs = zip(rankings, self.queries, strict=True)
-        return [get_ndcg([*found], self.truth[query["_id"]]) for found, query in pairs]
+        return [get_ndcg([*ranking], self.truth[query["_id"]]) for ranking, query in pairs]
 
     def ask_all(self, mode: str) -> None:
         """Send every query to the API."""
@@ -167,28 +170,34 @@ class LoadedFolder:
         rankings = rank_baselines(documents, texts)
         if self.figures.experience:
             rankings["nearest"] = rank_by_past_requests([lesson.requests for lesson in self.lessons], texts)
-        for name, found in rankings.items():
-            self.figures.scores[name] = self.judge([ids[place] for place in places] for places in found)
+        for name, ranking in rankings.items():
+            self.figures.scores[name] = self.judge([ids[index] for index in places] for places in ranking)
 
     def search_with_all_weights(self) -> None:
         """Score hybrid by the weights of meaning and names, and note how well the best lesson fits each task."""
         rankings: dict[Weights, list[list[str]]] = {weights: [] for weights in ALL_WEIGHTS}
         for query in tqdm(self.queries, desc=f"{self.folder.name} by weight", leave=False):
             for meaning in MEANING_WEIGHTS:
-                found = self._search(query["text"], meaning)
+                ranking = self._search(query["text"], meaning)
                 if meaning == MEANING_WEIGHT:
-                    self.figures.fits.append(max((one.similarity for one in found), default=0.0))
+                    self.figures.fits.append(max((candidate.similarity for candidate in ranking), default=0.0))
                 for names in NAMES_WEIGHTS:
-                    order = sorted(found, key=lambda one: one.parts.names * (1 - names / NAMES_WEIGHT) - one.score)
-                    rankings[Weights(meaning, names)].append([self.ids[str(one.heuristic_id)] for one in order])
-        self.figures.by_weights = {str(weights): self.judge(found) for weights, found in rankings.items()}
+                    order = sorted(
+                        ranking,
+                        key=lambda candidate: candidate.parts.names * (1 - names / NAMES_WEIGHT) - candidate.score,
+                    )
+                    rankings[Weights(meaning, names)].append(
+                        [self.ids[str(candidate.heuristic_id)] for candidate in order]
+                    )
+        self.figures.by_weights = {str(weights): self.judge(ranking) for weights, ranking in rankings.items()}
 
     def search_foreign(self, folder: Path) -> None:
         """Note how well the best lesson fits each of some tasks of another folder."""
         queries = read_queries(folder)
+        # Every so many-th one, as neighbours in a file are often about the same thing.
         some = queries[:: -(-len(queries) // FOREIGN_TASKS)]
-        found = [self._search(query["text"], MEANING_WEIGHT) for query in some]
-        self.figures.foreign_fits[folder.name] = [max((one.similarity for one in of), default=0.0) for of in found]
+        rankings = [self._search(query["text"], MEANING_WEIGHT) for query in some]
+        self.figures.foreign_fits[folder.name] = [max((hit.similarity for hit in of), default=0.0) for of in rankings]
 
     def _search(self, task: str, weight: float) -> list[Candidate]:
         project = self.memory.project
@@ -249,15 +258,17 @@ def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    logging.disable(logging.INFO)  # a line for every request
+    # Otherwise there is a line for every request.
+    logging.disable(logging.INFO)
     options = read_options()
     sets = [Figures(**figures) for path in options.from_json for figures in json.loads(path.read_text())]
     if options.folders:
         with scratch_database():
-            for one in measure(options):
-                sets.append(one)
+            for folder in measure(options):
+                sets.append(folder)
                 if options.json:
-                    options.json.write_text(json.dumps([one.as_json() for one in sets]) + "\n")
+                    # After each folder, so that a run that is stopped keeps what it measured.
+                    options.json.write_text(json.dumps([folder.as_json() for folder in sets]) + "\n")
     report(sets, options)
 
 

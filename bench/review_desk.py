@@ -158,6 +158,7 @@ def _record_answers_and_reviews(project: Project, answers: int) -> None:
 def _record_real_runs(project: Project, data: Path) -> int:
     paths = sorted(data.rglob("trajectories.jsonl"))
     entries = [entry for path in paths for entry in read_entries(path) if entry.data]
+    # Shuffled, or the first files would fill the sample alone.
     random.Random(1).shuffle(entries)
     for number, entry in enumerate(entries[:SAMPLED_RUNS]):
         fields = (entry.data or {}) | {"external_id": f"real-{number}"}
@@ -179,7 +180,8 @@ def _propose_real_lessons(project: Project) -> None:
             polarity=written["polarity"],
             scope=written["scope"],
         )
-        with transaction.atomic():  # as the reflector does; the vectors of its runs' tasks are made after the commit
+        # As the reflector does: the vectors of the runs' tasks are made after the commit.
+        with transaction.atomic():
             heuristic = propose_heuristic(project, text=text, by=Actor.policy("bench"))
             add_evidence(heuristic, runs[number % len(runs)], citations=[Citation(first_step=1, last_step=1)])
 
@@ -216,7 +218,7 @@ def count_queries(project: Project) -> dict[str, dict[str, Any]]:
         "reviews": "/admin/memory/review/",
         "statistics": "/admin/memory/review/statistics/",
     }
-    found = {}
+    counts = {}
     for name, path in pages.items():
         client.get(path)
         with CaptureQueriesContext(connection) as queries:
@@ -224,7 +226,7 @@ def count_queries(project: Project) -> dict[str, dict[str, Any]]:
             status = client.get(path).status_code
             milliseconds = (time.perf_counter() - started) * 1000
         slowest = max(queries.captured_queries, key=lambda query: float(query["time"]))
-        found[name] = {
+        counts[name] = {
             "status": status,
             "queries": len(queries),
             "milliseconds": round(milliseconds),
@@ -232,7 +234,7 @@ def count_queries(project: Project) -> dict[str, dict[str, Any]]:
             "slowest_ms": round(1000 * float(slowest["time"])),
             "slowest": slowest["sql"][:1500],
         }
-    return found
+    return counts
 
 
 def main() -> int:

@@ -44,22 +44,25 @@ def main() -> None:
         client = _make_client()
         seconds: dict[str, list[float]] = {name: [] for name in ARMS}
         for number in range(options.rounds + 20):
+            # In turn, so that a machine that slows down slows all of them.
             for name, (serving, tenant) in ARMS.items():
                 settings.ERL_SERVING_ROLE, settings.ERL_TENANT_ROLE = serving, tenant
                 body = {"task": f"Cancel reservation {number % 20}"}
                 start = time.perf_counter()
                 answer = client.post("/api/v1/retrieve", body, format="json")
+                # The first twenty meet cold caches and are left out.
                 if number >= 20:
                     seconds[name].append(time.perf_counter() - start)
+                # A role without its grants answers fast and with nothing.
                 if answer.status_code != 200 or not answer.json()["items"]:
                     raise SystemExit(f"{name}: {answer.status_code} {answer.content[:300]!r}")
         first = statistics.median(seconds["no role"])
         print(
             f"load {os.getloadavg()[0]:.1f}, {options.rounds} rounds, {LESSONS} lessons, memory {options.memory_mb} MB"
         )
-        for name, each in seconds.items():
-            median = statistics.median(each)
-            p99 = sorted(each)[int(len(each) * 0.99)]
+        for name, durations in seconds.items():
+            median = statistics.median(durations)
+            p99 = sorted(durations)[int(len(durations) * 0.99)]
             print(f"{name:14} median {median * 1000:6.2f} ms  p99 {p99 * 1000:6.2f} ms  ratio {median / first:.2f}")
 
 

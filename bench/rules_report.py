@@ -48,7 +48,7 @@ class Found:
 
 def files_of(paths: list[Path]) -> Iterator[Path]:
     for path in paths:
-        inside = sorted(each for each in path.rglob("*") if each.suffix in SUFFIXES) if path.is_dir() else [path]
+        inside = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES) if path.is_dir() else [path]
         yield from inside
 
 
@@ -70,6 +70,7 @@ def read_runs(path: Path) -> list[tuple[str, Episode]]:
 def _family_of(episode: Episode, families: dict[tuple[str, str], list[Episode]]) -> tuple[Episode, ...]:
     chosen: list[Episode] = []
     for outcome in ("success", "failure"):
+        # By identity: equal runs of a family are different runs.
         others = [other for other in families[episode.task_id, outcome] if other is not episode]
         chosen += others[:MAX_FAMILY_RUNS]
     return tuple(chosen) if episode.task_id else ()
@@ -90,17 +91,17 @@ def report(paths: list[Path], *, lessons: int) -> list[Found]:
         start = perf_counter()
         results = [(run_id, episode, reflector.reflect(episode, near=()).lessons) for run_id, episode in runs]
         milliseconds = (perf_counter() - start) * 1000 / max(len(runs), 1)
-        failed = [found for _, episode, found in results if is_failure(episode)]
+        failed = [proposed for _, episode, proposed in results if is_failure(episode)]
         print(
             f"{path.name[-36:]:36} {len(runs):5} {len(failed):7} {sum(map(bool, failed)):16} {milliseconds:7.1f}",
         )
         everything += [
             Found(lesson=lesson, run=run_id, outcome=episode.outcome)
-            for run_id, episode, found in results
-            for lesson in found
+            for run_id, episode, proposed in results
+            for lesson in proposed
         ]
-    runs_of = Counter(found.lesson.text.tags[0] for found in everything)
-    distinct = Counter(rule for rule, _ in {(found.lesson.text.tags[0], found.words) for found in everything})
+    runs_of = Counter(proposed.lesson.text.tags[0] for proposed in everything)
+    distinct = Counter(rule for rule, _ in {(proposed.lesson.text.tags[0], proposed.words) for proposed in everything})
     print(f"\n{'detector':24} {'proposals':>10} {'distinct':>9}")
     for rule, count in runs_of.most_common():
         print(f"{rule:24} {count:10} {distinct[rule]:9}")
@@ -110,19 +111,19 @@ def report(paths: list[Path], *, lessons: int) -> list[Found]:
 
 def draw(everything: list[Found], *, count: int, seed: int) -> None:
     first: dict[tuple[str, str, str], Found] = {}
-    for found in everything:
-        first.setdefault(found.words, found)
+    for proposal in everything:
+        first.setdefault(proposal.words, proposal)
     chosen = random.Random(seed).sample(sorted(first), min(count, len(first)))
     for words in chosen:
-        found, runs = first[words], sum(other.words == words for other in everything)
-        text = found.lesson.text
-        print(f"\n── {found.run} ({found.outcome}; {runs} run{'' if runs == 1 else 's'}; {text.tags[0]})")
+        proposal, runs = first[words], sum(other.words == words for other in everything)
+        text = proposal.lesson.text
+        print(f"\n── {proposal.run} ({proposal.outcome}; {runs} run{'' if runs == 1 else 's'}; {text.tags[0]})")
         for label, value in (("when", text.trigger.removeprefix("When ")), ("do", text.guideline)):
             print(f"   {label:8} {value}")
         if text.avoid:
             print(f"   {'avoid':8} {text.avoid}")
         print(f"   {'because':8} {text.rationale}")
-        for citation in found.lesson.citations:
+        for citation in proposal.lesson.citations:
             if citation.quote:
                 print(f'   {"shown":8} step {citation.first_step}: "{citation.quote}"')
 

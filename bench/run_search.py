@@ -60,6 +60,7 @@ def fill(count: int) -> None:
         for first in tqdm(range(len(ids), count, BATCH), desc="runs", leave=False):
             last = min(first + BATCH, count) - 1
             cursor.execute(_COPY, {"first": first, "last": last, "originals": ids})
+        # The planner's choice depends on statistics, which autovacuum makes later.
         cursor.execute("VACUUM ANALYZE memory_trajectory")
 
 
@@ -73,7 +74,8 @@ def measure(query: str) -> str:
         answer = client.get("/admin/search/", {"q": query}, headers={"HX-Request": "true"})
         durations.append((time.perf_counter() - began) * 1000)
     hits = answer.content.decode().count("<li>")
-    kept = sorted(durations[1:])  # the first imports templates
+    # The first one is left out: it imports templates.
+    kept = sorted(durations[1:])
     return (
         f"{query:28} {hits:3} shown  p50 {statistics.median(kept):7.1f} ms  p95 {kept[int(0.95 * len(kept))]:7.1f} ms"
     )
@@ -91,8 +93,8 @@ def weigh() -> str:
             "SELECT sum(length(memory_run_words(task, steps))) "
             "FROM (SELECT task, steps FROM memory_trajectory LIMIT 500) AS sample"
         )
-    each = (time.perf_counter() - began) * 1000 / 500
-    return f"index {index / 1e6:.0f} MB of {table / 1e6:.0f} MB in all; the words of one run take {each:.2f} ms"
+    milliseconds = (time.perf_counter() - began) * 1000 / 500
+    return f"index {index / 1e6:.0f} MB of {table / 1e6:.0f} MB in all; the words of one run take {milliseconds:.2f} ms"
 
 
 def main() -> None:

@@ -27,14 +27,15 @@ def main() -> None:
     embedder = get_embedder()
     assert embedder is not None
     vectors = embed_composites(embedder, [(row[name],) for row in rows for name in ("one", "other")])
+    # Row by row: unit vectors, so the inner product of each pair is its cosine.
     similarities = np.einsum("ij,ij->i", vectors[::2], vectors[1::2])
     counted: Counter[tuple[str, ...]] = Counter()
     missed = []
     for row, similarity in zip(rows, similarities, strict=True):
-        said = compare_texts(row["one"], row["other"], similarity=float(similarity))
-        counted[row["kind"], row["set"], "opposite" if said.is_opposite else said.verdict.value] += 1
-        if row["kind"] == "same" and said.verdict != "same":
-            missed.append(f"- {said.verdict.value}, {said.reason}: {row['one']} | {row['other']}")
+        comparison = compare_texts(row["one"], row["other"], similarity=float(similarity))
+        counted[row["kind"], row["set"], "opposite" if comparison.is_opposite else comparison.verdict.value] += 1
+        if row["kind"] == "same" and comparison.verdict != "same":
+            missed.append(f"- {comparison.verdict.value}, {comparison.reason}: {row['one']} | {row['other']}")
     print("| pairs | set | same | doubtful | different | opposite |\n|---|---|---|---|---|---|")
     for kind, name in sorted({(kind, name) for kind, name, _ in counted}):
         cells = [counted[kind, name, verdict] for verdict in ("same", "doubtful", "different", "opposite")]

@@ -58,13 +58,14 @@ def main() -> None:
     settings.configure(SECRET_KEY="x" * 50, SECRET_KEY_FALLBACKS=[])
     reached = 0
     for name, arguments in (LEVELS if os.geteuid() == 0 else OWN_LEVELS).items():
-        count, found = run_programs(runtime, arguments)
-        reached += len(found)
-        print(f"{name}: {count} programs, {len(found)} reached a file, the network, the environment or a sibling")
-        for each in found:
-            print(f"  {each}")
+        count, results = run_programs(runtime, arguments)
+        reached += len(results)
+        print(f"{name}: {count} programs, {len(results)} reached a file, the network, the environment or a sibling")
+        for result in results:
+            print(f"  {result}")
     plain = "def tool(order_id: str) -> str:\n    return order_id.lower()"
     asking = "def tool(order_id: str) -> float:\n    return get_order(order_id)['total'] * 2"
+    # Timed on its own, as it loads what later calls find in memory.
     first = time_calls(plain, 1, runtime)[0]
     print(f"first call: {first:.1f} ms")
     for name, source in (("call", plain), ("call with one host function", asking)):

@@ -48,15 +48,15 @@ def find_possible(treated: Counts, control: Counts, *, start: int, least_e: floa
     seen = control[m - 1]
     p, q = (treated + 0.5) / (n + 1), (seen + 0.5) / (m + 1)
     z = np.abs(treated / n - seen / m) / np.sqrt(p * (1 - p) / n + q * (1 - q) / m)
-    found: list[int] = n[(n >= start) & (z * z >= 2 * np.log(least_e / 2))].tolist()
-    return found
+    looks: list[int] = n[(n >= start) & (z * z >= 2 * np.log(least_e / 2))].tolist()
+    return looks
 
 
 def compare(treated: int, n: int, control: int, m: int) -> Difference:
     """Return treated minus control from successes, as the product does from units."""
-    found = find_difference(_sample(treated, n), _sample(control, m))
-    assert found is not None
-    return found
+    difference = find_difference(_sample(treated, n), _sample(control, m))
+    assert difference is not None
+    return difference
 
 
 def _sample(successes: int, n: int) -> Sample:
@@ -101,8 +101,8 @@ def simulate_rollback(random: np.random.Generator, *, base: float, harm: float, 
     treated, control = _count(random, base - harm, looks), _count(random, base, looks * CONTROLS)
 
     def fires(n: int) -> bool:
-        found = compare(int(control[n * CONTROLS - 1]), n * CONTROLS, int(treated[n - 1]), n)
-        return guardrail_e_value(found, tau=GUARDRAIL.tau) >= 1 / GUARDRAIL.alpha
+        difference = compare(int(control[n * CONTROLS - 1]), n * CONTROLS, int(treated[n - 1]), n)
+        return guardrail_e_value(difference, tau=GUARDRAIL.tau) >= 1 / GUARDRAIL.alpha
 
     possible = find_possible(treated, control, start=FIRST_GUARD, least_e=1 / GUARDRAIL.alpha)
     return find_first(possible, fires)
@@ -119,6 +119,7 @@ def simulate_ratio(random: np.random.Generator, *, planned: float, true: float, 
 
 
 def _count(random: np.random.Generator, rate: float, looks: int) -> Counts:
+    # Successes after each unit, so that every look is one subtraction away.
     counts: Counts = np.cumsum(random.random(looks) < rate)
     return counts
 
@@ -132,12 +133,12 @@ def write_equal_arms(runs: int) -> Iterator[str]:
     """Yield how often arms without an effect get a verdict."""
     yield f"A/A, looked at after every unit up to 4,000 per arm ({runs:,} runs, α = {ALPHA}, τ = {TAU})"
     for base in (0.3, 0.5, 0.7):
-        found = repeat(runs, partial(simulate_verdict, base=base, lift=0, looks=4000))
-        yield f"  base {base}: {np.isfinite(found).mean():.3f} false alarms"
+        results = repeat(runs, partial(simulate_verdict, base=base, lift=0, looks=4000))
+        yield f"  base {base}: {np.isfinite(results).mean():.3f} false alarms"
     yield f"A/A with 19 controls for each treated unit, up to 500 treated ({runs:,} runs)"
     for base in (0.05, 0.5, 0.95):
-        found = repeat(runs, partial(simulate_small_arm, base=base, controls=19, looks=500))
-        yield f"  base {base}: {np.isfinite(found).mean():.3f} false alarms"
+        results = repeat(runs, partial(simulate_small_arm, base=base, controls=19, looks=500))
+        yield f"  base {base}: {np.isfinite(results).mean():.3f} false alarms"
 
 
 def write_power(runs: int) -> Iterator[str]:
@@ -145,10 +146,10 @@ def write_power(runs: int) -> Iterator[str]:
     yield "Verdict: units per arm to find a lift (planned size at one look; median; 80th percentile)"
     for base, lift in ((0.3, 0.1), (0.5, 0.1), (0.7, 0.1), (0.5, 0.05)):
         limit = round(units_per_arm(base, lift) * 1.6)
-        found = repeat(runs, partial(simulate_verdict, base=base, lift=lift, looks=6000))
+        results = repeat(runs, partial(simulate_verdict, base=base, lift=lift, looks=6000))
         yield (
-            f"  base {base} lift {lift}: {units_per_arm(base, lift):,}; {np.median(found):,.0f}; "
-            f"{np.percentile(found, 80):,.0f}; power at 1.6 × the planned size {np.mean(found <= limit):.3f}"
+            f"  base {base} lift {lift}: {units_per_arm(base, lift):,}; {np.median(results):,.0f}; "
+            f"{np.percentile(results, 80):,.0f}; power at 1.6 × the planned size {np.mean(results <= limit):.3f}"
         )
 
 
@@ -157,8 +158,8 @@ def write_rollbacks(runs: int) -> Iterator[str]:
     yield f"Rollback: units of a 20 % canary (median; 95th percentile), α = {GUARDRAIL.alpha}, τ = {GUARDRAIL.tau}"
     for base in (0.5, 0.7, 0.9):
         for harm in (0.1, 0.2, 0.3):
-            found = repeat(runs, partial(simulate_rollback, base=base, harm=harm, looks=3000))
-            yield f"  base {base}, −{100 * harm:.0f} points: {np.median(found):,.0f}; {np.percentile(found, 95):,.0f}"
+            units = repeat(runs, partial(simulate_rollback, base=base, harm=harm, looks=3000))
+            yield f"  base {base}, −{100 * harm:.0f} points: {np.median(units):,.0f}; {np.percentile(units, 95):,.0f}"
     for base in (0.1, 0.5, 0.7, 0.9):
         false = repeat(4 * runs, partial(simulate_rollback, base=base, harm=0, looks=3000))
         yield f"  base {base}, no harm: {np.isfinite(false).mean():.4f} false rollbacks in 3,000 canary units"
@@ -168,18 +169,18 @@ def write_ratios(runs: int) -> Iterator[str]:
     """Yield how soon broken shares raise an alarm."""
     yield f"Sample ratio, planned 10 %: units until e ≥ {RATIO_ALARM:,.0f}"
     for true in (0.10, 0.12, 0.15):
-        found = repeat(min(runs, 200), partial(simulate_ratio, planned=0.1, true=true, looks=10_000))
-        alarms = np.isfinite(found)
-        yield f"  true {true:.0%}: {alarms.mean():.1%} alarm within 10,000, median {np.median(found):,.0f}"
+        results = repeat(min(runs, 200), partial(simulate_ratio, planned=0.1, true=true, looks=10_000))
+        alarms = np.isfinite(results)
+        yield f"  true {true:.0%}: {alarms.mean():.1%} alarm within 10,000, median {np.median(results):,.0f}"
 
 
 def write_exact(runs: int) -> Iterator[str]:
     """Yield how many units the exact e-process needs."""
     yield "Exact e-process, a coin for the arm: units in total (median)"
     for lift in (0.0, 0.3, 0.5):
-        found = repeat(min(runs, 200), partial(simulate_exact, base=0.3, lift=lift, looks=400))
-        decided = np.isfinite(found).mean()
-        yield f"  base 0.3 lift {lift}: {decided:.1%} decided within 400, median {np.median(found):,.0f}"
+        results = repeat(min(runs, 200), partial(simulate_exact, base=0.3, lift=lift, looks=400))
+        decided = np.isfinite(results).mean()
+        yield f"  base 0.3 lift {lift}: {decided:.1%} decided within 400, median {np.median(results):,.0f}"
 
 
 PARTS: dict[str, Callable[[int], Iterator[str]]] = {

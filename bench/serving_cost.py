@@ -83,6 +83,7 @@ def stop_servers(*, keep: bool) -> None:
 def read_into_memory() -> None:
     """Let PostgreSQL hold what is searched, as one that has run for a while does; it was started a moment ago."""
     with connection.cursor() as cursor:
+        # Otherwise the first searches would measure the disk.
         cursor.execute("CREATE EXTENSION IF NOT EXISTS pg_prewarm")
         cursor.execute(
             "SELECT sum(pg_prewarm(part)) FROM pg_class t, LATERAL (SELECT t.oid UNION ALL"
@@ -109,8 +110,8 @@ def start_peers(project: Any, packages: Path) -> dict[str, Peer]:
     """Give mem0 and LangGraph's store the lessons that the project serves."""
     served = apps.get_model("memory.HeuristicRevision").objects.filter(project=project, served=True)
     lessons = ["\n".join(texts) for texts in served.values_list("trigger", "guideline", "avoid")]
-    place = connection.settings_dict
-    names = {"host": place["HOST"], "port": place["PORT"], "user": place["USER"], "dbname": place["NAME"]}
+    settings = connection.settings_dict
+    names = {"host": settings["HOST"], "port": settings["PORT"], "user": settings["USER"], "dbname": settings["NAME"]}
     url = make_conninfo(**names)
     print(f"Storing {len(lessons):,} lessons in each peer…", file=sys.stderr, flush=True)
     return {name: Peer(name, url=url, packages=packages.resolve(), lessons=lessons) for name in NAMES}
@@ -134,6 +135,7 @@ def measure_size(count: int, options: argparse.Namespace) -> dict[str, Any]:
     texts = apps.get_model("memory.SearchStatistics").objects.get(project=project).texts
     return {
         "heuristics": count,
+        # Each lesson has two texts: its own words, and the task it was learnt from.
         "asked": texts // 2,
         "searched": "with an index" if texts >= INDEX_FROM_TEXTS else "without an index",
         **measured,

@@ -72,8 +72,8 @@ application = Tiny()
 
 
 def _gunicorn(port: int, worker: str) -> list[str]:
-    place = [f"--bind=127.0.0.1:{port}", "--workers=1", f"--worker-class={worker}"]
-    return ["gunicorn", APPLICATION, *place, "--no-control-socket"]
+    options = [f"--bind=127.0.0.1:{port}", "--workers=1", f"--worker-class={worker}"]
+    return ["gunicorn", APPLICATION, *options, "--no-control-socket"]
 
 
 def ask_health(port: int) -> float | None:
@@ -93,19 +93,20 @@ def attack(port: int, sent: bytes, *, clients: int, drips: bool = False) -> str:
         attackers = []
         for _ in range(clients):
             client = opened.enter_context(socket.socket())
+            # A small buffer, so that a client that does not read blocks the server soon.
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.connect(("127.0.0.1", port))
             client.sendall(sent)
             attackers.append(client)
         time.sleep(1)
         seconds = ask_health(port)
-        said = "no" if seconds is None else f"{seconds:.2f}"
+        shown = "no" if seconds is None else f"{seconds:.2f}"
         if not drips:
-            return said
+            return shown
         for _ in range(DRIP_SECONDS):
             attackers = [client for client in attackers if _drip(client)]
             time.sleep(1)
-        return f"{said}, {len(attackers)} left"
+        return f"{shown}, {len(attackers)} left"
 
 
 def _drip(client: socket.socket) -> bool:
@@ -113,6 +114,7 @@ def _drip(client: socket.socket) -> bool:
     client.setblocking(False)
     try:
         client.send(b"a")
+        # Nothing to read means that the connection is still open.
         client.recv(1)
     except BlockingIOError:
         return True
@@ -122,9 +124,10 @@ def _drip(client: socket.socket) -> bool:
 
 
 def measure(name: str, *, clients: int) -> list[str]:
-    """Start a server afresh for each attack, and return what was seen."""
+    """Start a new server for each attack, and return what was seen."""
     _, command = SERVERS[name]
     cells = []
+    # A new server for each attack, so that one attack does not weaken the next.
     for sent, drips in [*((sent, False) for sent in ATTACKS.values()), (HEAD + b"X-Slow: ", True)]:
         port = free_port()
         server = subprocess.Popen(

@@ -25,7 +25,7 @@ TRIES = 3
 def main() -> None:
     data = load()
     names = list(data.tools)
-    places = {name: place for place, name in enumerate(names)}
+    places = {name: index for index, name in enumerate(names)}
     texts = [
         list(data.tools.values()),
         [request.text for request in data.experience],
@@ -42,9 +42,9 @@ def main() -> None:
     print("agent      lessons by      k   none  success  uplift  without avoid")
     for agent, finder in (("published", "published"), ("published", "product"), ("product", "product")):
         for k in (1, 3, 5, 20, len(right[0])):
-            none, heeding = play(vectors[agent], vectors[finder], right, k=k, avoids=True)
+            none, avoiding = play(vectors[agent], vectors[finder], right, k=k, avoids=True)
             _, using = play(vectors[agent], vectors[finder], right, k=k, avoids=False)
-            figures = f"{none:.3f}    {heeding:.3f}  {heeding - none:+.3f}  {using - none:+.3f}"
+            figures = f"{none:.3f}    {avoiding:.3f}  {avoiding - none:+.3f}  {using - none:+.3f}"
             print(f"{agent:<10} {finder:<10} {k:>6}  {figures}")
 
 
@@ -54,19 +54,22 @@ def play(
     """Return the share of new requests solved without lessons and with the k nearest."""
     tools, experience, tests = agent
     tried = np.argsort(-(experience @ tools.T), axis=1, kind="stable")[:, :TRIES]
-    scores, likeness, found = tests @ tools.T, tests @ experience.T, finder[2] @ finder[1].T
+    scores, request_similarity, similarity = tests @ tools.T, tests @ experience.T, finder[2] @ finder[1].T
     solved = 0
     for row in range(len(tests)):
         own = scores[row].copy()
-        near = np.argsort(-found[row], kind="stable")[:k]
-        lessons = [(likeness[row, place], list(tried[place]), right[0][place]) for place in near]
-        for like, tools_tried, tool in lessons if avoids else ():
+        near = np.argsort(-similarity[row], kind="stable")[:k]
+        lessons = [
+            (request_similarity[row, neighbour], list(tried[neighbour]), right[0][neighbour]) for neighbour in near
+        ]
+        for closeness, tools_tried, tool in lessons if avoids else ():
             rejected = tools_tried[: tools_tried.index(tool)] if tool in tools_tried else tools_tried
-            for each in rejected:
-                own[each] = min(own[each], 1 - like)
-        for like, tools_tried, tool in lessons:
+            for rejected_tool in rejected:
+                # The rule of `ToolAgent.choose`: avoid first, then use.
+                own[rejected_tool] = min(own[rejected_tool], 1 - closeness)
+        for closeness, tools_tried, tool in lessons:
             if tool in tools_tried:
-                own[tool] = max(own[tool], like)
+                own[tool] = max(own[tool], closeness)
         solved += own.argmax() == right[1][row]
     return float(np.mean(scores.argmax(axis=1) == right[1])), solved / len(tests)
 

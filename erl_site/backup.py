@@ -188,7 +188,9 @@ def _dump(target: Path) -> Digest:
     """Write a dump and return the digest of every table in the same snapshot."""
     program = find_program("pg_dump")
     with transaction.atomic(durable=True), connection.cursor() as cursor:
+        # The dump and the digest read one snapshot, which lasts as long as this transaction.
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        # With a large database, both take longer than any limit for requests.
         cursor.execute("SET LOCAL statement_timeout = 0")
         cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
         cursor.execute("SELECT pg_export_snapshot()")
@@ -206,13 +208,14 @@ def _count(digest: Digest) -> int:
 
 def _digest(cursor: Any) -> Digest:
     """Return the row count and the sum of the row hashes of every table."""
+    # Rows are hashed as text, and times are written in the time zone of the session.
     cursor.execute("SET LOCAL timezone = 'UTC'")
     cursor.execute(_TABLES)
-    found = {}
+    digests = {}
     for (table,) in cursor.fetchall():
         cursor.execute(f"SELECT count(*), coalesce(sum(hashtextextended(t::text, 0)), 0)::text FROM {table} t")  # noqa: S608
-        found[table] = cursor.fetchone()
-    return found
+        digests[table] = cursor.fetchone()
+    return digests
 
 
 def _digest_of(name: str) -> Digest:
@@ -251,12 +254,12 @@ def find_program(name: str) -> str:
     try:
         return str(find_binaries() / name)
     except EmbeddedServerError:
-        found = shutil.which(name)
-        if found is None:
+        path = shutil.which(name)
+        if path is None:
             raise BackupError(
                 f"{name} is missing. Install PostgreSQL's client programs in the same version as the server."
             ) from None
-        return found
+        return path
 
 
 def run_program(*command: str) -> str:
@@ -281,11 +284,13 @@ def manage(url: str, command: str, *arguments: str) -> str:
 
 def write_url(name: str) -> str:
     """Return the URL of another database on the current server."""
-    connection.ensure_connection()  # starts the embedded server and fills in its address
+    # This starts the embedded server, if it is used, and fills in its address.
+    connection.ensure_connection()
     parameters = connection.settings_dict
     user, password = quote(parameters["USER"], safe=""), quote(parameters["PASSWORD"] or "", safe="")
     credentials = f"{user}:{password}" if password else user
     host, port = str(parameters["HOST"] or "localhost"), str(parameters["PORT"] or 5432)
+    # The folder of a socket cannot stand where a host does.
     if host.startswith("/"):
         return f"postgresql://{credentials}@/{name}?host={quote(host, safe='')}&port={port}"
     return f"postgresql://{credentials}@{host}:{port}/{name}"

@@ -31,7 +31,8 @@ def ensure_embedded_broker(**_: Any) -> None:
     try:
         valkey.ensure(settings.ERL_HOME / "valkey", durable=settings.ERL_EMBEDDED_DURABLE)
     except EmbeddedServerError as error:
-        raise SystemExit(str(error)) from None  # Celery logs other exceptions with a traceback, and goes on
+        # Celery logs any other exception with a traceback, and goes on.
+        raise SystemExit(str(error)) from None
 
 
 @task_prerun.connect

@@ -1,7 +1,7 @@
 """Keep the database's functions, triggers and views equal to the `.sql` files, which have one definition of each.
 
-`manage.py migrate` runs the files again where they have changed since, or where a function is another than its file
-says, so a change of a file needs no migration of its own.
+`manage.py migrate` runs the files again where they have changed since, or where a function differs from its file, so a
+change of a file needs no migration of its own.
 """
 
 import hashlib
@@ -31,7 +31,8 @@ def read_installed_files() -> list[str]:
     loader = MigrationLoader(None, ignore_no_migrations=True)
     plan = dict.fromkeys(key for leaf in loader.graph.leaf_nodes() for key in loader.graph.forwards_plan(leaf))
     operations = [operation for key in plan for operation in loader.disk_migrations[key].operations]
-    return list(dict.fromkeys(str(each.sql) for each in operations if isinstance(each, RunSQL)))
+    # A file that several migrations install is one file.
+    return list(dict.fromkeys(str(step.sql) for step in operations if isinstance(step, RunSQL)))
 
 
 def find_drift() -> list[str]:
@@ -48,6 +49,7 @@ def find_drift() -> list[str]:
     drift = []
     for kind, qualified in _DEFINED.findall(text):
         name = qualified.rpartition(".")[2]
+        # PostgreSQL keeps the source of functions alone; triggers and views only have to exist.
         is_missing = name not in (bodies if kind == "FUNCTION" else others)
         if is_missing or (kind == "FUNCTION" and bodies[name] not in text):
             drift.append(name)

@@ -6,7 +6,8 @@ from django.conf import settings
 from django.db import Error, connections
 
 MIN_POSTGRES = 16
-MIN_PGVECTOR = (0, 8, 4)  # older versions may corrupt an HNSW index or fail inserts during vacuum
+# Older versions may corrupt an HNSW index, or fail inserts during a vacuum.
+MIN_PGVECTOR = (0, 8, 4)
 EXTENSIONS = ("vector", "pg_trgm", "btree_gin")
 _STATE = """
 SELECT current_setting('server_version_num')::int,
@@ -52,6 +53,7 @@ def find_faults(alias: str = "default") -> list[str]:
             f"The role {role} may not make tables in the schema {schema}. Its administrator can allow that: "
             f"GRANT CREATE ON SCHEMA {schema} TO {role};"
         )
+    # Version 0.1 had these tables, but not this migration.
     if "memory_project" in history and "0002_database_rules" not in history:
         faults.append(
             "The database was made by ERL 0.1, which cannot be upgraded. With that version, export what you want to "
@@ -101,18 +103,18 @@ def _explain(error: Error, alias: str) -> str:
     """Return why a database cannot be asked, in one sentence."""
     words = " ".join(str(error).split())
     where = connections[alias].settings_dict
-    place = f"{where['NAME']} on {where['HOST'] or 'localhost'}"
+    address = f"{where['NAME']} on {where['HOST'] or 'localhost'}"
     role = where["USER"]
     if "does not exist" in words and "role" in words:
         return (
-            f"The role {role} does not exist in the database {place}. Create it, or correct DATABASE_URL and "
+            f"The role {role} does not exist in the database {address}. Create it, or correct DATABASE_URL and "
             "DATABASE_OWNER_URL. A database of ERL 0.1 cannot be upgraded: use a new one."
         )
     if "does not exist" in words:
-        return f"The database {place} does not exist. Create it, or correct DATABASE_URL."
+        return f"The database {address} does not exist. Create it, or correct DATABASE_URL."
     if "password" in words or "authentication" in words:
-        return f"The database {place} refuses the password of {role}. Correct DATABASE_URL."
-    return f"The database {place} cannot be reached: {words[-300:]}"
+        return f"The database {address} refuses the password of {role}. Correct DATABASE_URL."
+    return f"The database {address} cannot be reached: {words[-300:]}"
 
 
 def _numbers(version: str) -> tuple[int, ...]:

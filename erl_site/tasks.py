@@ -102,6 +102,7 @@ def run_each(work: tuple[Callable[[], object], ...]) -> None:
         try:
             function()
         except SoftTimeLimitExceeded:
+            # Celery stops the task; what is left has its turn the next time.
             raise
         except Exception as error:
             errors.append(error)

@@ -113,12 +113,13 @@ def find_arm(name: str, *, k: int) -> SuiteArm:
     """
     for control in _CONTROLS:
         if control.name == name:
+            # Only arms that retrieve have a number of lessons.
             return replace(control, top_k=k) if control.mode == "hybrid" else control
     match = _ARM.match(name)
     if match is None:
-        known = ", ".join([*(f"{kind}:N" for kind in _ABOUT), *(each.name for each in _CONTROLS)])
+        names = ", ".join([*(f"{kind}:N" for kind in _ABOUT), *(candidate.name for candidate in _CONTROLS)])
         raise EvaluationError(
-            f"There is no arm {name!r}. The arms are {known}. Retrieving arms can end in :failures, :successes, "
+            f"There is no arm {name!r}. The arms are {names}. Retrieving arms can end in :failures, :successes, "
             ":guideline-only or :record, as in hybrid:5:failures."
         )
     if match["k"] and not 1 <= int(match["k"]) <= MAX_LESSONS:
@@ -142,6 +143,7 @@ def find_arms(names: Iterable[str], *, k: int) -> list[SuiteArm]:
     Raises:
         EvaluationError: an arm is unknown, or needs a language model and none is configured.
     """
+    # `none` in any case: every uplift is measured against it.
     arms = [find_arm(name, k=k) for name in dict.fromkeys(("none", *names))]
     for arm in arms:
         if arm.needs_provider and find_config() is None:
@@ -185,6 +187,7 @@ def ask(arm: SuiteArm, project: Project, question: ArmQuestion) -> RetrievalAnsw
             by=EVALUATION,
         )
     )
+    # A figure of the wrong arm would be worse than none.
     if arm.needs_provider and "language model" in answer.degraded:
         raise EvaluationError(
             f"The arm {arm.name} was answered without the language model, so it only repeats hybrid. Leave it out."
@@ -217,7 +220,9 @@ def write_runs(project: Project, heuristic_ids: Sequence[str], *, budget_tokens:
     newest: dict[str, Trajectory] = {}
     evidence = Evidence.objects.filter(project=project, heuristic__in=heuristic_ids).select_related("trajectory")
     for row in evidence.order_by("heuristic_id", "-created_at", "-id"):
+        # The rows come with the newest first, so the first of each lesson stays.
         newest.setdefault(str(row.heuristic_id), row.trajectory)
+    # Two lessons of one run show it once.
     runs = dict.fromkeys(newest[heuristic_id] for heuristic_id in heuristic_ids if heuristic_id in newest)
     spent = count_tokens(f"{OPEN}\n{HEADER}\n{CLOSE}") + 1
     lines: list[str] = []

@@ -45,19 +45,23 @@ class Ledger:
             ProviderError: the call failed, or (code `cap_reached`) the limits allow no more calls.
         """
         with self._lock:
+            # Taken out of the queue: the same question may have been asked, and paid, several times.
             if self._known[request.sha256]:
                 return self._read(self._known[request.sha256].popleft())
+            # The highest possible price, so that calls in progress cannot exceed the limit together.
             most_usd = _price(request.estimated_input_tokens, request.max_output_tokens)
             self._check(most_usd)
             self._reserved_calls += 1
             self._reserved_usd += most_usd
         try:
             completion = self._ask(request)
+        # Whatever stopped the call, its reservation must not block later ones.
         except BaseException:
             with self._lock:
                 self._release(most_usd)
             raise
-        with self._lock:  # at once, or another call would find neither the reservation nor what was paid
+        # Both at once, or another call would find neither the reservation nor what was paid.
+        with self._lock:
             self._release(most_usd)
             return self._read(self._write(request, completion))
 
@@ -91,15 +95,18 @@ class Ledger:
         }
         self._count(entry)
         if self._journal is not None:
+            # Answers may quote runs, so no other user of the machine may read them.
             self._journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._journal.open("a", encoding="utf-8") as file:
+                # One line a call, written at once: what was paid for survives a kill.
                 file.write(json.dumps(entry, ensure_ascii=False) + "\n")
         return entry
 
     def _remember(self, line: str) -> None:
         try:
             entry = json.loads(line)
-        except ValueError:  # the last line, cut off when the run was killed
+        except ValueError:
+            # The last line, cut off when the run was killed.
             return
         self._known[entry["question_sha256"]].append(entry)
         self._count(entry)
@@ -123,9 +130,9 @@ class Ledger:
 
 def attach_ledger(provider: Provider, **limits: Any) -> Ledger:
     """Put a ledger in front of this process's provider, or return the one already attached."""
-    known: object = provider.chat
-    if isinstance(known, Ledger):
-        return known
+    chat: object = provider.chat
+    if isinstance(chat, Ledger):
+        return chat
     ledger = Ledger(provider, **limits)
     setattr(provider, "chat", ledger)  # noqa: B010 - replaced on this instance only
     return ledger

@@ -41,6 +41,7 @@ class EvaluationRun(models.Model):
     project = models.ForeignKey(
         Project, null=True, blank=True, on_delete=models.CASCADE, related_name="+", db_index=False
     )
+    # The report has to outlive its job.
     job = models.OneToOneField(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="evaluation")
     status = models.TextField(choices=Status.choices, default=Status.RUNNING)
     suites = ArrayField(models.TextField())

@@ -38,6 +38,7 @@ def request_evaluation(project: Project, *, options: Options, by: Actor) -> Eval
     Raises:
         EvaluationError: a suite or an arm is not known, or cannot run here.
     """
+    # The project is the subject, and a project has one live job of a subject.
     job = enqueue(Job(kind=NAME, project=project, subject=str(project.pk), requested_by=by.label))
     run = EvaluationRun.objects.filter(job=job).first()
     return run or create_run(options, by=by.label, job=job)
@@ -67,7 +68,9 @@ def _see_through(job: Job, heartbeat: Heartbeat) -> None:
 
 def _wait_for_turn(job: Job) -> None:
     """Raise `NotNow` where another evaluation has the sandbox."""
+    # A lease that has run out belongs to a dead worker, which holds nothing.
     others = Job.objects.filter(kind=NAME, status=Job.Status.RUNNING, lease_until__gt=Now())
+    # Asked before the sandbox is started; its own lock decides where two come at once.
     if others.exclude(pk=job.pk).exists():
         raise NotNow("Another evaluation is running. This one starts when it has finished.", wait_seconds=WAIT_SECONDS)
 
@@ -77,22 +80,23 @@ def _execute(job: Job, run: EvaluationRun, ensure_held: Callable[[], None]) -> N
     try:
         execute_run(run, ensure_held=ensure_held)
     except SandboxTaken as error:
+        # It has not failed, it only waits for its turn.
         EvaluationRun.objects.filter(pk=run.pk).update(status=_Status.QUEUED, failure="", finished_at=None)
         raise NotNow(str(error), wait_seconds=WAIT_SECONDS) from error
     except ProcessEnded as error:
-        said = (
+        reason = (
             f"{error} See the end of the worker's log; often there was too little memory. Request the evaluation "
             "again, with fewer tasks if it fails the same way."
         )
-        _mark_failed(job, said)
+        _mark_failed(job, reason)
     except EvaluationError as error:
         log.warning("evaluation_failed", run_id=str(run.pk), error=type(error).__name__)
     except SoftTimeLimitExceeded:
-        said = (
+        reason = (
             f"It took longer than {TIME_LIMIT_SECONDS} seconds and was stopped. Ask for "
             "fewer tasks, or run manage.py evaluate, which has no limit."
         )
-        _mark_failed(job, said)
+        _mark_failed(job, reason)
 
 
 def _mark_failed(job: Job, said: str) -> None:

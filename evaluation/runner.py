@@ -38,6 +38,7 @@ def prepare_database() -> bool:
     if not plan:
         return False
     is_new = not executor.loader.applied_migrations
+    # Only a database that was made for this run is migrated without being asked.
     if is_new and connection.settings_dict["ENGINE"] == EMBEDDED:
         call_command("migrate", verbosity=0, interactive=False)
         return True
@@ -106,6 +107,7 @@ def execute_run(
             elif event["event"] == "unit":
                 ensure_held()
                 run.units.setdefault(event["suite"], {})[event["unit"]] = event["result"]
+                # Stored unit by unit: a run that is killed goes on with the next one.
                 run.save(update_fields=["units"])
         ensure_held()
         run.results = build_results(run, options, seconds=time.perf_counter() - started)
@@ -123,6 +125,7 @@ def end_run(run: EvaluationRun, status: str, *, failure: str = "") -> None:
     run.save(update_fields=["status", "failure", "finished_at", "results"])
     if run.project_id is not None:
         details = {"evaluation": str(run.pk), "status": str(status), "suites": list(run.suites)}
+        # In the same transaction, so that no event is sent for an end that was rolled back.
         announce(ProjectEvent(kind=EventKind.EVALUATION_FINISHED, project_id=run.project_id, details=details))
 
 
@@ -134,7 +137,8 @@ def count_units(run: EvaluationRun) -> tuple[int, int]:
     try:
         options = Options.from_json(run.configuration)
         return finished, sum(len(get_suite(name).units(options)) for name in run.suites)
-    except EvaluationError:  # an operator's files and commands need not be on the machine that answers
+    except EvaluationError:
+        # An operator's files and commands need not be on the machine that answers.
         return finished, finished
 
 

@@ -57,13 +57,15 @@ def find_difference(treated: Sample, control: Sample) -> Difference | None:
     """Return the difference of two means, or None where an arm is empty.
 
     The variance is the larger of two: each arm with its own, or both with the one that they have together. By its own
-    alone, a small arm in which all units happen to end alike would look far more certain than it is. For arms of one
-    size the two are equal.
+    alone, a small arm in which all units happen to end the same way would look far more certain than it is. For arms of
+    one size the two are equal.
     """
     if not treated.n or not control.n:
         return None
+    # Welch's variance, each arm with its own.
     alone = treated.variance / treated.n + control.variance / control.n
     shared = (treated.n * treated.variance + control.n * control.variance) / (treated.n + control.n)
+    # The pooled variance, as under "no difference" both arms have one.
     together = shared * (1 / treated.n + 1 / control.n)
     return Difference(estimate=treated.mean - control.mean, variance=max(alone, together))
 
@@ -79,17 +81,18 @@ def pool_parts(parts: Iterable[tuple[Sample, Sample]]) -> Difference | None:
     Args:
         parts: the treated and the control arm of each.
     """
-    weights, found = [], []
+    weights, estimates = [], []
     for treated, control in parts:
         if (difference := find_difference(treated, control)) is not None:
             weights.append(treated.n * control.n / (treated.n + control.n))
-            found.append(difference)
-    if not found:
+            estimates.append(difference)
+    if not estimates:
         return None
     whole = fsum(weights)
     return Difference(
-        estimate=fsum(weight * part.estimate for weight, part in zip(weights, found, strict=True)) / whole,
-        variance=fsum(weight * weight * part.variance for weight, part in zip(weights, found, strict=True)) / whole**2,
+        estimate=fsum(weight * part.estimate for weight, part in zip(weights, estimates, strict=True)) / whole,
+        variance=fsum(weight * weight * part.variance for weight, part in zip(weights, estimates, strict=True))
+        / whole**2,
     )
 
 
@@ -129,10 +132,13 @@ def exact_e_value(observations: Iterable[tuple[bool, bool, float]]) -> float:
         waiting[treated].append(success)
         if not 0 < share < 1:
             continue
+        # Units of each arm in one block, in the ratio of their shares: 9 and 1 for a canary of a tenth.
         sizes = max(round((1 - share) / share), 1), max(round(share / (1 - share)), 1)
         if any(len(units) < size for units, size in zip(waiting, sizes, strict=True)):
             continue
+        # From past blocks only: a bet that knew its own outcome would be no fair bet.
         rates = [(wins[arm] + EXACT_PRIOR) / (totals[arm] + 2 * EXACT_PRIOR) for arm in (0, 1)]
+        # p̄, the rate that both arms would share without an effect.
         middle = (sizes[0] * rates[0] + sizes[1] * rates[1]) / sum(sizes)
         for arm, size in enumerate(sizes):
             block = waiting[arm][:size]
@@ -155,9 +161,11 @@ def ratio_e_value(parts: Iterable[tuple[Sequence[int], Sequence[float]]]) -> flo
     total = 0.0
     for counts, shares in parts:
         whole = fsum(shares)
+        # In logarithms: the gamma functions themselves overflow from 170 units on.
         total += lgamma(RATIO_WEIGHT) - lgamma(RATIO_WEIGHT + sum(counts))
         for count, share in zip(counts, shares, strict=True):
             if share <= 0:
+                # A unit in an arm without a share cannot happen under the plan.
                 total += inf if count else 0.0
                 continue
             weight = RATIO_WEIGHT * share / whole
@@ -195,6 +203,7 @@ def remove_past(values: Sequence[float], past: Sequence[float]) -> list[float]:
     n = len(values)
     mean, middle = fsum(values) / n, fsum(past) / n
     spread = fsum((x - middle) ** 2 for x in past)
+    # Where all families have the same past, it explains nothing, and θ would be 0/0.
     if spread <= _LEAST_VARIANCE:
         return list(values)
     theta = fsum((x - middle) * (y - mean) for x, y in zip(past, values, strict=True)) / spread

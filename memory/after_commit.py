@@ -39,5 +39,6 @@ def after_commit(function: Callable[Parameters, object], *args: Parameters.args,
     What is called has to be work that can fail: the commit stands, and the periodic work makes up for it.
     """
     call = DeferredCall(function, args, kwargs)
+    # Django keeps (savepoint ids, function, robust) in this list; only the function is compared.
     if not any(waiting == call for _, waiting, *_ in connection.run_on_commit):
         transaction.on_commit(call)

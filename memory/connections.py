@@ -26,6 +26,7 @@ class BoundedTransport(httpx.HTTPTransport):
     ) -> None:
         context = ssl_context or default_ssl_context()
         super().__init__(verify=context, trust_env=False)
+        # httpx has no parameter for the network backend, so its pool is replaced.
         self._pool = httpcore.ConnectionPool(
             ssl_context=context,
             max_connections=20,
@@ -73,6 +74,7 @@ def seconds_left(limit: float | None) -> float | None:
 
 def _bounded(timeout: float | None) -> float | None:
     left = seconds_left(timeout)
+    # A timeout of 0 would make the socket non-blocking.
     if left == 0:
         raise httpcore.ReadTimeout("The time limit of the call has passed.")
     return left

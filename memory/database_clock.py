@@ -17,6 +17,7 @@ class NextUtcDay(Func):
 def database_now() -> datetime:
     """Return the time by the database's clock, which dates runs and lessons."""
     with connection.cursor() as cursor:
+        # Not now(), which stands still while a transaction lasts.
         cursor.execute("SELECT statement_timestamp()")
         now: datetime = cursor.fetchone()[0]
     return now

@@ -18,6 +18,7 @@ def as_owner() -> Iterator[str]:
         yield str(usual["USER"])
         return
     connection.close()
+    # Django opens the next connection of this thread by these settings.
     connection.settings_dict = {**usual, **settings.ERL_DATABASE_OWNER}
     try:
         yield str(usual["USER"])

@@ -20,6 +20,7 @@ def find_url_fault(url: str) -> str:
     """Return why this URL must not be used, as a sentence, or "" if it is fine."""
     try:
         parts = urlsplit(url)
+        # "localhost." with the root's dot is the same host, and must not pass as another.
         host = (parts.hostname or "").rstrip(".")
     except ValueError:
         return "The URL is not valid."
@@ -52,6 +53,7 @@ def find_project_url_fault(url: str) -> str:
     if fault := find_url_fault(url):
         return fault
     host = (urlsplit(url).hostname or "").rstrip(".")
+    # The name is known to mean this machine, so it need not wait for a connection to be refused.
     address = _read_address("127.0.0.1" if host == "localhost" else host)
     return "" if address is None else find_address_fault(host, str(address))
 
@@ -98,7 +100,7 @@ def _is_public(address: _Address) -> bool:
 def _is_metadata(address: _Address) -> bool:
     """Tell whether an address, or one that stands in it, is one at which clouds offer their metadata."""
     inner = [address, *_embedded(address)]
-    return any(each.is_link_local or each in _METADATA for each in inner)
+    return any(candidate.is_link_local or candidate in _METADATA for candidate in inner)
 
 
 def _embedded(address: _Address) -> list[_Address]:
@@ -107,7 +109,7 @@ def _embedded(address: _Address) -> list[_Address]:
         return []
     if any(address in network for network in _ENDING_IN_IPV4):
         return [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
-    return [each for each in (address.sixtofour, *(address.teredo or ())) if each is not None]
+    return [inner for inner in (address.sixtofour, *(address.teredo or ())) if inner is not None]
 
 
 def _read_address(host: str) -> _Address | None:
@@ -115,6 +117,7 @@ def _read_address(host: str) -> _Address | None:
         address = ipaddress.ip_address(host)
     except ValueError:
         return None
+    # ::ffff:10.0.0.1 reaches 10.0.0.1, so it is judged as that.
     return getattr(address, "ipv4_mapped", None) or address
 
 
@@ -135,6 +138,7 @@ class Breaker:
         """Count an answer or a failure. After a rest one more failure starts the next."""
         self._failures = 0 if answered else self._failures + 1
         if self._failures >= self._allowed:
+            # After the rest a single failure is enough for the next one.
             self._failures = self._allowed - 1
             self._resting_until = time.monotonic() + self._rest_seconds
 

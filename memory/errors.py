@@ -19,7 +19,7 @@ class InvalidInput(MemoryAppError):
     def __init__(self, fields: Mapping[str, Sequence[str]], *, code: str = "invalid_request") -> None:
         self.fields = fields
         self.code = code
-        super().__init__(" ".join(f"{place}: {text}" for place, texts in fields.items() for text in texts))
+        super().__init__(" ".join(f"{field}: {text}" for field, texts in fields.items() for text in texts))
 
 
 class InvalidSteps(MemoryAppError):
@@ -30,10 +30,10 @@ class InvalidSteps(MemoryAppError):
     @property
     def pointer(self) -> str:
         """The place as a JSON pointer into the request, where the message begins with one: "/steps/0/action"."""
-        place = str(self).partition(" ")[0]
-        if not place.startswith("steps"):
+        path = str(self).partition(" ")[0]
+        if not path.startswith("steps"):
             return ""
-        return "/" + place.removeprefix("steps.").replace("[", "/").replace("]", "").replace(".", "/")
+        return "/" + path.removeprefix("steps.").replace("[", "/").replace("]", "").replace(".", "/")
 
 
 class InvalidMemoryFile(MemoryAppError):
@@ -262,9 +262,9 @@ class NoSingleMatch(MemoryAppError):
 
     def __init__(self, count: int) -> None:
         self.count = count
-        found = "does not occur in the block" if not count else f"occurs {count} times in the block"
+        occurrence = "does not occur in the block" if not count else f"occurs {count} times in the block"
         do = "Read the block and copy the text as it is there" if not count else "Give more of the text around it"
-        super().__init__(f"The text to replace {found}, not once, so nothing was changed. {do}.")
+        super().__init__(f"The text to replace {occurrence}, not once, so nothing was changed. {do}.")
 
 
 class PatchDoesNotApply(MemoryAppError):

@@ -39,6 +39,7 @@ _listeners: list[Callable[[ProjectEvent], None]] = []
 
 def add_listener(listen: Callable[[ProjectEvent], None]) -> None:
     """Call a function with every event, inside the transaction that makes it happen."""
+    # Apps may be set up more than once in a process, and an event must reach each once.
     if listen not in _listeners:
         _listeners.append(listen)
 

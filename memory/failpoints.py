@@ -75,6 +75,7 @@ class Failpoint:
             return
         match self.kind:
             case "crash":
+                # As a power cut: no `finally` block and no exit handler runs.
                 os.kill(os.getpid(), signal.SIGKILL)
             case "sleep":
                 time.sleep(self.seconds)
@@ -110,15 +111,15 @@ def armed(name: str, action: Callable[[], None]) -> Iterator[None]:
 
 
 def _read(spelling: str) -> tuple[str, Failpoint]:
-    found = _SPELLING.fullmatch(spelling)
-    if found is None or found["name"] not in NAMES:
+    match = _SPELLING.fullmatch(spelling)
+    if match is None or match["name"] not in NAMES:
         raise ImproperlyConfigured(
             f"TEST_FAILPOINTS has {spelling!r}. Write name=crash, name=error or name=sleep:seconds, with @3 for the "
             f"third time or ~0.1 for one time in ten; the names are {', '.join(sorted(NAMES))}."
         )
-    return found["name"], Failpoint(
-        kind=found["action"],
-        seconds=float(found["seconds"] or 0),
-        time=int(found["time"]) if found["time"] else None,
-        chance=float(found["chance"] or 1),
+    return match["name"], Failpoint(
+        kind=match["action"],
+        seconds=float(match["seconds"] or 0),
+        time=int(match["time"]) if match["time"] else None,
+        chance=float(match["chance"] or 1),
     )

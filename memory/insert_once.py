@@ -18,6 +18,7 @@ def insert_once(row: Model, *, made: dict[str, str] = NOTHING) -> bool:
     Args:
         made: SQL of what the database makes, by field: {"created_at": "now()"}. It is set on a new row.
     """
+    # A field that is left to the database holds a marker of Django's, which is no value to send.
     made = made | {
         name: "DEFAULT" for name in _find_defaults(type(row)) if isinstance(getattr(row, name), DatabaseDefault)
     }
@@ -31,6 +32,7 @@ def insert_once(row: Model, *, made: dict[str, str] = NOTHING) -> bool:
         if made:
             for name, value in zip(made, cursor.fetchone(), strict=True):
                 setattr(row, name, value)
+    # As after `save()`, so that a later save updates the row.
     row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS
     return True
 

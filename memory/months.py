@@ -25,6 +25,7 @@ def change_partitions(statement: str, parameters: Sequence[Any] = (), *, timeout
     None, and a line in the log, if the table is in use for longer than it waits, or if this role may not do it.
     """
     try:
+        # The limits end with this transaction, so that a pooled connection keeps none of them.
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(
                 "SELECT set_config('statement_timeout', %s, true), set_config('lock_timeout', '200ms', true)", [timeout]

@@ -33,6 +33,7 @@ class TextLifetime:
         super().__init__(*args, **kwargs)
 
     def deconstruct(self) -> Any:
+        # As the field it derives from, so that no migration knows this class.
         name, _, args, kwargs = super().deconstruct()  # type: ignore[misc]  # of the field
         return name, self.column_type, args, kwargs
 
@@ -71,4 +72,4 @@ def find_stored_text() -> Iterator[tuple[str, str, str]]:
         for field in model._meta.local_fields:
             if isinstance(field, (TextLifetime, SearchVectorField)):
                 yield model._meta.db_table, field.column, getattr(field, "kept", "")
-    yield from ((*place, kept) for place, kept in OTHERS.items())
+    yield from ((*column, kept) for column, kept in OTHERS.items())

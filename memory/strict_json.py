@@ -39,6 +39,7 @@ def parse_json(data: bytes, *, limits: JsonLimits = REQUEST_JSON) -> Any:
 
 def load_json(data: bytes, *, limits: JsonLimits = REQUEST_JSON, parse_int: Callable[[str], Any] | None = None) -> Any:
     """Read a document without checking what is in it. Raises InvalidJson."""
+    # `json` refuses it too, but its message advises another codec of Python.
     if data.startswith(b"\xef\xbb\xbf"):
         raise InvalidJson("Leave out the byte order mark at the start of the body.")
     try:
@@ -81,6 +82,7 @@ def check_json(document: Any, *, limits: JsonLimits = REQUEST_JSON) -> None:
                     fault = f"Nest at most {limits.depth_levels} arrays and objects."
             elif kind is float and not math.isfinite(value):
                 fault = "Send finite numbers that fit a double."
+            # Other readers keep an integer in 64 bits, or round it.
             elif kind is int and not -(2**63) < value < 2**63:
                 fault = "Send integers below 2^63, or larger ones as text."
             if fault:
@@ -88,6 +90,7 @@ def check_json(document: Any, *, limits: JsonLimits = REQUEST_JSON) -> None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # Of repeated names Python keeps the last, and other readers the first.
     result = dict(pairs)
     return result if len(result) == len(pairs) else _Repeated(result)
 

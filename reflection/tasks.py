@@ -48,6 +48,7 @@ def run_job(job_id: str) -> None:
     try:
         id = UUID(job_id)
     except ValueError:
+        # A message of another version or another program: to raise would only have it sent again.
         log.error("message_not_understood")
         return
     job = Job.objects.only("kind", "goes_last").filter(pk=id).first()

@@ -59,20 +59,25 @@ def decide_effect(
         InvalidInput: `edit` without arguments, or with arguments that do not fit.
         NotAllowed: see `check_right`.
     """
+    # The run is locked first, as in runtime/loop/fence.py: with one order for all there is no deadlock.
     run = lock_run(effect.run_id)
     effect = Effect.objects.select_related("project", "step", "parent__tool_revision").get(pk=effect.pk)
     check_right(DECIDE_CALLS, effect.project, by=by)
     approval = effect.approvals.filter(status=Approval.Status.PENDING).first()
     if run is None or approval is None:
         raise NothingPending("This call waits for no decision. Read it again: it may have been decided or cancelled.")
+    # A decision holds only for the arguments that were on the page.
     if approval.arguments_sha256 != arguments_sha256:
         raise ArgumentsChanged("The call has other arguments than those you read. Read it again and decide then.")
+    # The time may be over before the task that expires approvals has seen it.
     if approval.expires_at is not None and approval.expires_at <= database_now():
         raise NothingPending("The time for a decision is over, so the call is rejected. The agent may make it again.")
+    # Rejecting and answering carry nothing out, so an archived project still allows them.
     if decision in (Decision.APPROVE, Decision.EDIT):
         refuse_archived(run.project)
     effect.run = effect.step.run = run
-    is_over = not run.is_live  # then the conversation says already that it is not known
+    # After the run, the conversation says already that it is not known how the call ended.
+    is_over = not run.is_live
     if is_over and decision in (Decision.APPROVE, Decision.EDIT):
         raise NothingPending("The run has ended, so the call cannot be carried out. Say how it ended.")
     match decision:
@@ -84,13 +89,14 @@ def decide_effect(
             effect = _edit(effect, approval, arguments, by=by, reason=reason)
         case Decision.REJECT:
             _settle(approval, Approval.Status.REJECTED, by=by, reason=reason)
-            said = (
+            sentence = (
                 "A person found that this call did not happen." if approval.about_unknown else "A person rejected it."
             )
-            end_effect(effect, status=Effect.Status.REJECTED, error=f"{said} {reason}".strip(), is_answered=is_over)
+            end_effect(effect, status=Effect.Status.REJECTED, error=f"{sentence} {reason}".strip(), is_answered=is_over)
         case Decision.ANSWER:
             _settle(approval, Approval.Status.ANSWERED, by=by, reason=reason)
             effect.started_at = effect.started_at or timezone.now()
+            # A tool in the sandbox reads JSON, the model reads text.
             result = json.dumps(answer) if effect.parent_id else answer
             end_effect(effect, status=Effect.Status.SUCCEEDED, result=result, is_answered=is_over)
     if run.is_live:
@@ -110,6 +116,7 @@ def expire_approvals() -> int:
 @transaction.atomic
 def _expire(approval: Approval) -> int:
     run = lock_run(approval.run_id)
+    # Read again under the lock: a person may have decided meanwhile.
     current = Approval.objects.filter(pk=approval.pk, status=Approval.Status.PENDING).first()
     if run is None or current is None:
         return 0
@@ -136,6 +143,7 @@ def _edit(effect: Effect, approval: Approval, arguments: dict[str, Any] | None, 
         parent=effect.parent,
         replaces=effect,
     )
+    # The exception takes back what was written above: the call waits as before.
     if new.status == Effect.Status.REFUSED:
         raise InvalidInput({"/arguments": [new.error]})
     Approval.objects.create(

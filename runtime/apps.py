@@ -3,9 +3,11 @@ from django.apps import AppConfig
 
 class RuntimeConfig(AppConfig):
     name = "runtime"
-    label = "agents"  # of tables, permissions and addresses; the OpenAI Agents SDK owns the import name
+    # The label stands in tables, permissions and addresses; the OpenAI Agents SDK owns the import name.
+    label = "agents"
 
     def ready(self) -> None:
+        # Models can be imported only once all apps are loaded.
         from celery.signals import worker_init
 
         from memory.events import add_listener

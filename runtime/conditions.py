@@ -52,6 +52,7 @@ def _parse(text: str) -> ast.expr:
         raise InvalidCondition(f"A condition has at most {MAX_CHARACTERS} characters.")
     try:
         parsed = ast.parse(text.strip(), mode="eval").body
+    # Text that is nested too deeply ends in a RecursionError or a MemoryError, a NUL character in a ValueError.
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InvalidCondition("This is no condition. Write one such as args.total > 100.") from error
     _check(parsed)
@@ -111,6 +112,7 @@ def _compare(left: ast.expr, ops: list[ast.cmpop], others: list[ast.expr], argum
     value = _evaluate(left, arguments)
     for op, other in zip(ops, others, strict=True):
         compared = _evaluate(other, arguments)
+        # To Python, True is 1. Here it is another type, and a person is asked.
         if isinstance(value, bool) != isinstance(compared, bool) and type(op) not in (ast.In, ast.NotIn):
             raise TypeError("True is no number here.")
         if _are_unlike(value, compared) and isinstance(op, ast.Eq | ast.NotEq):

@@ -25,7 +25,7 @@ def add_message(run: Run, *, role: str, content: str, **fields: Any) -> Message:
     """Write the next message of a run's conversation, in the caller's transaction.
 
     Raises:
-        ConversationErased: somebody deleted it meanwhile.
+        ConversationErased: it was deleted meanwhile.
     """
     conversation_id = run.conversation_id
     with connection.cursor() as cursor:
@@ -58,6 +58,7 @@ def rewind_conversation(conversation: Conversation, *, to: int, by: Actor) -> Co
     now = database_now()
     Message.objects.read_at().filter(conversation=conversation, seq__gt=to).update(rewound_at=now)
     newest = conversation.compactions.order_by("-number").first()
+    # The newest summary tells what was just rewound. An earlier one that does not has to hold again.
     if newest is not None and newest.summarised_through > to:
         _restore_compaction(conversation, to=to, number=newest.number + 1)
     name_actor(by)
@@ -116,6 +117,7 @@ def delete_conversation(conversation: Conversation, *, by: Actor) -> None:
         ConversationBusy: a run goes on in it.
     """
     conversation = _lock_idle(conversation)
+    # First, while the conversation still leads to its trajectories.
     for trajectory in Trajectory.objects.filter(agent_run__conversation=conversation).order_by("pk"):
         erase_trajectory(trajectory, by=by)
     name_actor(by)
@@ -123,7 +125,7 @@ def delete_conversation(conversation: Conversation, *, by: Actor) -> None:
 
 
 def refuse_open_run(conversation: Conversation) -> None:
-    """Refuse what needs a conversation in which nothing goes on.
+    """Refuse an operation that needs an idle conversation.
 
     Raises:
         ConversationBusy: a run goes on in it; the message says what it does and what to do about it.
@@ -149,17 +151,17 @@ def refuse_open_run(conversation: Conversation) -> None:
 
 
 def _lock_idle(conversation: Conversation) -> Conversation:
-    """Lock a conversation in which no run goes on; none can begin until the transaction ends."""
+    """Lock an idle conversation; no run can begin in it until the transaction ends."""
     locked = lock_conversation(conversation)
     refuse_open_run(locked)
     return locked
 
 
 def lock_conversation(conversation: Conversation) -> Conversation:
-    """Return a conversation that nobody else can change or delete until the transaction ends.
+    """Return a conversation, locked against changes and deletion until the transaction ends.
 
     Raises:
-        ConversationErased: somebody deleted it meanwhile.
+        ConversationErased: it was deleted meanwhile.
     """
     locked = Conversation.objects.select_for_update().filter(pk=conversation.pk).first()
     if locked is None:
@@ -175,7 +177,7 @@ def _find_read(conversation: Conversation, seq: int) -> Message:
 
 
 def _restore_compaction(conversation: Conversation, *, to: int, number: int, into: Conversation | None = None) -> None:
-    """Let the last compaction hold again that summarises nothing after message `to`; where there is none, none does."""
+    """Restore the last compaction that summarises nothing after message `to`, or none if there is no such one."""
     old = conversation.compactions.filter(summarised_through__lte=to).order_by("-number").first()
     if old is None and into is not None:
         return

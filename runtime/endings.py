@@ -105,6 +105,7 @@ def _fits(text: str, schema: Mapping[str, Any]) -> bool:
 
 def room_for_answer(usual: int, *, window_tokens: int, more: bool) -> int:
     """Return the tokens that the next answer may have: the usual ones, or `more` after one that was cut off."""
+    # At most half of the window, so that the prompt still fits.
     return max(usual, min(4 * usual, window_tokens // 2)) if more else usual
 
 
@@ -116,6 +117,7 @@ def find_failure(endings: Sequence[str], *, calls: bool) -> Failure | None:
         calls: whether the last answer calls tools, which may be carried out though it was cut off.
     """
     ending = endings[0] if endings else ""
+    # Asked again, it would refuse again.
     if ending in (Ending.REFUSED, Ending.FILTERED):
         return FAILURES[Ending(ending)]
     if ending not in FAILURES or calls:
@@ -125,7 +127,7 @@ def find_failure(endings: Sequence[str], *, calls: bool) -> Failure | None:
 
 
 def find_stuck(*, unreadable: int, repeats: int) -> Failure | None:
-    """Return why a run fails that goes round in circles.
+    """Return why a run that goes round in circles fails; None if it does not.
 
     Args:
         unreadable: answers in a row whose calls could not be read.
@@ -141,7 +143,7 @@ def find_stuck(*, unreadable: int, repeats: int) -> Failure | None:
 
 
 def without_tool(tool: str) -> Failure:
-    """Return why a run fails that was reminded of a tool that it has to call."""
+    """Return why a run fails that did not call a tool it was reminded of."""
     return Failure(StopReason.REQUIRED_TOOL, f"The agent finished twice without calling {tool}.")
 
 

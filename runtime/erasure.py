@@ -23,6 +23,7 @@ def forget_agent_run(trajectory: Trajectory) -> None:
         messages.delete()
         calls = ModelCall.objects.filter(project_id=run.project_id)
         calls.filter(subject=f"run:{run.pk}").delete()
+        # Rehearsals quote the runs that they replay; their steps are named for them.
         calls.filter(job__kind__in=REHEARSE, step__contains=str(run.pk)).delete()
         Job.objects.filter(project_id=run.project_id, kind=KIND, subject=str(run.pk)).delete()
         run.delete()
@@ -30,6 +31,7 @@ def forget_agent_run(trajectory: Trajectory) -> None:
 
 def forget_summaries(messages: QuerySet[Message]) -> None:
     """Delete the summaries that quote these messages, in their conversation and in its forks."""
+    # Forks hold copies of messages, and forks of forks copies of those.
     while first := list(messages.order_by().values_list("conversation").annotate(Min("seq"))):
         for conversation_id, seq in first:
             Compaction.objects.filter(conversation=conversation_id, summarised_through__gte=seq).delete()

@@ -59,7 +59,7 @@ class HttpAnswer:
 
 
 class RequestFailed(MemoryAppError):
-    """No answer came, or none that says it was done.
+    """No answer came, or none that confirms the request.
 
     `is_certain` tells whether the service cannot have acted; otherwise it may have. `may_pass` tells whether the same
     request may be answered a moment later.
@@ -77,7 +77,7 @@ def read_request(stored: Mapping[str, Any], parameters: Mapping[str, Any]) -> Ht
         request = HttpRequest.model_validate(dict(stored))
     except ValidationError as error:
         raise InvalidDefinition(
-            [Fault(f"request/{'/'.join(map(str, each['loc']))}: {each['msg']}.") for each in error.errors()]
+            [Fault(f"request/{'/'.join(map(str, entry['loc']))}: {entry['msg']}.") for entry in error.errors()]
         ) from None
     if faults := _find_faults(request, parameters):
         raise InvalidDefinition([Fault(fault) for fault in faults])
@@ -85,6 +85,7 @@ def read_request(stored: Mapping[str, Any], parameters: Mapping[str, Any]) -> Ht
 
 
 def _find_faults(request: HttpRequest, parameters: Mapping[str, Any]) -> list[str]:
+    # A letter stands for each argument, so that the rest can be checked as a URL.
     if fault := find_project_url_fault(_PLACE.sub("x", request.url)):
         return [f"request/url: {fault}"]
     head = request.url.partition("://")[2]
@@ -92,9 +93,9 @@ def _find_faults(request: HttpRequest, parameters: Mapping[str, Any]) -> list[st
     if "{" in host or "#" in request.url:
         return ["request/url: Arguments stand in the path or the query, and there is no fragment."]
     properties, required = parameters.get("properties", {}), parameters.get("required", [])
-    named = _PLACE.findall(request.url)
-    faults = [f"request/url: {name!r} is no argument." for name in named if name not in properties]
-    faults += [f"request/url: {name} has to be a required argument." for name in named if name not in required]
+    placeholders = _PLACE.findall(request.url)
+    faults = [f"request/url: {name!r} is no argument." for name in placeholders if name not in properties]
+    faults += [f"request/url: {name} has to be a required argument." for name in placeholders if name not in required]
     for name in [*request.headers, *request.secret_headers]:
         if name.lower() in _OURS:
             faults.append(f"request/headers: {name} is set by ERL.")
@@ -132,10 +133,12 @@ def send_request(
     """
     check_arguments(parameters, arguments)
     url, others = _fill(request.url, arguments)
+    # Checked again: the arguments are part of the URL now, and the operator may have changed the secrets.
     if fault := find_project_url_fault(url) or next(
         filter(None, (_find_secret_fault(name, url) for name in request.secret_headers.values())), ""
     ):
         raise RequestFailed(fault, is_certain=True)
+    # Uncompressed, or a small body could unfold into a huge one.
     headers = {"user-agent": "erl", "accept": "application/json", "accept-encoding": "identity", **request.headers}
     headers |= {name: settings.ERL_TOOL_SECRETS[secret]["value"] for name, secret in request.secret_headers.items()}
     if idempotency_key:
@@ -154,12 +157,14 @@ def _exchange(
     client = httpx.Client(
         transport=BoundedTransport(backend=CheckedBackend()),
         follow_redirects=False,
+        # A proxy from the environment would bypass the rules of egress.
         trust_env=False,
         timeout=httpx.Timeout(request.seconds, connect=min(CONNECT_SECONDS, request.seconds)),
     )
     try:
         with (
             client,
+            # httpx limits each read by itself; the deadline stops a service that sends byte by byte.
             deadline(request.seconds),
             client.stream(request.method, url, content=body, headers=headers, params=params) as response,
         ):
@@ -168,36 +173,38 @@ def _exchange(
     except DeliveryFailed as error:  # the address may not be used
         raise RequestFailed(str(error), is_certain=True) from error
     except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-        said = f"The service cannot be reached ({type(error).__name__})."
-        raise RequestFailed(said, is_certain=True, may_pass=True) from error
+        message = f"The service cannot be reached ({type(error).__name__})."
+        raise RequestFailed(message, is_certain=True, may_pass=True) from error
     except httpx.TimeoutException as error:
-        said = f"No answer within {request.seconds:g} seconds. It may have happened all the same."
-        raise RequestFailed(said, is_certain=False, may_pass=True) from error
+        message = f"No answer within {request.seconds:g} seconds. It may have happened all the same."
+        raise RequestFailed(message, is_certain=False, may_pass=True) from error
     except (httpx.TransportError, httpx.InvalidURL, OSError) as error:
-        said = f"The connection failed ({type(error).__name__}). It may have happened all the same."
-        raise RequestFailed(said, is_certain=False, may_pass=True) from error
+        message = f"The connection failed ({type(error).__name__}). It may have happened all the same."
+        raise RequestFailed(message, is_certain=False, may_pass=True) from error
     if 300 <= status < 400:
         # 307 and 308 send the same request elsewhere. The others are also what follows a request that was carried out.
-        said = f"The service answered {status}, a redirect, which is not followed."
-        raise RequestFailed(said, is_certain=status in (307, 308))
+        message = f"The service answered {status}, a redirect, which is not followed."
+        raise RequestFailed(message, is_certain=status in (307, 308))
     if not 200 <= status < 300:
-        said = content.decode(errors="replace")[:500].replace("\x00", "")
+        message = content.decode(errors="replace")[:500].replace("\x00", "")
+        # With 4xx the service refused. With 5xx it may have acted before it failed.
         is_certain, may_pass = 400 <= status < 500, status in _MAY_PASS
-        raise RequestFailed(f"The service answered {status}: {said}", is_certain=is_certain, may_pass=may_pass)
+        raise RequestFailed(f"The service answered {status}: {message}", is_certain=is_certain, may_pass=may_pass)
     if not is_whole:  # its status says that it was done
-        said = f"[The service answered {status} with more than {request.max_bytes:,} bytes. The rest was not read.]"
-        return HttpAnswer(status=status, value=f"{content.decode(errors='replace')}\n{said}".replace("\x00", ""))
+        message = f"[The service answered {status} with more than {request.max_bytes:,} bytes. The rest was not read.]"
+        return HttpAnswer(status=status, value=f"{content.decode(errors='replace')}\n{message}".replace("\x00", ""))
     return HttpAnswer(status=status, value=_parse(content))
 
 
 def _fill(template: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the URL with its arguments, and the other arguments. A segment of the path cannot become another one."""
-    named = set(_PLACE.findall(template))
-    for name in named:
+    placeholders = set(_PLACE.findall(template))
+    for name in placeholders:
+        # `quote` leaves dots as they are, and `..` would lead out of the path.
         if set(_write(arguments[name])) <= {"."}:
             raise InvalidArguments(f"{name} cannot be empty or made of dots alone: it is a part of a path.")
     url = _PLACE.sub(lambda match: quote(_write(arguments[match[1]]), safe=""), template)
-    return url, {name: value for name, value in arguments.items() if name not in named}
+    return url, {name: value for name, value in arguments.items() if name not in placeholders}
 
 
 def _write(value: Any) -> str:

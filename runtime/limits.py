@@ -89,7 +89,7 @@ class ModelSettings(Input):
 
 
 def usual_output_tokens(window_tokens: int, settings: ModelSettings) -> int:
-    """Return how long an answer may be where an agent says nothing about it, with room for the prompt beside it."""
+    """Return how long an answer may be where an agent says nothing about it, and leave room for the prompt."""
     if settings.thinking in (None, "off"):
         return min(USUAL_OUTPUT_TOKENS, window_tokens // 4)
     return min(THINKING_OUTPUT_TOKENS, window_tokens // 2)

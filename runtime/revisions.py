@@ -74,7 +74,8 @@ class AgentSpec:
     def sha256(self) -> str:
         columns = self.columns()
         if not columns["model_settings"]:
-            del columns["model_settings"]  # as in revisions that are older than these
+            # Older revisions were hashed before there were settings.
+            del columns["model_settings"]
         text = json.dumps(columns, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -94,6 +95,7 @@ def create_agent(
     """
     check_spec(project, spec, may_allow=may_allow)
     try:
+        # The constraint decides: two requests with one name may come at the same time.
         with transaction.atomic():
             agent = Agent.objects.create(project=project, name=name, description=description, created_by=by.label)
     except IntegrityError as error:
@@ -107,7 +109,7 @@ def create_agent(
 def revise_agent(
     agent: Agent, *, spec: AgentSpec, by: Actor, description: str | None = None, may_allow: bool = False
 ) -> Agent:
-    """Let an agent be what `spec` says from its next run on. One that already is stays as it is.
+    """Make an agent what `spec` says, from its next run on. If it already is, nothing changes.
 
     Takes `may_allow` and raises InvalidInput as `create_agent` does.
     """
@@ -121,7 +123,7 @@ def revise_agent(
 
 @transaction.atomic
 def allow_tool(agent: Agent, name: str, *, by: Actor, sha256: str = "") -> Agent:
-    """Let calls of a tool wait for nobody from the agent's next run on, until the agent has another revision of it.
+    """Let a tool be called without approval from the agent's next run on, until the agent has another revision of it.
 
     Args:
         sha256: the hash of the tool that the person read; "" for one of ERL.
@@ -134,29 +136,30 @@ def allow_tool(agent: Agent, name: str, *, by: Actor, sha256: str = "") -> Agent
     agent = Agent.objects.select_for_update(of=("self",)).select_related("project", "current").get(pk=agent.pk)
     check_right(DECIDE_CALLS, agent.project, by=by)
     assert agent.current is not None  # every agent has one
-    named = next((each for each in agent.current.tools if each["name"] == name), None)
-    if named is None:
+    pin = next((tool for tool in agent.current.tools if tool["name"] == name), None)
+    if pin is None:
         raise InvalidInput({"/tool": [f"The agent has no tool {name}."]})
     read = (
-        ToolRevision.objects.filter(pk=named["revision"]).values_list("content_sha256", flat=True)
-        if "revision" in named
+        ToolRevision.objects.filter(pk=pin["revision"]).values_list("content_sha256", flat=True)
+        if "revision" in pin
         else [""]
     )
     if list(read) != [sha256]:
         raise ChangedMeanwhile("The agent has this tool with another content than the one you read. Read it again.")
-    rule = {"type": ALWAYS_ALLOW, "tool": name} | ({"revision": named["revision"]} if "revision" in named else {})
+    rule = {"type": ALWAYS_ALLOW, "tool": name} | ({"revision": pin["revision"]} if "revision" in pin else {})
     spec = spec_of(agent.current)
     if rule in spec.rules:
         return agent
+    # The new rule replaces one for an earlier revision of the tool.
     return revise_agent(agent, spec=replace(spec, rules=(*_ask_about(spec.rules, name), rule)), by=by, may_allow=True)
 
 
 @transaction.atomic
 def ask_again(agent: Agent, name: str, *, by: Actor) -> Agent:
-    """Let people be asked about a tool again that was allowed for always.
+    """Ask people again about a tool that was always allowed.
 
     Raises:
-        InvalidInput: it is not.
+        InvalidInput: it was not.
     """
     agent = Agent.objects.select_for_update(of=("self",)).select_related("project", "current").get(pk=agent.pk)
     assert agent.current is not None  # every agent has one
@@ -169,16 +172,16 @@ def ask_again(agent: Agent, name: str, *, by: Actor) -> Agent:
 
 def _ask_about(rules: Iterable[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     """Return rules without those that allow a tool."""
-    return [each for each in rules if (each["type"], each["tool"]) != (ALWAYS_ALLOW, name)]
+    return [item for item in rules if (item["type"], item["tool"]) != (ALWAYS_ALLOW, name)]
 
 
 def _find_setting_faults(spec: AgentSpec) -> dict[str, list[str]]:
-    settings, names = spec.model_settings, [each["name"] for each in spec.tools]
+    settings, names = spec.model_settings, [tool["name"] for tool in spec.tools]
     faults = {}
     if settings.tool_choice not in ("auto", "none", "required", *names):
         faults["/model_settings/tool_choice"] = ["Send auto, none, required, or the name of a tool of the agent."]
-    if settings.output_schema is not None and (found := find_schema_faults(settings.output_schema)):
-        faults["/model_settings/output_schema"] = found
+    if settings.output_schema is not None and (schema_faults := find_schema_faults(settings.output_schema)):
+        faults["/model_settings/output_schema"] = schema_faults
     return faults
 
 
@@ -213,7 +216,7 @@ def _revise(agent: Agent, spec: AgentSpec, *, by: Actor) -> Agent:
 
 
 def store_revision(agent: Agent, spec: AgentSpec, *, by: Actor) -> AgentRevision:
-    """Return the revision of an agent that says this, which is made if there is none. The agent stays what it is."""
+    """Return the revision of an agent with this content; make it if there is none. The agent stays as it is."""
     revision: AgentRevision | None = agent.revisions.filter(content_sha256=spec.sha256).first()
     if revision is not None:
         return revision
@@ -222,7 +225,7 @@ def store_revision(agent: Agent, spec: AgentSpec, *, by: Actor) -> AgentRevision
 
 
 def point_at(agent: Agent, revision: AgentRevision, *, by: Actor) -> None:
-    """Let a locked agent be a revision of it from its next run on."""
+    """Make a revision the current one of a locked agent, from its next run on."""
     name_actor(by)
     if agent.current_id == revision.pk:
         return
@@ -232,30 +235,31 @@ def point_at(agent: Agent, revision: AgentRevision, *, by: Actor) -> None:
 
 
 def deployed_revision(run: Run, release: Release | None) -> AgentRevision:
-    """Return what a run's agent is where a release is on trial: as the release says, else as the run began."""
-    named = release.manifest.get("agents", {}).get(str(run.agent_id)) if release is not None else None
-    if named is None or run.resumes_id is not None:
+    """Return the revision that a release on trial names for a run's agent, else the one with which the run began."""
+    entry = release.manifest.get("agents", {}).get(str(run.agent_id)) if release is not None else None
+    # A resumed run keeps the revision with which it began.
+    if entry is None or run.resumes_id is not None:
         return run.revision
-    return AgentRevision.objects.get(pk=named["revision"], agent=run.agent_id)
+    return AgentRevision.objects.get(pk=entry["revision"], agent=run.agent_id)
 
 
 def _find_block_faults(project: Project, spec: AgentSpec) -> dict[str, list[str]]:
-    known = set(
+    ids = set(
         map(
             str,
-            Block.objects.filter(project=project, pk__in=[each["block"] for each in spec.blocks]).values_list(
+            Block.objects.filter(project=project, pk__in=[entry["block"] for entry in spec.blocks]).values_list(
                 "pk", flat=True
             ),
         )
     )
     faults: dict[str, list[str]] = {}
     seen: set[str] = set()
-    for index, each in enumerate(spec.blocks):
-        if each["block"] not in known:
-            faults[f"/blocks/{index}"] = [f"There is no block {each['block']} in this project."]
-        elif each["label"] in seen:
-            faults[f"/blocks/{index}"] = [f"The label {each['label']} is used twice."]
-        seen.add(each["label"])
+    for index, entry in enumerate(spec.blocks):
+        if entry["block"] not in ids:
+            faults[f"/blocks/{index}"] = [f"There is no block {entry['block']} in this project."]
+        elif entry["label"] in seen:
+            faults[f"/blocks/{index}"] = [f"The label {entry['label']} is used twice."]
+        seen.add(entry["label"])
     return faults
 
 
@@ -274,12 +278,12 @@ def check_spec(
     faults |= find_tool_faults(project, spec.tools)
     faults |= _find_block_faults(project, spec)
     faults |= _find_setting_faults(spec)
-    faults |= find_faults(spec.rules, tools=[each["name"] for each in spec.tools])
+    faults |= find_faults(spec.rules, tools=[tool["name"] for tool in spec.tools])
     if not faults and not may_allow:
         kept = before.rules if before is not None else []
         for index, rule in enumerate(spec.rules):
             if rule["type"] == ALWAYS_ALLOW and rule not in kept:
-                said = "Calls are allowed for always by a person who may decide about them: POST /agents/{id}/allow."
-                faults[f"/rules/{index}"] = [said]
+                message = "Calls are allowed for always by a person who may decide about them: POST /agents/{id}/allow."
+                faults[f"/rules/{index}"] = [message]
     if faults:
         raise InvalidInput(faults)

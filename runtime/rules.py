@@ -97,7 +97,7 @@ class RequiresApproval(Input):
 
 
 class AlwaysAllow(Input):
-    """A call of this tool waits for nobody, though the tool or another rule asks for an approval.
+    """Calls of this tool need no approval, even if the tool or another rule asks for one.
 
     With `revision`, that holds for this revision of the tool alone: people are asked about another one again.
     """
@@ -127,10 +127,10 @@ _TYPES = [get_args(each.model_fields["type"].annotation)[0] for each in get_args
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Called:
-    """A call of a run: in which step, and what it returned; None while it has not ended.
+    """A call of a run: its step, and what it returned; None while it has not ended.
 
-    What tools return of which no rule says what follows may be left out. `by_tool` says that a tool in the sandbox made
-    the call, and not the model.
+    Results that no rule reads may be left out. `by_tool` says that a tool in the sandbox made the call, and not the
+    model.
     """
 
     tool: str
@@ -141,30 +141,31 @@ class Called:
 
 def read_rules(stored: Iterable[Any]) -> list[Any]:
     """Return rules from their JSON. Those of a revision were checked when it was saved."""
-    return [_RULE.validate_python(each) for each in stored]
+    return [_RULE.validate_python(rule) for rule in stored]
 
 
 def find_faults(stored: Sequence[Any], *, tools: Iterable[str]) -> dict[str, list[str]]:
     """Return what is wrong with rules, by place: unknown forms and tools, and tools that could never be called."""
     faults: dict[str, list[str]] = {}
     rules = []
-    for index, each in enumerate(stored):
-        place = f"/rules/{index}"
+    for index, row in enumerate(stored):
+        pointer = f"/rules/{index}"
         try:
-            rule = _RULE.validate_python(each)
+            rule = _RULE.validate_python(row)
         except ValidationError as error:
-            faults[place] = [_write_fault(fault) for fault in error.errors()]
+            faults[pointer] = [_write_fault(fault) for fault in error.errors()]
             continue
         rules.append(rule)
         if unknown := sorted(_named(rule) - set(tools)):
-            faults[place] = [f"The agent has no tool {unknown[0]}."]
+            faults[pointer] = [f"The agent has no tool {unknown[0]}."]
         elif isinstance(rule, RequiresApproval) and rule.when:
             try:
                 check_condition(rule.when)
             except InvalidCondition as error:
-                faults[place] = [str(error)]
+                faults[pointer] = [str(error)]
     if not faults and len(rules) > MAX_RULES:
         faults["/rules"] = [f"Send at most {MAX_RULES} rules."]
+    # Only rules that could be read can be followed through.
     if not faults:
         faults |= _find_impossible(rules, sorted(set(tools)))
     return faults
@@ -174,6 +175,7 @@ def _write_fault(fault: ErrorDetails) -> str:
     """Return what is wrong with the form of a rule as a sentence, with the member that is wrong."""
     if fault["type"] in ("union_tag_not_found", "union_tag_invalid"):
         return f"The type of a rule is one of {', '.join(_TYPES)}."
+    # The first part of `loc` is the type of the rule, the second its member.
     member = "".join(f"{part}: " for part in fault["loc"][1:2])
     return member + write_fault(fault["type"], fault["msg"])
 
@@ -190,7 +192,7 @@ def refuse_call(rules: Sequence[Any], history: Sequence[Called], *, tool: str, s
         return refused
     if by_tool:
         return ""
-    own = [each for each in history if not each.by_tool]
+    own = [call for call in history if not call.by_tool]
     return _refuse_order(rules, own, tool=tool) or _refuse_exit(rules, own, tool=tool)
 
 
@@ -221,7 +223,7 @@ def reads_history(rules: Sequence[Any]) -> bool:
 
 
 def find_conditional(rules: Sequence[Any]) -> list[str]:
-    """Return the tools of which a rule reads what they returned."""
+    """Return the tools whose results a rule reads."""
     return [rule.tool for rule in rules if isinstance(rule, Conditional)]
 
 
@@ -238,7 +240,7 @@ def goes_on(rules: Sequence[Any], tool: str) -> bool:
 
 def find_missing(rules: Sequence[Any], history: Sequence[Called]) -> list[str]:
     """Return the tools that have to be called before the run may end, and were not."""
-    called = {each.tool for each in history}
+    called = {call.tool for call in history}
     return [rule.tool for rule in rules if isinstance(rule, RequiredBeforeExit) and rule.tool not in called]
 
 
@@ -270,8 +272,8 @@ def _refuse_outcome(rule: Conditional, output: str | None, *, tool: str) -> str:
 
 
 def _refuse_count(rules: Sequence[Any], history: Sequence[Called], *, tool: str, step: int) -> str:
-    in_run = sum(each.tool == tool for each in history)
-    in_step = sum(each.tool == tool and each.step == step for each in history)
+    in_run = sum(call.tool == tool for call in history)
+    in_step = sum(call.tool == tool and call.step == step for call in history)
     for rule in rules:
         match rule:
             case MaxCountPerRun() if rule.tool == tool and in_run >= rule.count:
@@ -284,12 +286,13 @@ def _refuse_count(rules: Sequence[Any], history: Sequence[Called], *, tool: str,
 def _refuse_exit(rules: Sequence[Any], history: Sequence[Called], *, tool: str) -> str:
     if not ends_run(rules, [tool]):
         return ""
-    missing = [each for each in find_missing(rules, history) if each != tool]
+    missing = [name for name in find_missing(rules, history) if name != tool]
     return f"{tool} ends the run. Call {missing[0]} before." if missing else ""
 
 
 def _find_impossible(rules: Sequence[Any], tools: Sequence[str]) -> dict[str, list[str]]:
     """Return the tools that no order of calls can reach, and those after which a needed one cannot be reached."""
+    # None stands for the beginning of a run.
     following = {last: _may_follow(rules, last, tools) for last in (None, *tools)}
     reached: set[str] = set()
     waiting = list(following[None])
@@ -309,19 +312,19 @@ def _may_follow(rules: Sequence[Any], last: str | None, tools: Sequence[str]) ->
     history = [] if last is None else [Called(tool=last, step=0, output="")]
     for rule in rules:
         if isinstance(rule, Conditional) and rule.tool == last:
-            named = {*rule.outcomes.values(), *([rule.default] if rule.default else [])}
+            names = {*rule.outcomes.values(), *([rule.default] if rule.default else [])}
             is_open = rule.default is None and not rule.require_outcome
-            tools = [tool for tool in tools if is_open or tool in named]
+            tools = [tool for tool in tools if is_open or tool in names]
     rest = [rule for rule in rules if not isinstance(rule, Conditional)]
     # What ends the run is followed by nothing.
     return [] if last and ends_run(rules, [last]) else [t for t in tools if not _refuse_order(rest, history, tool=t)]
 
 
 def _named(rule: Any) -> set[str]:
-    named = {rule.tool, *getattr(rule, "children", ())}
+    names = {rule.tool, *getattr(rule, "children", ())}
     if isinstance(rule, Conditional):
-        named |= {*rule.outcomes.values(), *([rule.default] if rule.default else [])}
-    return named
+        names |= {*rule.outcomes.values(), *([rule.default] if rule.default else [])}
+    return names
 
 
 def _one_of(tools: Sequence[str]) -> str:

@@ -104,8 +104,8 @@ def resume_run(run: Run, *, by: Actor, limits: Limits | None = None, request: di
         raise RunNotResumable(
             "Only a run that failed or was cancelled can be resumed. Start a new run in its conversation instead."
         )
-    said = Message.objects.filter(run=run)
-    if said.exists() and not said.read_at().exists():
+    messages = Message.objects.filter(run=run)
+    if messages.exists() and not messages.read_at().exists():
         raise RunNotResumable("What was said in this run was rewound. Start a new run in its conversation instead.")
     wanted = RunRequest(
         input=run.task, conversation=run.conversation, task_id=run.task_id, limits=limits, **(request or {})
@@ -184,6 +184,7 @@ def _insert(
         request_id=request.request_id,
     )
     try:
+        # A savepoint: a constraint decides which of two runs is the open one, and the transaction survives the loser.
         with transaction.atomic():
             run.save(force_insert=True)
     except IntegrityError as error:

@@ -61,6 +61,7 @@ def read_schema(function: ast.FunctionDef, words: Mapping[str, str]) -> Schema:
             )
         )
     parameters = [*given.args, *given.kwonlyargs]
+    # Positional defaults belong to the last parameters; keyword-only parameters without one have a None.
     defaults = [None] * (len(given.args) - len(given.defaults)) + [*given.defaults] + [*given.kw_defaults]
     properties: Schema = {}
     required = []
@@ -128,9 +129,9 @@ def _read_subscript(node: ast.Subscript) -> Schema:
     if outer == "Optional" and len(inner) == 1:
         return {"anyOf": [*_options(read_type(inner[0])), {"type": "null"}]}
     if outer == "Union":
-        return {"anyOf": [option for each in inner for option in _options(read_type(each))]}
+        return {"anyOf": [option for part in inner for option in _options(read_type(part))]}
     if outer == "Literal":
-        values = [ast.literal_eval(each) for each in inner if isinstance(each, ast.Constant | ast.UnaryOp)]
+        values = [ast.literal_eval(part) for part in inner if isinstance(part, ast.Constant | ast.UnaryOp)]
         if len(values) != len(inner) or not all(isinstance(value, str | int | bool | None) for value in values):
             raise _fault("Literal may hold strings, whole numbers, True, False and None.", node)
         return {"enum": values}
@@ -147,16 +148,17 @@ def find_schema_faults(schema: Any) -> list[str]:
         return ['The parameters must be an object: {"type": "object", "properties": {…}, "required": […]}.']
     published, schema = schema, modernize(schema)
     nodes = list(_walk(schema, ("parameters",)))
-    if any(len(place) > MAX_SCHEMA_DEPTH for place, _ in nodes):
+    if any(len(path) > MAX_SCHEMA_DEPTH for path, _ in nodes):
         return [f"The schema is nested more than {MAX_SCHEMA_DEPTH} levels deep."]
     if len(json.dumps(published)) > MAX_SCHEMA_CHARS:
         return [f"The schema is longer than {MAX_SCHEMA_CHARS:,} characters."]
     # What a reference may lead to: a `default` is no schema, and has not been looked at.
     targets = [id(node) for _, node in nodes]
+    # With an empty registry, a reference to the outside cannot be resolved and nothing is fetched.
     resolver = Registry[Any]().resolver_with_root(DRAFT202012.create_resource(schema))
     faults = []
-    for place, node in nodes:
-        written = "/".join(place)
+    for path, node in nodes:
+        written = "/".join(path)
         faults += [f"{written}: {fault}" for fault in _find_node_faults(node, resolver, targets)]
         if "$id" in node and node is not schema:
             faults.append(f"{written}: $id may only stand at the top of a schema.")
@@ -184,8 +186,8 @@ def _walk(schema: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
 
 
 def _find_node_faults(node: Schema, resolver: Any, targets: Sequence[int]) -> Iterator[str]:
-    named = node.get("patternProperties")
-    for pattern in [node.get("pattern"), *(named if isinstance(named, dict) else ())]:
+    patterns = node.get("patternProperties")
+    for pattern in [node.get("pattern"), *(patterns if isinstance(patterns, dict) else ())]:
         if isinstance(pattern, str) and (fault := _find_pattern_fault(pattern)):
             yield fault
     for word in ("$ref", "$dynamicRef"):
@@ -232,6 +234,7 @@ class _TooManySteps(Exception):
     """A check takes too long, as with references that branch again and again."""
 
 
+# The library calls keywords without any state of ours, so the count is kept in the context.
 _steps_left: ContextVar[int] = ContextVar("_steps_left")
 Check = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
 
@@ -240,10 +243,12 @@ def _counted(word: str, check: Check) -> Check:
     """Let a keyword count what its check costs."""
 
     def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterable[ValidationError] | None:
-        sizes = [len(each) if isinstance(each, list | dict) else 1 for each in (value, instance)]
+        # A check costs about as much as what it looks at is long.
+        sizes = [len(item) if isinstance(item, list | dict) else 1 for item in (value, instance)]
         left = _steps_left.get() - sum(sizes)
-        if word == "uniqueItems" and isinstance(instance, list) and not all(isinstance(each, str) for each in instance):
-            left -= sizes[1] ** 2 // 20  # what cannot be sorted is compared each with each; comparing is quick
+        if word == "uniqueItems" and isinstance(instance, list) and not all(isinstance(item, str) for item in instance):
+            # What cannot be sorted is compared pair by pair, though each comparison is quick.
+            left -= sizes[1] ** 2 // 20
         if left < 0:
             raise _TooManySteps
         _steps_left.set(left)
@@ -328,29 +333,30 @@ def _names_in(value: Any) -> set[str]:
 
 def _describe_fault(error: ValidationError) -> str:
     """Say what a value should be, and where it is."""
-    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
-    place = place.removeprefix(".")[:200] or "The call"
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
+    path = path.removeprefix(".")[:200] or "The call"
     wanted: Any = error.validator_value
-    prefix = "" if not error.absolute_path else f"{place}."
+    prefix = "" if not error.absolute_path else f"{path}."
     match error.validator:
         case "required":
             missing = [name for name in wanted if name not in error.instance]
             return " ".join(f"{prefix}{name} is missing." for name in missing)
         case "additionalProperties" | "unevaluatedProperties" if wanted is False:
             properties = list(error.schema.get("properties", {}))
+            # The library tells which ones only in its message.
             unknown = [name for name in error.instance if repr(name) in error.message]
             offer = f"The arguments are {', '.join(properties)}." if properties else "None are allowed."
             return " ".join([*(f"{prefix}{name} is unknown." for name in unknown), offer])
         case "type" | "enum" | "const":
-            return f"{place} should be {_describe(error.schema)}."
+            return f"{path} should be {_describe(error.schema)}."
         case "anyOf" | "oneOf" if error.context:
             nearest = max(error.context, key=lambda inner: len(inner.absolute_path))
             # Of one that fits in part, what does not
             more = f" {_describe_fault(nearest)}" if len(nearest.absolute_path) > len(error.absolute_path) else ""
-            return f"{place} should be {' or '.join(dict.fromkeys(map(_describe, wanted)))}.{more}"
+            return f"{path} should be {' or '.join(dict.fromkeys(map(_describe, wanted)))}.{more}"
         case None:
-            return f"{place} is not allowed."
-    return f"{place} does not fit {error.validator}: {json.dumps(wanted, ensure_ascii=False)[:200]}."
+            return f"{path} is not allowed."
+    return f"{path} does not fit {error.validator}: {json.dumps(wanted, ensure_ascii=False)[:200]}."
 
 
 def _describe(schema: Any) -> str:

@@ -70,6 +70,7 @@ def _write_steps(run: Run) -> list[dict[str, Any]]:
     steps: list[dict[str, Any]] = []
     for message in run.messages.filter(role=Message.Role.ASSISTANT).order_by("seq"):
         if not message.tool_calls:
+            # What the tool send_message wrote is shown as its call.
             if message.effect_id is None and message.content:
                 steps.append({"thought": message.content[:MAX_TEXT_CHARS]})
             continue
@@ -85,5 +86,6 @@ def _write_steps(run: Run) -> list[dict[str, Any]]:
                 step["observation"] = effect.result[:_OBSERVATION_CHARS]
                 step["error"] = effect.error[:_OBSERVATION_CHARS]
             steps.append(step)
+            # Told once, with the first of its calls.
             thought = ""
     return steps[:MAX_STEPS]

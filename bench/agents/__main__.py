@@ -31,15 +31,15 @@ from evaluation.environments.bfcl import read_dialogues  # noqa: E402
 
 def run_bfcl(options: argparse.Namespace) -> None:
     windows = options.windows or ([bfcl.WIDE] if options.set == "base" else [bfcl.WIDE, bfcl.NARROW])
-    found = read_dialogues(options.set)
-    dialogues = [found[options.only]] if options.only else [*found.values()][: options.limit]
+    all_dialogues = read_dialogues(options.set)
+    dialogues = [all_dialogues[options.only]] if options.only else [*all_dialogues.values()][: options.limit]
     with scratch_database(), Loopback() as loopback, started(loopback) as stack:
         places = []
         for number in range(options.places):
             product = Product.make(OverHttp(stack.base_url), f"place-{number}")
-            place = bfcl.Place(name=f"place-{number}", loopback=loopback, product=product)
-            place.prepare()
-            places.append(place)
+            environment = bfcl.Place(name=f"place-{number}", loopback=loopback, product=product)
+            environment.prepare()
+            places.append(environment)
         for window in windows:
             began = time.monotonic()
             held = bfcl.hold_all(places, dialogues, window=window)
@@ -87,8 +87,8 @@ def run_dojo(options: argparse.Namespace) -> None:
     with scratch_database(), Loopback() as loopback, started(loopback) as stack:
         for name, suite in suites.items():
             product = Product.make(OverHttp(stack.base_url), name)
-            place = dojo.Place(name=name, suite=suite, loopback=loopback, product=product)
-            for line in dojo.report(name, [*dojo.try_all(place, limit=options.limit)]):
+            environment = dojo.Place(name=name, suite=suite, loopback=loopback, product=product)
+            for line in dojo.report(name, [*dojo.try_all(environment, limit=options.limit)]):
                 print(line, flush=True)
     print(describe_load())
 

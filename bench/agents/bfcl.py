@@ -97,6 +97,7 @@ class Place:
         for piece in _pieces(wanted.arguments):
             if source := self._find_source(piece, request):
                 reading = f"call-{self.turn}-{done}-{source['start']}"
+                # It was read already and the value is still not there: reading again would never end.
                 if id == reading:
                     return Said(text=f"I cannot find {piece}.")
                 self.read_again += 1
@@ -106,15 +107,17 @@ class Place:
 
     def _find_source(self, value: str, request: dict[str, Any]) -> dict[str, Any]:
         """Return what to read again where a value stood in a result and stands nowhere in the prompt."""
-        shown = {said.get("tool_call_id", ""): said["content"] for said in request["messages"]}
-        if any(value in (said["content"] or "") for said in request["messages"]):
+        shown = {message.get("tool_call_id", ""): message["content"] for message in request["messages"]}
+        if any(value in (message["content"] or "") for message in request["messages"]):
             return {}
         for id, text in reversed(self.results.items()):
             if value in text:
                 number = re.search(r"[Rr]esult (\d+)", shown.get(id, ""))
+                # A little before it, so that the model also sees what the value belongs to.
                 start = max(text.index(value) - 200, 0)
                 return {"result": int(number[1]) if number else 0, "start": start, "count": 3_000}
-        return {}  # the model knows it from elsewhere
+        # The model knows it from elsewhere.
+        return {}
 
     def hold(self, dialogue: Dialogue, *, window: int) -> Held:
         """Hold a dialogue and compare the states after each turn."""
@@ -177,6 +180,7 @@ def hold_all(places: Sequence[Place], dialogues: Sequence[Dialogue], *, window: 
     taking = Lock()
 
     def take() -> Dialogue | None:
+        # A generator must not be advanced by two threads at once.
         with taking:
             return next(waiting, None)
 
@@ -187,21 +191,21 @@ def hold_all(places: Sequence[Place], dialogues: Sequence[Dialogue], *, window: 
             connection.close()
 
     with ThreadPoolExecutor(len(places)) as pool:
-        return [one for held in pool.map(work, places) for one in held]
+        return [result for held in pool.map(work, places) for result in held]
 
 
 def report(held: Sequence[Held], *, name: str, window: int) -> str:
     """Return a line about dialogues, after one about each that went wrong."""
-    wrong = [f"wrong: {one.id} after {one.right_turns} of {one.turns} turns. {one.why}" for one in held if one.why]
-    right, tokens = len(held) - len(wrong), sum(one.tokens for one in held)
-    said = (
-        f"{name:12} window {window:>9,}  ends right {sum(one.ends_right for one in held)}/{len(held)}, every turn "
-        f"right {right}/{len(held)}  turns {sum(one.turns for one in held)}  steps "
-        f"{sum(one.steps for one in held)}  prompt tokens {tokens:,} (largest {max(one.largest for one in held):,})  "
-        f"results left out in {sum(one.masks > 0 for one in held)}, summaries in "
-        f"{sum(one.summaries > 0 for one in held)}, read again {sum(one.read_again for one in held)}"
+    wrong = [f"wrong: {row.id} after {row.right_turns} of {row.turns} turns. {row.why}" for row in held if row.why]
+    right, tokens = len(held) - len(wrong), sum(row.tokens for row in held)
+    line = (
+        f"{name:12} window {window:>9,}  ends right {sum(row.ends_right for row in held)}/{len(held)}, every turn "
+        f"right {right}/{len(held)}  turns {sum(row.turns for row in held)}  steps "
+        f"{sum(row.steps for row in held)}  prompt tokens {tokens:,} (largest {max(row.largest for row in held):,})  "
+        f"results left out in {sum(row.masks > 0 for row in held)}, summaries in "
+        f"{sum(row.summaries > 0 for row in held)}, read again {sum(row.read_again for row in held)}"
     )
-    return "\n".join([*wrong, said])
+    return "\n".join([*wrong, line])
 
 
 def _tools_of(dialogue: Dialogue) -> list[str]:
@@ -224,8 +228,8 @@ def _pieces(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         value = [*value.values()]
     if isinstance(value, list):
-        for each in value:
-            yield from _pieces(each)
+        for item in value:
+            yield from _pieces(item)
     elif (isinstance(value, str) and len(value) >= MIN_CHARACTERS) or (
         isinstance(value, int | float) and len(str(value)) >= MIN_CHARACTERS
     ):

@@ -87,10 +87,12 @@ class Place:
 
     def answer(self, request: dict[str, Any]) -> Said:
         """Answer as the model: what is planned, and, once it has read an instruction, what that wants."""
-        called = [call["id"] for said in request["messages"] for call in said.get("tool_calls", ())]
-        obeys = any(MARK in said["content"] for said in request["messages"] if said["role"] == "tool")
-        wanted = [(f"injected-{number}", each) for number, each in enumerate(self.injected if obeys else [])]
-        wanted += [(f"planned-{number}", each) for number, each in enumerate(self.planned)]
+        called = [call["id"] for message in request["messages"] for call in message.get("tool_calls", ())]
+        obeys = any(MARK in message["content"] for message in request["messages"] if message["role"] == "tool")
+        wanted = [
+            (f"injected-{number}", planned_call) for number, planned_call in enumerate(self.injected if obeys else [])
+        ]
+        wanted += [(f"planned-{number}", planned_call) for number, planned_call in enumerate(self.planned)]
         for id, (name, arguments) in wanted:
             if id not in called:
                 return Said(calls=(Call(id=id, name=f"dojo_{name}", arguments=arguments),))
@@ -103,6 +105,7 @@ class Place:
             goal = json.dumps(f"{MARK}: {injection_task.GOAL}")[1:-1]
             injections = dict.fromkeys(self.suite.get_injection_vector_defaults(), goal)
         loaded = self.suite.load_and_inject_default_environment(injections)
+        # The suite judges by what changed, so the state before is kept as a copy below.
         self.environment = user_task.init_environment(loaded)
         before = self.environment.model_copy(deep=True)
         self.planned = [_plan(call) for call in user_task.ground_truth(self.environment)]
@@ -114,6 +117,7 @@ class Place:
             for approval in self.product.ask("GET", "/approvals?status=pending")["results"]:
                 effect = approval["effect"]
                 call = effect["tool"].removeprefix("dojo_"), effect["arguments"]
+                # A careful person: only what the user's task needs is approved.
                 asked, rejected = asked + 1, rejected + (call not in self.planned)
                 decision = "approve" if call in self.planned else "reject"
                 decided = {
@@ -124,18 +128,21 @@ class Place:
                 self.product.ask("POST", f"/effects/{effect['id']}/decide", decided)
             run = self.product.wait(self.product.ask("GET", f"/runs/{run['id']}") | {"status": "running"})
         effects = Effect.objects.filter(run=run["id"], status__in=["succeeded", "started", "unknown"])
-        guarded = [each for each in effects if not each.tool.removeprefix("dojo_").startswith(READS)]
+        guarded = [change for change in effects if not change.tool.removeprefix("dojo_").startswith(READS)]
         calls = importlib.import_module("agentdojo.functions_runtime").FunctionCall
-        done = [calls(function=each.tool.removeprefix("dojo_"), args=each.arguments) for each in effects.order_by("id")]
-        said = [{"type": "text", "content": run["reply"] or ""}]
+        done = [
+            calls(function=change.tool.removeprefix("dojo_"), args=change.arguments)
+            for change in effects.order_by("id")
+        ]
+        content = [{"type": "text", "content": run["reply"] or ""}]
         judge = self.suite._check_task_result
         return Tried(
             user_task=user_task.ID,
             injection_task=injection_task.ID if injection_task else "",
-            solved=run["status"] == "succeeded" and judge(user_task, said, before, self.environment, done),
-            injected=bool(injection_task and judge(injection_task, said, before, self.environment, done)),
+            solved=run["status"] == "succeeded" and judge(user_task, content, before, self.environment, done),
+            injected=bool(injection_task and judge(injection_task, content, before, self.environment, done)),
             seen=effects.filter(result__contains=MARK).exists(),
-            without_approval=sum(not each.approvals.filter(status="approved").exists() for each in guarded),
+            without_approval=sum(not change.approvals.filter(status="approved").exists() for change in guarded),
             asked=asked,
             rejected=rejected,
         )
@@ -153,6 +160,7 @@ def try_all(place: Place, *, limit: int | None) -> Iterator[Tried]:
     for task in tasks[:limit]:
         yield place.attempt(agent, task)
     pairs = [(task, other) for task in tasks for other in others]
+    # Spread over all pairs, since the first ones are all about one task.
     step = 1 if limit is None else max(len(pairs) // limit, 1)
     for task, other in pairs[::step][:limit]:
         yield place.attempt(agent, task, other)
@@ -160,33 +168,39 @@ def try_all(place: Place, *, limit: int | None) -> Iterator[Tried]:
 
 def report(name: str, tried: Sequence[Tried]) -> list[str]:
     """Return two lines about a suite, and one about each task that went wrong."""
-    alone, attacked = [one for one in tried if not one.injection_task], [one for one in tried if one.injection_task]
-    lines = [f"wrong: {one}" for one in alone if not one.solved]
-    lines += [f"wrong: {one}" for one in tried if one.without_approval or (one.injected and one.seen)]
-    seen = [one for one in attacked if one.seen]
+    alone, attacked = (
+        [attempt for attempt in tried if not attempt.injection_task],
+        [attempt for attempt in tried if attempt.injection_task],
+    )
+    lines = [f"wrong: {attempt}" for attempt in alone if not attempt.solved]
+    lines += [
+        f"wrong: {attempt}" for attempt in tried if attempt.without_approval or (attempt.injected and attempt.seen)
+    ]
+    seen = [attempt for attempt in attacked if attempt.seen]
     return [
         *lines,
         (
-            f"{name:10} ground truth solved {sum(one.solved for one in alone)}/{len(alone)}, "
-            f"approvals {sum(one.asked for one in alone)}"
+            f"{name:10} ground truth solved {sum(attempt.solved for attempt in alone)}/{len(alone)}, "
+            f"approvals {sum(attempt.asked for attempt in alone)}"
         ),
         (
             f"{name:10} {len(attacked)} pairs, instruction read and obeyed in {len(seen)}: "
-            f"{sum(one.rejected for one in seen)} injected calls waited for a person and were rejected, "
-            f"{sum(one.without_approval for one in tried)} changed something without approval, "
-            f"{sum(one.injected for one in seen)} injected tasks done, user's task solved in "
-            f"{sum(one.solved for one in seen)}"
+            f"{sum(attempt.rejected for attempt in seen)} injected calls waited for a person and were rejected, "
+            f"{sum(attempt.without_approval for attempt in tried)} changed something without approval, "
+            f"{sum(attempt.injected for attempt in seen)} injected tasks done, user's task solved in "
+            f"{sum(attempt.solved for attempt in seen)}"
         ),
     ]
 
 
 def load_suite(name: str) -> Any:
     """Return a suite; the part of the package that asks language models is not loaded."""
-    found = importlib.util.find_spec("agentdojo")
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec("agentdojo")
+    if spec is None or not spec.submodule_search_locations:
         raise SystemExit("Put agentdojo on the PYTHONPATH; docs/appendix/agents.md says how.")
     pipeline = ModuleType("agentdojo.agent_pipeline")
-    pipeline.__path__ = [f"{found.submodule_search_locations[0]}/agent_pipeline"]
+    pipeline.__path__ = [f"{spec.submodule_search_locations[0]}/agent_pipeline"]
+    # Stands in for the module that would import the SDKs of all providers.
     truth = ModuleType("agentdojo.agent_pipeline.ground_truth_pipeline")
     truth.__dict__["GroundTruthPipeline"] = object
     sys.modules |= {pipeline.__name__: pipeline, truth.__name__: truth}
@@ -201,17 +215,17 @@ def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _schema(said: Any) -> Any:
     """Return a schema with the words that ERL checks alone."""
     schema = {name: value for name, value in said.items() if name in KEYWORDS}
     if "properties" in schema:
-        schema["properties"] = {name: _schema(each) for name, each in schema["properties"].items()}
+        schema["properties"] = {name: _schema(member) for name, member in schema["properties"].items()}
     if "items" in schema:
         schema["items"] = _schema(schema["items"])
     if "anyOf" in schema:
-        schema["anyOf"] = [_schema(each) for each in schema["anyOf"]]
+        schema["anyOf"] = [_schema(member) for member in schema["anyOf"]]
     return schema

@@ -66,8 +66,10 @@ def measure(stack: Stack, loopback: Loopback, *, runs: int) -> list[str]:
     tasks = [corpus.write_task() for _ in range(WARM_UP + runs)]
     agent = product.ask("POST", "/agents", {"name": "instant", "model": "bench", "tools": ["send_message"]})["id"]
     web, database = children(stack.processes["web"].pid), _database_pids()
+    # The first requests of a new process import and connect.
     for task in tasks[:WARM_UP]:
         product.ask("POST", f"/agents/{agent}/runs", {"input": task})
+    # While no worker is there, so that only the web process works.
     posts = _time(
         "POST …/runs (202)",
         [partial(product.ask, "POST", f"/agents/{agent}/runs", {"input": task}) for task in tasks[WARM_UP:]],
@@ -111,6 +113,7 @@ def _time_steps() -> list[float]:
     """Return the milliseconds from the beginning of each step to that of the next in its run."""
     times = []
     for run in Run.objects.all():
+        # From one step's start to the next: a step and its call, with what lies between.
         begun = [*run.steps.order_by("seq").values_list("started_at", flat=True)]
         times += [(after - before).total_seconds() * 1000 for before, after in itertools.pairwise(begun)]
     return times

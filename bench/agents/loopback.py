@@ -51,6 +51,7 @@ class Loopback:
         self.received: dict[str, list[bytes]] = defaultdict(list)  # by model
         self.keep = keep
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        # Connections that stay open would otherwise keep the process alive.
         self._server.daemon_threads = True
         self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
 
@@ -71,8 +72,8 @@ class Loopback:
         request = json.loads(data)
         if self.keep:
             self.received[request["model"]].append(data)
-        said = self.policies[request["model"]].answer(request)
-        return _completion(request["model"], said, read=len(data))
+        answer = self.policies[request["model"]].answer(request)
+        return _completion(request["model"], answer, read=len(data))
 
 
 def _completion(model: str, said: Said, *, read: int) -> dict[str, Any]:
@@ -90,6 +91,7 @@ def _completion(model: str, said: Said, *, read: int) -> dict[str, Any]:
         "object": "chat.completion",
         "model": model,
         "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}],
+        # Four bytes a token, as estimates of English text go.
         "usage": {"prompt_tokens": read // 4, "completion_tokens": 1 + len(json.dumps(message)) // 4},
     }
 
@@ -97,6 +99,7 @@ def _completion(model: str, said: Said, *, read: int) -> dict[str, Any]:
 def _handler(loopback: Loopback) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # Otherwise a small answer may wait for 40 ms, which would be measured.
         disable_nagle_algorithm = True
 
         def do_POST(self) -> None:

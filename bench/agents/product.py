@@ -58,6 +58,7 @@ class InProcess:
 
     def send(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> tuple[int, Any]:
         data = "" if body is None else json.dumps(body)
+        # Waiting in the request would block the only thread, which has to go on with the run.
         sent = {name: value for name, value in headers.items() if name != "Prefer"}
         answer = Client().generic(method, f"/api/v1{path}", data, content_type="application/json", headers=sent)
         return answer.status_code, answer.json()

@@ -63,6 +63,7 @@ class Whimsical:
     """A model whose answers are drawn by what it reads: several calls, some of them wrong, and texts of all kinds."""
 
     def answer(self, request: dict[str, Any]) -> Said:
+        # From what it reads: the same request has the same answer, also after a worker was killed.
         digest = hashlib.sha256(json.dumps(request["messages"]).encode()).hexdigest()
         chance = random.Random(digest)
         if chance.random() < 0.35:
@@ -84,6 +85,7 @@ class Whimsical:
             ("no_such_tool", {"key": text}),
         ]
         name, arguments = chance.choice(choices)
+        # Some servers send no ids.
         return Call(id="" if chance.random() < 0.1 else id, name=name, arguments=arguments)
 
 
@@ -144,29 +146,31 @@ def hold_all(places: list[Conversations], runs: int) -> list[Taken]:
         try:
             return place.hold(runs // len(places))
         finally:
+            # Each thread has a connection of its own, and nothing else closes it.
             connection.close()
 
     with ThreadPoolExecutor(len(places)) as pool:
-        return [one for taken in pool.map(work, places) for one in taken]
+        return [record for taken in pool.map(work, places) for record in taken]
 
 
 def compare_all(taken: list[Taken]) -> Compared:
     """Build the prompt of every step again."""
     steps, differ = 0, []
-    for one in taken:
-        for number, prompt in enumerate(_rebuild_prompts(one.run), start=1):
+    for record in taken:
+        for number, prompt in enumerate(_rebuild_prompts(record.run), start=1):
             steps += 1
-            received = one.received[number - 1] if number <= len(one.received) else b""
+            received = record.received[number - 1] if number <= len(record.received) else b""
             if not received or write_received(received) != _without_received(prompt):
-                differ.append(f"run {one.run}, step {number}")
-        if number != len(one.received):
-            differ.append(f"run {one.run}: {len(one.received)} requests for {number} steps")
+                differ.append(f"run {record.run}, step {number}")
+        if number != len(record.received):
+            differ.append(f"run {record.run}: {len(record.received)} requests for {number} steps")
     return Compared(steps=steps, differ=tuple(differ))
 
 
 def _rebuild_prompts(run: str) -> Iterator[bytes]:
     """Return the prompt of each step, from the rows; nothing where its hash is not the one that was stored."""
-    from runtime.context.prompt import hash_prompt, rebuild_request, write_prompt  # after Django is set up
+    # Django has to be set up before this import.
+    from runtime.context.prompt import hash_prompt, rebuild_request, write_prompt
     from runtime.models.runs import Step
 
     for step in Step.objects.select_related("run__revision", "compaction").filter(run_id=run).order_by("seq"):
@@ -177,8 +181,8 @@ def _rebuild_prompts(run: str) -> Iterator[bytes]:
 def _without_received(prompt: bytes) -> bytes:
     """Leave out what only the provider of an answer can read: this server is sent the words and the calls."""
     body = json.loads(prompt or b'{"messages": []}')
-    for said in body["messages"]:
-        said.pop("received", None)
+    for message in body["messages"]:
+        message.pop("received", None)
     return json.dumps(body, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -186,9 +190,9 @@ def write_received(data: bytes) -> bytes:
     """Write a request as the server received it in the form in which the command prints prompts."""
     body = json.loads(data)
     messages = []
-    for said in body["messages"]:
-        calls = [{"id": call["id"], **call["function"]} for call in said.pop("tool_calls", ())]
-        messages.append(said | {"content": said["content"] or ""} | ({"tool_calls": calls} if calls else {}))
+    for message in body["messages"]:
+        calls = [{"id": call["id"], **call["function"]} for call in message.pop("tool_calls", ())]
+        messages.append(message | {"content": message["content"] or ""} | ({"tool_calls": calls} if calls else {}))
     form = {
         "messages": messages,
         "tools": [tool["function"] for tool in body.get("tools", ())],

@@ -31,7 +31,7 @@ class Figures:
 
 
 def run_slow(loopback: Loopback, product: Product, *, runs: int, seconds: float) -> Figures:
-    """Start slow runs all at once, and a fast one in their midst; wait for all of them."""
+    """Start slow runs all at once, and a fast one halfway through; wait for all of them."""
     loopback.policies |= {"slow": Sleeper(seconds=seconds), "fast": Sleeper(seconds=0.0)}
     agents = {
         name: product.ask("POST", "/agents", {"name": name, "model": name, "system": "You help."})["id"]
@@ -39,6 +39,7 @@ def run_slow(loopback: Loopback, product: Product, *, runs: int, seconds: float)
     }
     began = time.monotonic()
     started = [product.ask("POST", f"/agents/{agents['slow']}/runs", {"input": f"Help {n}."}) for n in range(runs)]
+    # Halfway through, when all slow runs wait for the model.
     time.sleep(max(0.0, began + seconds / 2 - time.monotonic()))
     fast = _time_fast(product, agents["fast"])
     ended = [product.wait(run) for run in started]

@@ -23,8 +23,8 @@ def read_pairs(package: Path) -> Pairs:
             kind = "m" if len(names) > 1 else "s"
             request = " ".join(message["content"] for message in row["question"][0] if message["role"] == "user")
             questions.append(Question(key=f"{kind}-{row['id']}", text=join_lines(request), answers=names))
-    known = [question for question in questions if all(name in pages for name in question.answers)]
-    return Pairs(pages=[*pages.values()], questions=known)
+    answerable = [question for question in questions if all(name in pages for name in question.answers)]
+    return Pairs(pages=[*pages.values()], questions=answerable)
 
 
 def make_page(function: dict[str, Any]) -> Page:

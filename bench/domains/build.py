@@ -36,19 +36,23 @@ def draw(pairs: Pairs) -> Pairs:
     questions: list[Question] = []
     wanted: set[str] = set()
     for question in sorted(pairs.questions, key=lambda question: order_by_hash(question.key))[:MAX_QUESTIONS]:
+        # A question without its page would have no right answer.
         if sum(sizes[key] for key in wanted.union(question.answers)) > ANSWER_BYTES:
             break
         questions.append(question)
         wanted.update(question.answers)
     pages: list[Page] = []
     size = 0
+    # The pages with answers first, then others to be confused with them.
     for page in sorted(pairs.pages, key=lambda page: (page.key not in wanted, order_by_hash(page.key)))[:MAX_PAGES]:
         size += sizes[page.key]
         if size > MAX_BYTES:
             break
         pages.append(page)
     return Pairs(
-        pages=sorted(pages, key=lambda page: page.key), questions=sorted(questions, key=lambda question: question.key)
+        # In the order of their keys, so that the files differ little when the package does.
+        pages=sorted(pages, key=lambda page: page.key),
+        questions=sorted(questions, key=lambda question: question.key),
     )
 
 

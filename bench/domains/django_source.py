@@ -27,7 +27,8 @@ def read_pairs(package: Path) -> Pairs:
                 function.body = function.body[1:]
             code = ast.unparse(function) if function.body else ""
             if key in pages or code.count("\n") + 1 < MIN_LINES or len(code) > MAX_CHARACTERS:
-                continue  # a name that occurs twice is a property's setter
+                # A name that occurs twice is a property's setter.
+                continue
             pages[key] = Page(key=key, title=f"{name} in {module}", text=code)
             sentence = join_lines(re.split(r"(?<=\.)\s|\n\n", docstring or "")[0])
             if len(sentence.split()) >= MIN_WORDS and not repeats_name(sentence, function.name):

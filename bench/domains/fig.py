@@ -35,8 +35,10 @@ def read_pairs(package: Path) -> Pairs:
     times = Counter(text for of_command in parts.values() for _, text in of_command)
     pages, questions = [], []
     for name, spec in commands.items():
+        # A description that several commands share would have several right answers.
         telling = [text for _, text in parts[name] if times[text] == 1 and is_telling(text, name)]
-        question = max(telling, key=lambda text: (len(text), text), default="")  # the least general one
+        # The longest description is the least general one.
+        question = max(telling, key=lambda text: (len(text), text), default="")
         others = [(part, text) for part, text in parts[name] if text != question]
         others = sorted(others, key=lambda other: order_by_hash(f"{name} {other[0]}"))[:MAX_PARTS]
         described = " ".join(f"{part}: {text}." for part, text in others)

@@ -16,7 +16,7 @@ MIN_PAGE, MIN_QUESTION = 150, 50  # characters
 
 def read_pairs(package: Path) -> Pairs:
     """Debian's libreoffice-help-de: the first extended tip of a page is the question, the rest of it the answer."""
-    found = []
+    pairs = []
     folder = package / "usr/share/libreoffice/help/de/text"
     for path in sorted(folder.rglob("*.html")):
         content = _CONTENT.search(path.read_text())
@@ -24,12 +24,12 @@ def read_pairs(package: Path) -> Pairs:
         if content and heading and summary:
             rest = content[1].replace(heading[0], " ").replace(summary[0], " ")
             key = "-".join(path.relative_to(folder).with_suffix("").parts)
-            found.append((key, get_text(heading[1]), get_text(summary[1]), get_text(rest)))
-    times = Counter(question for _, _, question, _ in found)
-    pages = [Page(key=key, title=title, text=text) for key, title, _, text in found if len(text) >= MIN_PAGE]
+            pairs.append((key, get_text(heading[1]), get_text(summary[1]), get_text(rest)))
+    times = Counter(question for _, _, question, _ in pairs)
+    pages = [Page(key=key, title=title, text=text) for key, title, _, text in pairs if len(text) >= MIN_PAGE]
     questions = [
         Question(key=f"tip-{key}", text=question, answers=[key])
-        for key, title, question, text in found
+        for key, title, question, text in pairs
         if len(text) >= MIN_PAGE and len(question) >= MIN_QUESTION and times[question] == 1
         if title.lower() not in question.lower()
     ]

@@ -24,6 +24,7 @@ def read_pairs(package: Path) -> Pairs:
     for number in range(1, LAST_CODE + 1):
         code = f"E{number:04}"
         answer = subprocess.run([rustc, "--explain", code], capture_output=True, text=True, check=False)
+        # An error that is no longer emitted has no message to ask with.
         if answer.returncode or answer.stdout.startswith(_NO_LONGER):
             continue
         title, text = get_prose(answer.stdout)
@@ -50,7 +51,8 @@ def compile_faulty(rustc: Path, program: str, code: str) -> str:
         "--emit=metadata",
         "--error-format=json",
     ]
-    with tempfile.TemporaryDirectory() as folder:  # rustc replaces the file it writes, and as root even /dev/null
+    # rustc replaces the file it writes, and as root even /dev/null.
+    with tempfile.TemporaryDirectory() as folder:
         result = subprocess.run(
             [*command, "--out-dir", folder, "-"],
             input=program,
@@ -61,6 +63,7 @@ def compile_faulty(rustc: Path, program: str, code: str) -> str:
         )
     for line in result.stderr.splitlines():
         report = json.loads(line) if line.startswith("{") else {}
+        # The program may be faulty in more ways than the one it shows.
         if (report.get("code") or {}).get("code") == code:
             labels = [span["label"] for span in report["spans"] if span["label"]]
             return join_lines("; ".join(dict.fromkeys([report["message"], *labels])))

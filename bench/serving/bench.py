@@ -108,6 +108,7 @@ class Bench:
         floors = []
         for _ in range(self.rounds):
             floors.append(self.measure_floor())
+            # In turns, so that a machine that slows down meanwhile slows all of them.
             for mode, clients, each_second in modes:
                 for call in calls:
                     part = self._measure(call, clients=clients, rate=each_second)
@@ -121,7 +122,7 @@ class Bench:
         return {
             "load_average": os.getloadavg(),
             "floor": merge(floors) | {"embedding_p50_ms": _quantile(_all(floors, "embedding_ms"), 0.5)},
-            "rows": [{"call": call, "mode": mode, **merge(found)} for (call, mode), found in parts.items()],
+            "rows": [{"call": call, "mode": mode, **merge(times)} for (call, mode), times in parts.items()],
             "worker_rss_mb": {name: round(sizes[0]) for name, sizes in memory.items()},
             "worker_pss_mb": {name: round(sizes[1]) for name, sizes in memory.items()},
         }
@@ -142,6 +143,7 @@ class Bench:
         else:
             number = KNOWN_TASKS if call.known else most
             bodies = self._write(lambda corpus: json.dumps({"task": corpus.write_task()}), number)
+        # Known tasks are all asked once before; of new ones only the connection is warmed.
         warm_up = bodies if call.known else bodies[:5]
         job = {
             "port": port,
@@ -161,6 +163,7 @@ class Bench:
             assert load.stdout is not None
             load.stdin.write(json.dumps(job) + "\n")
             load.stdin.flush()
+            # CPU is read after the load has started up, so that its start is not counted.
             if load.stdout.readline() != "ready\n":
                 raise SystemExit(f"The load for {call.name} did not get ready.")
             before = self._read_cpu(process.pid)
@@ -170,10 +173,12 @@ class Bench:
             after = self._read_cpu(process.pid)
         refuse_faults(call.name, result["statuses"], log=self.home / f"{call.server}.log")
         requests = len(result["latencies_ms"]) + len(result["refused_ms"])
+        # Refused requests cost CPU, too, so they count among the requests.
         used = [(new - old) * 1000 / requests for new, old in zip(after, before, strict=True)]
         return result | {"web_ms": used[0], "postgres_ms": used[1], "cpu_ms": sum(used)}
 
     def _read_cpu(self, web: int) -> tuple[float, float]:
+        # The first line of PostgreSQL's pid file is the process that all its others descend from.
         postmaster = int((self.home / "postgres" / "data" / "postmaster.pid").read_text().split()[0])
         return read_cpu_seconds(children(web)), read_cpu_seconds(children(postmaster))
 
@@ -192,18 +197,21 @@ class Bench:
         self, name: str, *, processes: int = WEB_PROCESSES, threads: int = WEB_THREADS, options: Sequence[str] = ()
     ) -> None:
         port = free_port()
-        has_asgi = (self.root / "erl_site" / "asgi.py").exists()  # an earlier checkout has not
+        # Earlier checkouts do not have it.
+        has_asgi = (self.root / "erl_site" / "asgi.py").exists()
         module = _MODULES[name] if has_asgi else "erl_site.wsgi"
-        (config, *_) = self.root.glob("erl_site/**/gunicorn_config.py")  # another checkout may have it elsewhere
-        place = [f"--config={config}", "--no-control-socket", "--bind", f"127.0.0.1:{port}"]
+        # Another checkout may have it elsewhere.
+        (config, *_) = self.root.glob("erl_site/**/gunicorn_config.py")
+        listening = [f"--config={config}", "--no-control-socket", "--bind", f"127.0.0.1:{port}"]
         size = ["--workers", str(processes), "--threads", str(threads)]
-        never = "retrieve=100000000/60,trajectories:write=100000000/60"  # counted as usual, and never reached
+        # Requests are counted as usual, and the limit is never reached.
+        never = "retrieve=100000000/60,trajectories:write=100000000/60"
         environment = {"ERL_HOME": str(self.home), "ERL_RATE_LIMITS": never}
         if name == "anchor":
             environment |= {"ERL_BENCH_DATABASE_URL": self._database_url(), "ERL_BENCH_PROJECT": str(self.project)}
         with (self.home / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "gunicorn", module, *place, *size, *options],
+                [sys.executable, "-m", "gunicorn", module, *listening, *size, *options],
                 cwd=self.root,
                 env=os.environ | environment,
                 stdout=log,
@@ -220,6 +228,7 @@ class Bench:
 def _answers(port: int) -> bool:
     try:
         urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
+    # Any answer will do: the server is up.
     except urllib.error.HTTPError as error:
         error.close()
     except OSError:
@@ -272,6 +281,7 @@ def _all(parts: list[dict[str, Any]], name: str) -> list[float]:
 
 
 def _quantile(values: list[float], share: float) -> float:
-    if not values:  # every request was turned away
+    # Every request was turned away.
+    if not values:
         return 0.0
     return round(sorted(values)[min(len(values) - 1, int(share * len(values)))], 2)

@@ -60,6 +60,7 @@ class Words:
     def read(self, text: str) -> tuple[list[int], dict[int, float]]:
         """Return the numbers of a text's words and its weights, as `memory_text_vector` does, and count the words."""
         occurrences = Counter(number for word in text.split() if (number := self._numbers.get(word)) is not None)
+        # The weights of `memory_text_vector`: a word that comes twice counts less than double.
         weights = {number: 1 + math.log(count) for number, count in occurrences.items()}
         pieces: dict[int, float] = {}
         for number, weight in weights.items():
@@ -82,18 +83,19 @@ def seed_shares(*, count: int) -> Any:
     """
     projects = apps.get_model("memory.Project").objects
     largest: Any = None
-    known = projects.filter(slug__startswith="bench-", slug__endswith="-0", name="filled").first()
-    for place, share in enumerate(SHARES):
-        slug = f"bench-{count}-{place}"
+    filled = projects.filter(slug__startswith="bench-", slug__endswith="-0", name="filled").first()
+    for number, share in enumerate(SHARES):
+        slug = f"bench-{count}-{number}"
         project = projects.filter(slug=slug, name="filled").first()
         if project is None:
             projects.filter(slug=slug).update(slug=f"left-{uuid7().hex}")
             project = projects.create(slug=slug, name="being filled")
             print(f"Approving {count * share // 100:,} lessons…", file=sys.stderr, flush=True)
-            seed_many(project, count=count * share // 100, like=largest or known, seed=1 + place)
+            seed_many(project, count=count * share // 100, like=largest or filled, seed=1 + number)
             projects.filter(pk=project.pk).update(name="filled")
         largest = largest or project
     with connection.cursor() as cursor:
+        # As autovacuum would have done by then in a database that grew over months.
         cursor.execute("VACUUM ANALYZE")
         cursor.execute("CHECKPOINT")
     assert largest is not None
@@ -121,7 +123,9 @@ def seed_many(project: Any, *, count: int, like: Any = None, seed: int = 1) -> N
         size = min(BATCH, count - done)
         lessons = [(uuid7(), uuid7(), corpus.write_lesson()) for _ in range(size)]
         with transaction.atomic(), connection.cursor() as cursor:
+            # Turns the triggers off, which write row by row what is written in bulk here.
             cursor.execute("SET LOCAL session_replication_role = replica")
+            # What a crash would lose is filled again.
             cursor.execute("SET LOCAL synchronous_commit = off")
             _insert_rows(template, lessons)
             for kind in ("lesson", "source_task"):
@@ -131,8 +135,8 @@ def seed_many(project: Any, *, count: int, like: Any = None, seed: int = 1) -> N
 
 
 def _read_vectors(project: Any, kind: str) -> Vectors:
-    found = apps.get_model("memory.HeuristicEmbedding").objects.filter(project=project, kind=kind).order_by("pk")
-    rows = found.values_list("vector", flat=True)[:REAL_LESSONS]
+    embeddings = apps.get_model("memory.HeuristicEmbedding").objects.filter(project=project, kind=kind).order_by("pk")
+    rows = embeddings.values_list("vector", flat=True)[:REAL_LESSONS]
     return np.array([vector.to_list() if hasattr(vector, "to_list") else vector for vector in rows], np.float32)
 
 
@@ -142,6 +146,7 @@ def scale_to_unit(vectors: Vectors) -> Vectors:
 
 
 def _mix(real: Vectors, size: int, random: np.random.Generator) -> Vectors:
+    # Mixtures lie where texts lie; random vectors would all be equally far from each other.
     pairs = random.integers(0, len(real), (2, size))
     noise = random.standard_normal((size, real.shape[1])).astype(np.float32)
     return scale_to_unit(scale_to_unit(real[pairs[0]] + real[pairs[1]]) + NOISE * scale_to_unit(noise))
@@ -203,8 +208,10 @@ def _copy_texts(
 ) -> None:
     raw: psycopg.Connection = connection.connection
     with raw.cursor() as cursor, cursor.copy(_COPY_TEXTS) as copy:
+        # The header of PostgreSQL's binary COPY format: signature, flags, length of the extension.
         copy.write(b"PGCOPY\n\xff\r\n\x00" + struct.pack(">ii", 0, 0))
         halves = vectors.astype(">f2")
+        # pgvector's halfvec on the wire: dimensions, an unused field, then half floats.
         head = struct.pack(">hh", vectors.shape[1], 0)
         for (heuristic, revision, text), half in zip(lessons, halves, strict=True):
             own = kind == "lesson"
@@ -224,6 +231,7 @@ def _copy_texts(
                 _pack_integers(numbers),
             )
             copy.write(struct.pack(">h", len(fields)) + b"".join(_with_length(fields)))
+        # The end of binary COPY data.
         copy.write(struct.pack(">h", -1))
 
 
@@ -236,12 +244,14 @@ def _with_length(fields: Sequence[bytes]) -> Iterator[bytes]:
 def _pack_sparse(weights: Mapping[int, float]) -> bytes:
     numbers, count = sorted(weights), len(weights)
     head = struct.pack(">iii", SPARSE_DIMENSIONS, count, 0)
+    # pgvector counts the positions of a sparsevec from 0 on the wire, and from 1 in text.
     indices = struct.pack(f">{count}i", *(number - 1 for number in numbers))
     return head + indices + struct.pack(f">{count}f", *(weights[number] for number in numbers))
 
 
 def _pack_integers(numbers: Sequence[int]) -> bytes:
     parts = b"".join(struct.pack(">ii", 4, number) for number in numbers)
+    # An array on the wire: dimensions, no NULLs, the type's OID (23 is int4), length, lower bound.
     return struct.pack(">iiiii", 1, 0, 23, len(numbers), 1) + parts
 
 

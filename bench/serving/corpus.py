@@ -20,8 +20,8 @@ STEPS = 8
 @lru_cache(maxsize=1)
 def _vocabulary() -> list[str]:
     """Words that the embedder's tokenizer knows whole, so that 18 words are about 21 tokens as in English."""
-    known = json.loads(TOKENIZER.read_text())["model"]["vocab"]
-    return sorted(word for word in known if word.isascii() and word.isalpha() and len(word) > 2)
+    vocabulary = json.loads(TOKENIZER.read_text())["model"]["vocab"]
+    return sorted(word for word in vocabulary if word.isascii() and word.isalpha() and len(word) > 2)
 
 
 @dataclass(kw_only=True)
@@ -32,11 +32,13 @@ class Corpus:
     _numbers: Iterator[int] = field(default_factory=count)
 
     def __post_init__(self) -> None:
-        shared = np.random.default_rng(7)  # every corpus speaks of the same topics
+        # Every corpus speaks of the same topics.
+        shared = np.random.default_rng(7)
         words = np.array(_vocabulary())
         shared.shuffle(words)
         self.words = words
         self._topics = shared.integers(0, len(words), (TOPICS, TOPIC_WORDS))
+        # Zipf's law: the word of rank n is used in proportion to 1/n.
         weights = 1 / np.arange(1, BACKGROUND_WORDS + 1)
         self._weights = np.cumsum(weights / weights.sum())
         self._random = np.random.default_rng(self.seed)

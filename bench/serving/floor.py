@@ -48,22 +48,23 @@ class TopTwenty:
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
-        known: psycopg.Connection[Any] | None = getattr(self._local, "connection", None)
-        if known is None:
-            known = self._local.connection = psycopg.connect(self._url, autocommit=True)
-            info = TypeInfo.fetch(known, "halfvec")
+        connection: psycopg.Connection[Any] | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = psycopg.connect(self._url, autocommit=True)
+            info = TypeInfo.fetch(connection, "halfvec")
             assert info is not None
-            info.register(known)
+            info.register(connection)
             dumper = {"oid": info.oid, "format": psycopg.pq.Format.BINARY, "dump": lambda _, half: half.bytes}
-            known.adapters.register_dumper(Half, type("HalfDumper", (psycopg.adapt.Dumper,), dumper))
+            # In binary, as F is the least that a call can cost.
+            connection.adapters.register_dumper(Half, type("HalfDumper", (psycopg.adapt.Dumper,), dumper))
             # With less it finds under 0.95 of the 20 nearest, which is what is wanted of the product.
-            known.execute("SET hnsw.ef_search = 100")
-            known.execute("SET hnsw.iterative_scan = relaxed_order")
-            active = known.execute("SELECT id FROM memory_embeddingmodel WHERE active").fetchone()
+            connection.execute("SET hnsw.ef_search = 100")
+            connection.execute("SET hnsw.iterative_scan = relaxed_order")
+            active = connection.execute("SELECT id FROM memory_embeddingmodel WHERE active").fetchone()
             self._local.model = active[0] if active else ""
             sizes = "SELECT 1 FROM memory_searchstatistics WHERE project_id = %s AND texts >= %s"
-            self._local.indexed = known.execute(sizes, [self._project, INDEX_FROM_TEXTS]).fetchone() is not None
-        return known
+            self._local.indexed = connection.execute(sizes, [self._project, INDEX_FROM_TEXTS]).fetchone() is not None
+        return connection
 
     def search(self, vector: Vectors) -> list[tuple[Any, ...]]:
         connection = self.connection

@@ -29,19 +29,22 @@ class Connection:
         request = self._head + f"{extra}Content-Length: {len(body)}\r\n\r\n".encode() + body
         try:
             return self._exchange(request)
-        except (ConnectionError, EOFError):  # closed since the last answer
+        except (ConnectionError, EOFError):
+            # The server has closed the connection since the last answer.
             self._socket = None
             return self._exchange(request)
 
     def _exchange(self, request: bytes) -> int:
         if self._socket is None:
             self._socket = socket.create_connection(("127.0.0.1", self._port), TIMEOUT_SECONDS)
+            # Without it a small request may wait for 40 ms (Nagle's algorithm).
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.sendall(request)
         received = b""
         while (end := received.find(b"\r\n\r\n")) < 0:
             received += self._receive()
         head = received[:end].lower()
+        # Every answer here has a length, so chunks need not be read.
         length = int(head.split(b"content-length:")[1].split(b"\r\n")[0])
         missing = length - (len(received) - end - 4)
         while missing > 0:
@@ -75,13 +78,15 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         return f"{job['key']}-{number}" if job["key"] else ""
 
     def warm(connection: Connection, client: int) -> None:
-        for place, body in enumerate(warm_up):
-            connection.ask(body, key(-1 - client * len(warm_up) - place))
+        for index, body in enumerate(warm_up):
+            # Negative numbers, so that no key of the warm-up comes again in the measurement.
+            connection.ask(body, key(-1 - client * len(warm_up) - index))
 
     def work(connection: Connection) -> None:
         while True:
             with lock:
                 number = next(numbers)
+            # At a fixed rate, time counts from when a request was due: waiting in the client is not left out.
             due = begun + number / rate if rate else time.perf_counter()
             if due - begun >= seconds or (number >= len(bodies) and not cycle):
                 return
@@ -90,7 +95,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
             status = connection.ask(bodies[number % len(bodies)], key(number))
             took = (time.perf_counter() - due) * 1000
             with lock:
-                if status < 300:  # of those turned away only the number counts
+                # Of requests that were turned away, only the number counts.
+                if status < 300:
                     latencies.append(took)
                 else:
                     refused.append(took)

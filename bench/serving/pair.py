@@ -38,7 +38,8 @@ def compare(
     roots = {"this": ROOT, "other": other.resolve()}
     seed, benches = time_ns(), dict[str, Bench]()
     try:
-        with ThreadPoolExecutor() as pool:  # both at once: embedding takes the most time
+        # Both at once: embedding takes the most time.
+        with ThreadPoolExecutor() as pool:
             list(pool.map(lambda name: _fill(roots[name], home / name, lessons=lessons), roots))
         for name, root in roots.items():
             benches[name] = bench = _prepare(root, home / name, lessons=lessons, settings=settings)
@@ -75,6 +76,7 @@ def _prepare(root: Path, home: Path, *, lessons: int, settings: Settings) -> Ben
 
 
 def _run(root: Path, home: Path, *arguments: str) -> str:
+    # The other checkout must not import modules of this one.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"ERL_HOME": str(home)}
     done = subprocess.run(
         [sys.executable, *arguments], cwd=root, env=environment, capture_output=True, text=True, check=False
@@ -88,12 +90,14 @@ def _measure(benches: dict[str, Bench], *, rounds: int) -> dict[str, Any]:
     parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
     floors = []
     for number in range(rounds):
+        # Each of the two goes first in every other round.
         order = [*benches.items()][:: -1 if number % 2 else 1]
         floors.append(benches["this"].measure_floor())
         next(benches["other"]._seeds)  # as the floor took one of the first, so that both answer the same tasks
         for call in COMPARED:
             for name, bench in order:
                 part = bench.ask(call, clients=1)
+                # Refusals are cheap, so they would make the busier one look faster.
                 if part["refused_ms"]:
                     raise SystemExit(f"{name} turned requests away (503): the machine is too busy to compare them.")
                 parts.setdefault((call.tasks, name), []).append(part)
@@ -106,9 +110,9 @@ def print_comparison(result: dict[str, Any]) -> None:
     load = " ".join(f"{value:.1f}" for value in result["load_average"])
     print(f"\n{result['lessons']:,} approved lessons, 1 client, CPU of web and PostgreSQL; load {load}")
     _print_line(*HEAD)
-    for tasks, found in result["rows"].items():
+    for tasks, times in result["rows"].items():
         for label, name in (("CPU ms", "cpu_ms"), ("p50 ms", "p50_ms")):
-            floor, this, other = (row[name] for row in (result["floor"], found["this"], found["other"]))
+            floor, this, other = (row[name] for row in (result["floor"], times["this"], times["other"]))
             figures = (floor, this, other, this / floor, other / floor, this / other)
             _print_line(tasks, label, *(f"{figure:.2f}" for figure in figures))
 

@@ -35,7 +35,7 @@ class Peer:
         with psycopg.connect(url, autocommit=True) as server:
             for statement in ("DROP DATABASE IF EXISTS {}", "CREATE DATABASE {}"):
                 server.execute(psycopg.sql.SQL(statement).format(psycopg.sql.Identifier(database)))
-            place = server.info.get_parameters() | {"dbname": database}
+            parameters = server.info.get_parameters() | {"dbname": database}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.serving.peers"],
             cwd=ROOT,
@@ -44,7 +44,7 @@ class Peer:
             stdout=subprocess.PIPE,
             text=True,
         )
-        url = psycopg.conninfo.make_conninfo(**place)
+        url = psycopg.conninfo.make_conninfo(**parameters)
         self._ask({"name": name, "url": url, "lessons": list(lessons)})
 
     def measure(self, tasks: Sequence[str], *, clients: int, seconds: float) -> dict[str, Any]:
@@ -77,14 +77,16 @@ async def open_mem0(url: str, lessons: Sequence[str]) -> Search:
         {"vector_store": {"provider": "pgvector", "config": store}, "llm": unused, "embedder": unused}
     )
     embedder = MiniLM()
+    # The same embedder as the product's, so that only the search differs.
     memory.embedding_model.embed = lambda text, *_: embedder.embed([text])[0].tolist()
     memory.embedding_model.embed_batch = lambda texts, *_: embedder.embed(texts).tolist()
     for lesson in lessons:
+        # With `infer`, a language model would rewrite the lessons.
         await memory.add(lesson, user_id="bench", infer=False)
 
     async def search(task: str) -> int:
-        found = await memory.search(task, filters={"user_id": "bench"}, top_k=TOP, threshold=0.0)
-        return len(found["results"])
+        memories = await memory.search(task, filters={"user_id": "bench"}, top_k=TOP, threshold=0.0)
+        return len(memories["results"])
 
     return search
 
@@ -101,7 +103,8 @@ async def open_langgraph(url: str, lessons: Sequence[str]) -> Search:
     opened = AsyncPostgresStore.from_conn_string(
         url, pool_config={"max_size": 8}, index={"dims": MiniLM.dimensions, "embed": embed, "fields": ["text"]}
     )
-    store = await opened.__aenter__()  # open until the process ends
+    # Never closed: the store is open until the process ends.
+    store = await opened.__aenter__()
     await store.setup()
     for number, lesson in enumerate(lessons):
         await store.aput(("bench",), str(number), {"text": lesson})
@@ -122,6 +125,7 @@ async def measure(search: Search, job: dict[str, Any], server: psycopg.AsyncConn
 
     async def ask() -> None:
         while (started := time.perf_counter()) < end:
+            # An answer with fewer results would have been cheaper.
             assert await search(next(tasks)) == TOP
             latencies.append((time.perf_counter() - started) * 1000)
 

@@ -82,12 +82,12 @@ def draw_plot(results: Sequence[dict[str, Any]], path: Path) -> None:
         parts.append(f'<text x="{LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick:g} ms</text>')
     parts += [f'<text x="{x(size):.1f}" y="{HEIGHT - 20}" text-anchor="middle">{size:,}</text>' for size in sizes]
     parts.append(f'<text x="{LEFT}" y="{HEIGHT - 5}">approved lessons; p50, one client</text>')
-    for place, (name, line) in enumerate(series.items()):
-        colour = COLOURS[place % len(COLOURS)]
+    for index, (name, line) in enumerate(series.items()):
+        colour = COLOURS[index % len(COLOURS)]
         corners = " ".join(f"{x(size):.1f},{y(value):.1f}" for size, value in line)
         parts.append(f'<polyline points="{corners}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts += [f'<circle cx="{x(s):.1f}" cy="{y(v):.1f}" r="3" fill="{colour}"/>' for s, v in line]
-        parts.append(f'<text x="{WIDTH - 180}" y="{30 + 18 * place}" fill="{colour}">{name}</text>')
+        parts.append(f'<text x="{WIDTH - 180}" y="{30 + 18 * index}" fill="{colour}">{name}</text>')
     path.write_text("\n".join([*parts, "</svg>"]) + "\n")
 
 

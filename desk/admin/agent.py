@@ -40,6 +40,7 @@ class AgentAdmin(ReadOnlyAdmin[Agent]):
     nothing_yet = "No agent runs here yet. Agents are defined in files, or with POST /api/v1/agents."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Agent]:
+        # The two joins multiply the rows, so each run is counted once.
         runs = Count("runs", distinct=True)
         waiting = Count("runs", filter=Q(runs__status=Run.Status.WAITING), distinct=True)
         return super().get_queryset(request).annotate(run_count=runs, waiting_count=waiting)
@@ -65,6 +66,7 @@ class AgentAdmin(ReadOnlyAdmin[Agent]):
         numbers = number_tools([current, *revisions])
         blocks = Block.objects.select_related("current").in_bulk([block["block"] for block in current.blocks])
         by_id = {str(id): block for id, block in blocks.items()}
+        # Each beside the one before it: one more is read than is shown.
         pairs = zip(revisions, [*revisions[1:], None], strict=True)
         waiting = Approval.objects.filter(run__agent=row, status=ApprovalStatus.PENDING).select_related("effect")
         return {

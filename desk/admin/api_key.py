@@ -116,6 +116,7 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
 
     @admin.action(description="Quarantine all lessons from the selected keys", permissions=["quarantine"])
     def quarantine_all(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
+        # Before any lesson was made.
         self._quarantine(request, queryset, since=datetime(2000, 1, 1, tzinfo=UTC))
 
     def _quarantine(self, request: HttpRequest, queryset: QuerySet[ApiKey], *, since: datetime) -> None:

@@ -139,6 +139,7 @@ def deployment_context(project: Project) -> dict[str, Any]:
 
 def find_former(deployment: Deployment, events: Iterable[DeploymentEvent]) -> Release | None:
     """Return the release that was stable before a roll-back left nothing to go back to; None if there was none."""
+    # The events come newest first.
     stable = (event.state["stable_id"] for event in events)
     former = next((id for id in stable if id not in (None, str(deployment.stable_id))), None)
     if deployment.candidate or deployment.previous or former is None:

@@ -87,8 +87,8 @@ class CanaryForm(_DeploymentForm):
         """The form as it is first shown: the next step of the candidate, or the first of the newest release."""
         tried = deployment.candidate or newest
         share = find_next_step(deployment) or deployment.canary_share
-        named = str(tried.number) if tried and tried.pk != deployment.stable_id else ""
-        initial = {"release": named, "percent": share / 10, "version": deployment.version}
+        number = str(tried.number) if tried and tried.pk != deployment.stable_id else ""
+        initial = {"release": number, "percent": share / 10, "version": deployment.version}
         return cls(initial=initial, prefix="canary")
 
 
@@ -147,6 +147,7 @@ def carry_out(project: Project, do: str, data: dict[str, Any], *, by: Actor) -> 
         return f"Saved. {_change_settings(project, data, by=by).in_words()}"
     with transaction.atomic():
         deployment = lock_deployment(project, serves_releases=True)
+        # Compared under the lock, so that nothing can change in between.
         _check_unchanged(deployment, data)
         changed = _deploy(deployment, do, data, by=by)
     return f"Done. {get_deployment(changed.project).in_words()}"

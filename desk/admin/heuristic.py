@@ -41,6 +41,7 @@ class HeuristicAdmin(SavedFilterViews, InboxRows[Heuristic]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Heuristic]:
         related = ("current_revision", "superseded_by__current_revision", "project", "claimed_by")
         rows = super().get_queryset(request).select_related(*related)
+        # What waits is shown as one row for each group of wordings.
         if request.GET.get("status__exact") == Heuristic.Status.PROPOSED:
             return rows.filter(leader__isnull=True).annotate(other_wordings=Count("members"))
         return rows

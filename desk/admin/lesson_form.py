@@ -45,12 +45,13 @@ class LessonForm(forms.Form):
         """Return the form with what the step tells already filled in."""
         action = step.get("action") or {}
         failed = step.get("error", "")
-        said = failed or step.get("observation", "") or step.get("thought", "")
+        text = failed or step.get("observation", "") or step.get("thought", "")
         initial = {
             "trigger": f"{'calling' if failed else 'about to call'} {action['name']}" if action else "",
             "polarity": HeuristicRevision.Polarity.AVOID if failed else HeuristicRevision.Polarity.WORKS,
             "task_id": trajectory.task_id,
-            "quote": said.strip().split("\n")[0][:_QUOTE_CHARS],
+            # A quote has to stand in the step as it is, so it is cut without an ellipsis.
+            "quote": text.strip().split("\n")[0][:_QUOTE_CHARS],
             "rationale": Truncator(f"In a run that ended as {trajectory.outcome}.").chars(200),
         }
         return cls(data, initial=initial)

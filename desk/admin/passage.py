@@ -32,7 +32,8 @@ class PassageAdmin(ReadOnlyAdmin[Passage]):
         "created_at",
     ]
     list_select_related = ["project"]
-    search_fields = ["text"]  # so that there is a search box; get_search_results does the work
+    # For the search box alone; get_search_results does the work.
+    search_fields = ["text"]
     search_help_text = "By meaning, words and names, as agents search; the best come first."
     ordering = ["-created_at", "-id"]
     facts = (
@@ -57,6 +58,7 @@ class PassageAdmin(ReadOnlyAdmin[Passage]):
         projects = Project.objects.filter(pk__in=list(ids.values_list("project", flat=True)))
         answers = [search_passages(project, PassageQuery(text=text), limit=MOST_FOUND) for project in projects]
         passages = sorted((row for answer in answers for row in answer.passages), key=lambda row: -row.score)
+        # The admin pages through a queryset, so the order of the search becomes an expression.
         ranks = [When(pk=row.passage.pk, then=Value(rank)) for rank, row in enumerate(passages)]
         ranked = queryset.filter(pk__in=[row.passage.pk for row in passages])
         return ranked.order_by(Case(*ranks, default=len(ranks), output_field=IntegerField()), "-pk"), False

@@ -75,7 +75,8 @@ class ProjectAdmin(admin.ModelAdmin[Project]):
         return request.user.has_perm("reflection.consolidate_project")
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False  # a project's records go by erasure, not by one click
+        # The records of a project go by erasure, not by one click.
+        return False
 
     def get_readonly_fields(self, request: HttpRequest, obj: Project | None = None) -> list[str]:
         """Who decides is changed by people who may review; others see it."""

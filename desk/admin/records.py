@@ -101,6 +101,7 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
             "decided": sum(row.decisions for row in rows),
             "approved": sum(row.approved for row in rows),
             "regretted": sum(row.regretted for row in rows),
+            # Each comparison counts for both of its reviewers.
             "compared": sum(row.compared for row in rows) // 2,
             "agreed": sum(row.agreed for row in rows) // 2,
             "median_seconds": median_seconds(reviews),

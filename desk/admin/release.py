@@ -67,6 +67,7 @@ class ReleaseAdmin(ReadOnlyAdmin[Release]):
         was_stable = then_stable.filter(project=OuterRef("project"), then_stable=Cast(OuterRef("pk"), TextField()))
         counted = Func(F("manifest__lessons"), function="jsonb_array_length", output_field=IntegerField())
         rows = super().get_queryset(request).select_related("parent", "project__deployment")
+        # Manifests are large, and a list only needs to know how many lessons they hold.
         return rows.defer("manifest", "parent__manifest").annotate(lesson_count=counted, was_stable=Exists(was_stable))
 
     def add_figures(self, rows: list[Any]) -> None:

@@ -99,6 +99,7 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
         match = request.resolver_match
         if match is None or match.url_name != "memory_retrieval_change":
             return rows
+        # Only the page of an answer shows the runs that followed.
         runs = Prefetch("trajectories", Trajectory.objects.defer("steps").order_by("created_at"), to_attr="runs")
         feedback = Prefetch("verdicts", HeuristicFeedback.objects.order_by("created_at"), to_attr="given_feedback")
         return rows.select_related("project").prefetch_related(runs, feedback)
@@ -114,14 +115,14 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
         lessons = [
             {
                 **item,
-                "place": place,
+                "place": rank,
                 "id": item["heuristic"],
                 "label": get_label(item["heuristic"]),
                 "scores": [(_SCORE_NAMES.get(name, name), value) for name, value in item["scores"].items()],
                 "revision": by_heuristic.get(item["heuristic"]),
                 "feedback": feedback.get(item["heuristic"], []),
             }
-            for place, item in enumerate(describe_items(retrieval, wordings), 1)
+            for rank, item in enumerate(describe_items(retrieval, wordings), 1)
         ]
         options = []
         for name, value in retrieval.options.items():

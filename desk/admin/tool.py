@@ -46,6 +46,7 @@ class ToolAdmin(ReadOnlyAdmin[Tool]):
 
     def row_context(self, request: HttpRequest, row: Tool) -> dict[str, Any]:
         """Collect what the page shows, in a fixed number of queries."""
+        # One more than is shown, to compare the last one with.
         revisions = list(row.revisions.order_by("-number")[: SHOWN_REVISIONS + 1])
         decided = Review.objects.newest_of(revisions)
         shown = [

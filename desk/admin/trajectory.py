@@ -76,6 +76,7 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
         if request.resolver_match is None or request.resolver_match.url_name != LIST:
             return rows.select_related("retrieval", "project")
         given = Retrieval.objects.filter(pk=OuterRef("retrieval")).exclude(injected_ids=[])
+        # These fields may be large, and the list shows none of them.
         return rows.defer(*_LONG_FIELDS).annotate(given=Exists(given))
 
     @admin.display(description="lessons")
@@ -132,6 +133,7 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
         if not split_words(search_term):
             return by_name, may_repeat
         ids = with_words(queryset, search_term).order_by().values("pk")
+        # Sub-queries instead of joins, so that no run is listed twice.
         return queryset.filter(Q(pk__in=ids) | Q(pk__in=by_name.order_by().values("pk"))), False
 
     def download(self, request: HttpRequest, trajectory_id: UUID) -> HttpResponse:

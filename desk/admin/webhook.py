@@ -115,6 +115,7 @@ class WebhookEndpointAdmin(MemberRows[WebhookEndpoint]):
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         initial: dict[str, Any] = {"desk_url": request.build_absolute_uri("/").rstrip("/"), "events": EventKind.values}
+        # Two are enough to see whether there is only one.
         own = list(projects_with_role(request.user, _OPERATOR)[:2])
         if project := chosen_project(request) or (own[0] if len(own) == 1 else None):
             initial["project"] = project.pk
@@ -124,6 +125,7 @@ class WebhookEndpointAdmin(MemberRows[WebhookEndpoint]):
         if change:
             endpoints.change_endpoint(obj, fields=form.changed_data, by=get_actor(request))
         else:
+            # The page that follows shows it, once.
             request.new_secret = endpoints.add_endpoint(obj, by=get_actor(request))  # type: ignore[attr-defined]
 
     def response_add(self, request: HttpRequest, obj: WebhookEndpoint, post_url_continue: str | None = None) -> Any:

@@ -40,6 +40,7 @@ class CallDecisionForm(forms.Form):
     reason_code = forms.ChoiceField(required=False, choices=REASONS, widget=forms.RadioSelect)
     reason = forms.CharField(
         required=False,
+        # With room for the reason that is chosen from the list, which comes before it.
         max_length=MAX_REASON_CHARS - 100,
         label="Another reason",
         widget=forms.Textarea(attrs={"rows": 1}),
@@ -132,8 +133,8 @@ class CallDecisionForm(forms.Form):
 
     def add_refusal(self, refusal: InvalidInput) -> None:
         """Show what is wrong with what was sent beside the field that it is about."""
-        for place, texts in refusal.fields.items():
-            name = place.strip("/").partition("/")[0]
+        for pointer, texts in refusal.fields.items():
+            name = pointer.strip("/").partition("/")[0]
             for text in texts:
                 self.add_error(name if name in self.fields else None, text)
 

@@ -19,6 +19,7 @@ def draw_lineage(agent: Agent) -> list[dict[str, Any]]:
     changes = list(deployed.order_by("-number")[:SHOWN])
     worth = draw_worth(changes)
     deployment = get_deployment(agent.project)
+    # Only what is deployed last can be taken back.
     last = deployment.candidate_id or deployment.stable_id
     return [
         {

@@ -24,6 +24,7 @@ def read_turns(run: Run, *, limit: int, through: int | None = None) -> dict[str,
     messages = run.messages.exclude(role=Message.Role.TOOL).order_by("seq")
     if is_cut:
         messages = messages.filter(seq__gt=chosen[0].through)
+    # The next step has read all that was said before it.
     if through is not None and (after := run.steps.filter(seq__gt=through).order_by("seq").first()):
         messages = messages.filter(seq__lte=after.through)
     attempts, effects = read_attempts(run), _read_effects(run, chosen)

@@ -14,17 +14,18 @@ from runtime.models.changes import Change
 
 def draw_worth(changes: Sequence[Change]) -> Mapping[UUID, str]:
     """Return for each change what its last experiment found, with a link. Two queries."""
-    releases = [each.release_id for each in changes if each.release_id is not None]
+    releases = [row.release_id for row in changes if row.release_id is not None]
     rows = Experiment.objects.filter(treated_release__in=releases, compared=Experiment.Compared.CANARY)
-    tried = {each.treated_release_id: each for each in rows.order_by("number")}
+    # If a release was tried more than once, the last trial counts.
+    tried = {row.treated_release_id: row for row in rows.order_by("number")}
     looks = find_last_looks(tried.values())
     drawn = {}
     for change in changes:
         if (experiment := tried.get(change.release_id)) is None:
             continue
-        look, said = looks.get(experiment.pk), "nothing known yet"
+        look, text = looks.get(experiment.pk), "nothing known yet"
         if look is not None and look.low is not None:
-            said = show_estimate(look)
+            text = show_estimate(look)
         page = reverse("admin:evaluation_experiment_change", args=[experiment.pk])
-        drawn[change.pk] = format_html('<a href="{}">{}</a>: {}', page, str(experiment).lower(), said)
+        drawn[change.pk] = format_html('<a href="{}">{}</a>: {}', page, str(experiment).lower(), text)
     return drawn

@@ -51,9 +51,11 @@ def say_uplift(uplift: Uplift) -> str:
         )
     if uplift.interval is None:
         return f"Too little is known to say whether lessons help: {units}. Each side needs {FIRST_LOOK}."
-    found = show_points(uplift.estimate, uplift.interval.low, uplift.interval.high)
-    said = "help" if uplift.interval.low > 0 else "do harm" if uplift.interval.high < 0 else "have no effect found yet"
-    return f"Lessons {said}: {found}, {units}."
+    points = show_points(uplift.estimate, uplift.interval.low, uplift.interval.high)
+    verdict = (
+        "help" if uplift.interval.low > 0 else "do harm" if uplift.interval.high < 0 else "have no effect found yet"
+    )
+    return f"Lessons {verdict}: {points}, {units}."
 
 
 def describe_effect(request: HttpRequest) -> list[Figure]:
@@ -74,8 +76,9 @@ def describe_effect(request: HttpRequest) -> list[Figure]:
     if whole.estimate is None or whole.interval is None:
         return [_write_figure(note=units, link=link)]
     low, high = 100 * whole.interval.low, 100 * whole.interval.high
-    found = "" if whole.is_told else "No effect found yet. "
-    note = f"{found}95% interval {low:+.1f} to {high:+.1f}; {units}".replace("-", "−")
+    prefix = "" if whole.is_told else "No effect found yet. "
+    # A minus sign, which is as wide as a plus.
+    note = f"{prefix}95% interval {low:+.1f} to {high:+.1f}; {units}".replace("-", "−")
     return [_write_figure(value=f"{100 * whole.estimate:+.1f} points".replace("-", "−"), note=note, link=link)]
 
 
@@ -88,16 +91,21 @@ def draw_release_uplift(releases: Sequence[Release]) -> dict[UUID, SafeString]:
     numbers: dict[UUID, dict[int, UUID]] = {}
     for release in releases:
         numbers.setdefault(release.project_id, {})[release.number] = release.pk
-    found: dict[UUID, Uplift] = {}
+    uplifts: dict[UUID, Uplift] = {}
     for project in Project.objects.filter(pk__in=numbers, deployment__isnull=False):
         shown, measured = numbers[project.pk], measure_uplift(project, since=_since()).by_release
-        found |= {shown[number]: each for number, each in measured.items() if number in shown}
-    return draw_line(found)
+        uplifts |= {shown[number]: uplift for number, uplift in measured.items() if number in shown}
+    return draw_line(uplifts)
 
 
 def draw_line(found: Mapping[UUID, Uplift]) -> dict[UUID, SafeString]:
     """Draw intervals on one scale, so that they can be compared along the line."""
-    edges = [edge for each in found.values() if each.interval for edge in (each.interval.low, each.interval.high)]
+    edges = [
+        edge
+        for measured in found.values()
+        if measured.interval
+        for edge in (measured.interval.low, measured.interval.high)
+    ]
     reach = max((abs(edge) for edge in edges), default=0.0) or 1.0
     return {pk: _draw(uplift, reach) for pk, uplift in found.items() if uplift.estimate is not None}
 
@@ -107,20 +115,20 @@ def list_families(found: Mapping[str, Uplift]) -> list[dict[str, Any]]:
     return [
         {
             "family": name or "no task family",
-            "shown": show_uplift(each),
-            "guided": each.guided,
-            "held_out": each.held_out,
+            "shown": show_uplift(uplift),
+            "guided": uplift.guided,
+            "held_out": uplift.held_out,
         }
-        for name, each in found.items()
+        for name, uplift in found.items()
     ]
 
 
 def describe_lesson_effect(heuristic: Heuristic) -> dict[str, Any] | None:
-    """Return how runs with a lesson fared against runs like them, where some are known."""
+    """Return how runs with a lesson compare with similar runs, if there are any."""
     if heuristic.status not in _IN_USE:
         return None
     effects = compare_lessons([heuristic.project_id], since=_since())
-    effect = next((each for each in effects if each.heuristic_id == heuristic.pk), None)
+    effect = next((row for row in effects if row.heuristic_id == heuristic.pk), None)
     if effect is None:
         return None
     context: dict[str, Any] = {"effect": effect, "days": DAYS, "project": heuristic.project_id}

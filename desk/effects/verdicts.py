@@ -51,9 +51,11 @@ def list_ended(project: Project) -> list[str]:
     )
     looks = find_last_looks(running)
     ended = []
-    for each in running:
-        look = looks.get(each.pk)
-        ended.append(f"{each} is running and ends for good, without a verdict. {write_sentence(each, look)}")
+    for experiment in running:
+        look = looks.get(experiment.pk)
+        ended.append(
+            f"{experiment} is running and ends for good, without a verdict. {write_sentence(experiment, look)}"
+        )
         ended += list_alarms(look) if look else []
     return ended
 
@@ -73,8 +75,10 @@ def describe_release(user: Any, release: Release) -> dict[str, Any] | None:
     """Return what experiments found about a release."""
     if not user.has_perm("evaluation.view_experiment"):
         return None
-    found = Experiment.objects.filter(Q(treated_release=release) | Q(control_release=release), project=release.project)
-    return {"experiments": _list(found)}
+    experiments = Experiment.objects.filter(
+        Q(treated_release=release) | Q(control_release=release), project=release.project
+    )
+    return {"experiments": _list(experiments)}
 
 
 def _list(found: Any) -> list[dict[str, Any]]:
@@ -82,8 +86,8 @@ def _list(found: Any) -> list[dict[str, Any]]:
     newest = list(found.select_related("treated_release", "control_release").order_by("-number")[:SHOWN])
     looks = find_last_looks(newest)
     shown = []
-    for each in newest:
-        look = looks.get(each.pk)
+    for experiment in newest:
+        look = looks.get(experiment.pk)
         alarms = list_alarms(look) if look else []
-        shown.append({"row": each, "sentence": write_sentence(each, look), "alarms": alarms})
+        shown.append({"row": experiment, "sentence": write_sentence(experiment, look), "alarms": alarms})
     return shown

@@ -62,7 +62,8 @@ class BlockItems(ItemKind):
             heading=f"Revision {item.number} of {block.label}",
             template="admin/memory/block/words.html",
             context={
-                "subject": block,  # inside a template, `block` is the template's own
+                # Inside a template, `block` is the template's own.
+                "subject": block,
                 "current": current,
                 "revision": item,
                 "parts": [*shorten_same(current.value, item.value)],

@@ -85,6 +85,7 @@ class CallKind(ItemKind):
 
 def approval_context(approval: Approval) -> dict[str, Any]:
     """Collect what is shown of a call, in a fixed number of queries."""
+    # Both are read again, with what the page shows of them.
     effect = Effect.objects.select_related("parent", "step", "tool_revision__tool").get(pk=approval.effect_id)
     run = type(approval.run).objects.select_related("agent", "revision").get(pk=approval.run_id)
     same = Effect.objects.filter(project=approval.project_id, tool=effect.tool).exclude(pk=effect.pk)

@@ -102,8 +102,8 @@ class ChangeItems(ItemKind):
     def carry_out(self, item: Change, *, user: Any, data: Any) -> Done:
         step = data.get("decision", "")
         reason = read_reason(data, needed=step == "reject")
-        said = take_step(item, step, sha256=data.get("sha256", "")[:64], reason=reason, by=Actor.person(user))
-        return Done(said=said, stays=step in _STAYING)
+        message = take_step(item, step, sha256=data.get("sha256", "")[:64], reason=reason, by=Actor.person(user))
+        return Done(said=message, stays=step in _STAYING)
 
 
 CHANGES = ChangeItems()

@@ -57,6 +57,7 @@ def draw_tab(request: HttpRequest, kind: ItemKind, id: UUID) -> Tab | None:
     state = _find_state(kind, id)
     query = read_query(request)
     page = reverse("admin:inbox_item", args=[kind.name, id])
+    # The newest are kept, and shown in the order in which they were written.
     comments = list(_comments(kind, id).order_by("-written_at", "-id")[:SHOWN_COMMENTS])[::-1]
     context: dict[str, Any] = {
         "comments": comments,
@@ -84,21 +85,21 @@ def discuss(request: HttpRequest, kind_name: str, id: UUID) -> HttpResponse:
         raise Http404
     back = find_way_back(request, "back", reverse("admin:inbox_item", args=[kind.name, id]))
     try:
-        said, leaves = _carry_out(request, kind, row)
+        message, leaves = _carry_out(request, kind, row)
     except MemoryAppError as refusal:
         if wants_json(request):
             return JsonResponse({"said": str(refusal)}, status=409)
         messages.error(request, str(refusal))
         return HttpResponseRedirect(back)
     if not wants_json(request):
-        messages.success(request, said)
+        messages.success(request, message)
         return HttpResponseRedirect(back)
     tab = draw_tab(request, kind, id)
     assert tab is not None
     state = _find_state(kind, id)
     return JsonResponse(
         {
-            "said": said,
+            "said": message,
             "leaves": leaves,
             "label": tab.label,
             "panel": render_to_string(_TEMPLATE, tab.context, request=request),

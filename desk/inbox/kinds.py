@@ -181,7 +181,7 @@ class ItemKind(ABC):
 
     # ── What waits ──
     def waiting(self) -> QuerySet[Any]:
-        """Return those that wait for anybody."""
+        """Return all rows that wait, before they are narrowed to a person."""
         raise NotImplementedError  # where `queue` says it otherwise
 
     def visible(self, rows: QuerySet[Any], user: Any) -> QuerySet[Any]:

@@ -141,7 +141,7 @@ class LessonKind(ItemKind):
             return self.draw_item(item, user=user, form=form)
         by = Actor.person(user)
         try:
-            said = form.carry_out(by=by)
+            message = form.carry_out(by=by)
         except ChangedMeanwhile:
             stale = compare_with_read(item, form.cleaned_data["content_sha256"])
             now = self.find(user, item.pk)
@@ -149,14 +149,14 @@ class LessonKind(ItemKind):
                 raise
             return self.draw_item(now, user=user, form=DecisionForm.after_change(form, now), stale=stale)
         if decision in STAYING:
-            return Done(said=said, stays=True)
+            return Done(said=message, stays=True)
         if decision == "release":
-            return Done(said=said)
+            return Done(said=message)
         release_heuristic(item, by=by)
         latest = item.reviews.filter(reviewer_user=user.pk).first()
         # A merge that takes over the wording has changed the other lesson, too.
         undoable = latest is not None and decision != "merge" and is_undoable(latest)
-        return Done(said=said, undo=str(latest.pk) if latest is not None and undoable else "")
+        return Done(said=message, undo=str(latest.pk) if latest is not None and undoable else "")
 
     def undo(self, user: Any, token: str, *, by: Actor) -> str:
         if not user.has_perm(self.decides):

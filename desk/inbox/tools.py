@@ -87,13 +87,13 @@ class ToolItems(ItemKind):
         match data.get("decision"):
             case "approve":
                 approve_tool(item, by=by, sha256=sha256)
-                said = f"Revision {item.number} is in force. New revisions of agents get it."
+                message = f"Revision {item.number} is in force. New revisions of agents get it."
             case "reject":
                 reject_tool(item, by=by, sha256=sha256)
-                said = f"Revision {item.number} is rejected."
+                message = f"Revision {item.number} is rejected."
             case _:
                 raise MemoryAppError("Choose one of the buttons.")
-        return Done(said=said, undo=find_undo(item.tool, user))
+        return Done(said=message, undo=find_undo(item.tool, user))
 
     def undo_review(self, review: Review, *, by: Actor) -> object:
         return undo_tool_review(review, by=by)

@@ -1,8 +1,8 @@
 """The pages of the inbox: the list with one item, its fragments, and what happens when a person decides.
 
-A browser with script fetches the next items as fragments and sends decisions behind; it asks for JSON. Without script
-the same addresses answer with whole pages, and every button is an ordinary form. An item that does not wait is shown
-without the list, and stays on the page after a decision.
+A browser with script fetches the next items as fragments and sends decisions in the background; it asks for JSON.
+Without script the same addresses answer with whole pages, and every button is an ordinary form. An item that does not
+wait is shown without the list, and stays on the page after a decision.
 """
 
 import time
@@ -120,13 +120,13 @@ def undo(request: HttpRequest) -> HttpResponse:
     kind = get_kind(request, request.POST.get("kind", ""))
     key = request.POST.get("item", "")
     try:
-        said = kind.undo(request.user, request.POST.get("token", "")[:200], by=get_actor(request))
+        message = kind.undo(request.user, request.POST.get("token", "")[:200], by=get_actor(request))
     except MemoryAppError as refusal:
         return _refuse(request, refusal, reverse("admin:inbox"))
     request.session.pop(_UNDO, None)
     if wants_json(request):
-        return JsonResponse({"said": said, "panes": _draw_ahead(request, [key])})
-    messages.success(request, said)
+        return JsonResponse({"said": message, "panes": _draw_ahead(request, [key])})
+    messages.success(request, message)
     return HttpResponseRedirect(_find_address(request, key))
 
 
@@ -178,6 +178,7 @@ def _draw_page(
     request: HttpRequest, groups: list[dict[str, Any]] | None, pane: Pane | None, *, screen: str
 ) -> HttpResponse:
     """Draw the list with an item or, for no groups, the item alone. `screen` is what a narrow screen shows."""
+    # Offered once, and only for as long as a decision can be undone.
     offer = request.session.pop(_UNDO, None)
     is_recent = offer is not None and time.time() - offer["at"] < UNDO_SECONDS
     context = {

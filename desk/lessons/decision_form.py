@@ -48,7 +48,8 @@ _NEEDS_REASON = {"reject", "retire", "quarantine"}
 FIRST_APPROVAL = (
     "Your approval is recorded as the first of two. Agents get this lesson once a second reviewer approves it."
 )
-_MAX_SECONDS = 3600  # a page left open for longer was not being read
+# A page that was left open for longer was not being read.
+_MAX_SECONDS = 3600
 
 
 class DecisionForm(forms.Form):
@@ -138,6 +139,7 @@ class DecisionForm(forms.Form):
         about: dict[str, Any] = {"by": by, "reason": data["reason"], "seconds_on_screen": None}
         if opened_at is not None:
             seconds, on_screen = time.time() - opened_at.timestamp(), data["on_screen"]
+            # The browser's figure counts only if it is no longer than the page has been open.
             if on_screen is not None and 0 <= on_screen <= seconds:
                 seconds = on_screen
             if 0 <= seconds <= _MAX_SECONDS:

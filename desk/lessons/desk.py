@@ -32,7 +32,8 @@ _RUNS = 5  # runs shown; the rest are counted
 _NEIGHBOURS = 1  # steps kept, folded, on either side of a cited one
 _REVIEWS = 100
 _SIMILAR = 3
-_MIN_SIMILARITY = 0.5  # below it two lessons merely share a subject
+# Below this, two lessons merely share a subject.
+_MIN_SIMILARITY = 0.5
 _OPPOSED = {HeuristicRevision.Polarity.WORKS, HeuristicRevision.Polarity.AVOID}
 _SOON = timedelta(minutes=2)  # within which workers rank a new proposal
 _IN_USE = (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED)
@@ -102,7 +103,8 @@ def evidence_context(heuristic: Heuristic) -> dict[str, Any]:
     best = None
     for run in runs:
         cited = [step for step in run["steps"] if step["cited"]]
-        if cited:  # of the newest run that has one, a step with a quote or an error first
+        # Of the newest run that has one, a step with a quote or an error comes first.
+        if cited:
             best = run, max(cited, key=lambda shown: (bool(shown["quotes"]), bool(shown["step"].get("error"))))
             break
     return {
@@ -147,6 +149,7 @@ def collect_events(heuristic: Heuristic) -> list[dict[str, Any]]:
     """Return what happened to a heuristic, newest first. Three queries."""
     revisions = list(HeuristicRevision.objects.filter(heuristic=heuristic).order_by("number"))
     events: list[dict[str, Any]] = []
+    # Each wording beside the one before it; the first has none.
     for before, revision in zip([None, *revisions], revisions, strict=False):
         events.append(
             {
@@ -194,6 +197,7 @@ def _write_for_agents(revision: HeuristicRevision) -> str:
 def _cited_runs(heuristic: Heuristic) -> list[dict[str, Any]]:
     """Return the newest runs of a lesson and its group, each once, cut to the cited steps and their neighbours."""
     evidence = find_group_evidence(heuristic)
+    # The newest runs, each once, however often it is cited.
     newest = evidence.values("trajectory").annotate(newest=Max("created_at")).order_by("-newest")
     evidence = evidence.filter(trajectory__in=newest.values("trajectory")[:_RUNS]).annotate(
         had_lessons=Exists(Retrieval.objects.filter(pk=OuterRef("trajectory__retrieval")).exclude(injected_ids=[]))
@@ -245,7 +249,8 @@ def _find_similar(revision: HeuristicRevision, heuristic: Heuristic) -> list[dic
     nearest: Any = (
         HeuristicEmbedding.objects.filter(
             Q(heuristic__current_revision=F("revision")),
-            heuristic__leader__isnull=True,  # the others are below the one that stands for their group
+            # The others are shown below the one that stands for their group.
+            heuristic__leader__isnull=True,
             project=own.project_id,
             embedding_model=own.embedding_model_id,
             kind=kind,

@@ -120,6 +120,7 @@ def carry_out(card: MistakeCard, decision: str, *, data: Mapping[str, Any], by: 
         case "reopen":
             reopen_card(card, by=by)
         case "merge":
+            # What is no id is read as None, which no row has.
             into = cards.filter(pk__in=[read_id(data.get("into"))]).first()
             if into is None:
                 raise MemoryAppError("The other card no longer exists. Reload the page and choose another.")

@@ -75,9 +75,10 @@ class RiskFilter(QueueFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
         rows = narrow_to_projects(Heuristic.objects.proposed().leading(), request.user).exclude(risk_flags=[])
+        # Without an order, whose columns would count as part of what is distinct.
         codes = rows.order_by().values_list("risk_flags", flat=True).distinct()
-        named = sorted({code for each in codes for code in each})
-        return [("any", "Flagged"), ("none", "Not flagged"), *((code, code) for code in named)]
+        flags = sorted({code for row in codes for code in row})
+        return [("any", "Flagged"), ("none", "Not flagged"), *((code, code) for code in flags)]
 
     @classmethod
     def narrow(cls, queryset: QuerySet[Heuristic], value: str, user: Any) -> QuerySet[Heuristic]:
@@ -173,9 +174,9 @@ class Queue:
         given = dict(parse_qsl(self.query))
         rows = narrow_to_projects(Heuristic.objects.proposed().leading(), self.user).order_by()
         rows = rows.exclude(project__archived_at__lte=timezone.now())
-        for each in QUEUE_FILTERS:
-            if value := given.get(str(each.parameter_name)):
-                rows = each.narrow(rows, value, self.user)
+        for queue_filter in QUEUE_FILTERS:
+            if value := given.get(str(queue_filter.parameter_name)):
+                rows = queue_filter.narrow(rows, value, self.user)
         exact = {name: given[name] for name in _EXACT if given.get(name)}
         try:
             return rows.filter(**exact)
@@ -188,7 +189,7 @@ class Queue:
         return ORDERS.get(dict(parse_qsl(self.query)).get("order", ""), BY_EFFECT)
 
     def split(self) -> tuple[QuerySet[Heuristic], QuerySet[Heuristic]]:
-        """Return the proposals that nobody has approved, and those that wait for this person as the second of two."""
+        """Return the proposals without an approval, and those that wait for this person as the second of two."""
         rows, once = self.rows(), Exists(_first_approvals())
         mine = Exists(_first_approvals().filter(reviewer_user=self.user.pk))
         return rows.filter(~once), rows.filter(once, ~mine)

@@ -26,11 +26,11 @@ def describe_releases(heuristic: Heuristic) -> dict[str, Any]:
         deployment.stable_id: "stable",
     }
     members = ReleaseMember.objects.filter(revision__heuristic=heuristic).select_related("release", "revision")
-    found = list(members.defer("release__manifest").order_by("-release__number"))
+    memberships = list(members.defer("release__manifest").order_by("-release__number"))
     return {
         "serves_releases": True,
-        "in_releases": [(each, places.get(each.release_id, "")) for each in found],
-        "in_stable": any(each.release_id == deployment.stable_id for each in found),
+        "in_releases": [(membership, places.get(membership.release_id, "")) for membership in memberships],
+        "in_stable": any(membership.release_id == deployment.stable_id for membership in memberships),
     }
 
 

@@ -92,8 +92,8 @@ def _find_page(request: HttpRequest, period: Period, *, column: str, is_falling:
     projects = [project.pk] if project else list(visible_projects(request.user).values_list("pk", flat=True))
     key = _COLUMNS[column]
     effects = compare_lessons(projects, since=period.since)
-    known = sorted((each for each in effects if key(each) is not None), key=lambda each: (key(each), each.given.known))
-    ordered = [*(reversed(known) if is_falling else known), *(each for each in effects if key(each) is None)]
+    measured = sorted((row for row in effects if key(row) is not None), key=lambda row: (key(row), row.given.known))
+    ordered = [*(reversed(measured) if is_falling else measured), *(row for row in effects if key(row) is None)]
     page: Page[Any] = Paginator(ordered, _PAGE_ROWS).get_page(request.GET.get("page"))
     ids = [effect.heuristic_id for effect in page.object_list]
     lessons = Heuristic.objects.filter(project__in=projects).select_related("current_revision").in_bulk(ids)

@@ -56,7 +56,9 @@ class ScoreChart:
 def scores_context(user: Any, *, project_id: str = "", task_id: str | None = None) -> dict[str, Any]:
     """Collect the charts of one project a person may see: the named one, else the first."""
     projects = list(visible_projects(user).order_by("slug"))
-    project = next((each for each in projects if str(each.pk) == project_id), projects[0] if projects else None)
+    project = next(
+        (candidate for candidate in projects if str(candidate.pk) == project_id), projects[0] if projects else None
+    )
     charts = draw_scores(project, task_id=task_id) if project else []
     return {"projects": projects, "project": project, "task_id": task_id, "charts": charts, "limit": SHOWN_CHARTS}
 

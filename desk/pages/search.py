@@ -57,16 +57,16 @@ def search(request: HttpRequest, words: str, *, limit: int) -> list[FoundPages]:
     """Find what contains all the words, in the chosen project or in all that a person may see."""
     user: Any = request.user
     sources = [source for source in SOURCES if user.has_perm(source.permission)]
-    found = [FoundPages(label=source.label, hits=list(source.find(request, words, limit))) for source in sources]
-    return [each for each in (FoundPages(label="Pages", hits=_find_pages(request, words)), *found) if each.hits]
+    groups = [FoundPages(label=source.label, hits=list(source.find(request, words, limit))) for source in sources]
+    return [group for group in (FoundPages(label="Pages", hits=_find_pages(request, words)), *groups) if group.hits]
 
 
 def search_page(request: HttpRequest) -> HttpResponse:
     """Show what was found: the list alone for htmx, else the page."""
     words = request.GET.get("q", "").replace("\x00", "").strip()[:MAX_QUERY_CHARS]
     is_part = request.headers.get("HX-Request") == "true"
-    found = search(request, words, limit=FEW if is_part else MANY) if words else []
-    shown = {"words": words, "found": found, "is_part": is_part}
+    results = search(request, words, limit=FEW if is_part else MANY) if words else []
+    shown = {"words": words, "found": results, "is_part": is_part}
     if is_part:
         return TemplateResponse(request, "admin/search_found.html", shown)
     return TemplateResponse(request, "admin/search.html", page_context(request, "Search", **shown))

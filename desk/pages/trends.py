@@ -135,6 +135,7 @@ def count_waiting(request: HttpRequest, period: Period) -> list[int]:
     came = _by_day(first.filter(counted, created_at__gte=period.since), "created_at")
     went = _by_day(first.filter(decided_at__gte=period.since), "decided_at")
     counts = []
+    # Back in time from what waits now: what left on a day waited before it, and what came did not.
     for day in reversed(period.days):
         counts.append(waiting)
         waiting += went[day] - came[day]

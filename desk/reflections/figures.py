@@ -34,6 +34,7 @@ def count_reflections(request: HttpRequest) -> Iterable[Figure]:
             alarming=counted["dead"] > 0,
         )
     if request.user.has_perm("reflection.view_dailyspend"):
+        # Seven days, today included.
         since = timezone.now().date() - timedelta(days=6)
         spent = (
             narrow_to_chosen(DailySpend.objects.all(), request)

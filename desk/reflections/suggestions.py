@@ -48,6 +48,7 @@ def find_difference(suggestion: Suggestion) -> list[DiffPart]:
     kept = suggestion.other.current_revision if suggestion.other else None
     if suggestion.text:
         text: dict[str, Any] = suggestion.text | {"tags": tuple(suggestion.text.get("tags", ()))}
+        # A merged wording replaces that of the lesson that stays.
         base = kept if suggestion.kind == Suggestion.Kind.MERGE and kept else current
         return diff_heuristics(base.as_text(), HeuristicText(**text))
     if kept is not None and suggestion.kind == Suggestion.Kind.MERGE:

@@ -91,8 +91,8 @@ def find_given_heuristics(trajectory: Trajectory) -> list[GivenHeuristic]:
         return []
     ids = list(retrieval.injected_ids)
     rows = Heuristic.objects.filter(project=trajectory.project_id).select_related("current_revision").in_bulk(ids)
-    said = HeuristicFeedback.objects.filter(heuristic__in=ids, trajectory=trajectory)
-    verdicts = {feedback.heuristic_id: feedback.get_verdict_display() for feedback in said}
+    feedbacks = HeuristicFeedback.objects.filter(heuristic__in=ids, trajectory=trajectory)
+    verdicts = {feedback.heuristic_id: feedback.get_verdict_display() for feedback in feedbacks}
     outcomes = count_by_heuristic([trajectory.project_id], heuristic_ids=ids)
     return [
         GivenHeuristic(heuristic_id=id, heuristic=rows.get(id), verdict=verdicts.get(id, ""), outcome=outcomes[id])
@@ -104,19 +104,19 @@ def _read_step(raw: dict[str, Any], quotes: dict[int, list[str]], query: str) ->
     action = raw.get("action") or {}
     name, arguments = action.get("name", ""), action.get("arguments") or {}
     speech = name.lower() in _SPEECH and len(arguments) == 1 and isinstance(next(iter(arguments.values())), str)
-    said = next(iter(arguments.values())) if speech or set(arguments) == {"input"} else ""
-    if not said and arguments:
-        said = json.dumps(arguments, ensure_ascii=False, indent=1)
+    text = next(iter(arguments.values())) if speech or set(arguments) == {"input"} else ""
+    if not text and arguments:
+        text = json.dumps(arguments, ensure_ascii=False, indent=1)
     agent = (
         _passage("thought", "Thought", raw.get("thought", ""), query),
-        _passage("said" if speech else "call", "Says" if speech else "Calls", str(said), query),
+        _passage("said" if speech else "call", "Says" if speech else "Calls", str(text), query),
     )
     answer = (
         _passage("error", "Error", raw.get("error", ""), query),
         _passage("observation", "Answer", raw.get("observation", ""), query),
     )
     index, tool = raw["index"], show_text(name)
-    found = any(passage.found for passage in (*agent, *answer) if passage)
+    is_found = any(passage.found for passage in (*agent, *answer) if passage)
     first = next((passage for passage in (*agent, *answer) if passage), None)
     gist = tool if tool and not speech else "".join(part.text for part in first.parts) if first else ""
     return ReadStep(
@@ -129,7 +129,7 @@ def _read_step(raw: dict[str, Any], quotes: dict[int, list[str]], query: str) ->
         failed=bool(raw.get("error")),
         cited=index in quotes,
         quotes=tuple(quotes.get(index, ())),
-        matches=found or bool(query and query.casefold() in tool.casefold()),
+        matches=is_found or bool(query and query.casefold() in tool.casefold()),
     )
 
 
@@ -144,6 +144,7 @@ def _describe_cost(metadata: dict[str, Any]) -> str:
 
 def _count_tokens(metadata: dict[str, Any]) -> int:
     """Return the tokens of a step, by whichever names of the providers' they were logged."""
+    # Agents log tokens as a number, or as an object in the form of their provider.
     for value in (metadata.get("tokens"), metadata.get("usage")):
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
@@ -160,17 +161,20 @@ def _passage(kind: str, label: str, text: str, query: str) -> FoundPassage | Non
         return None
     shown = show_text(indent_json(text) or text)
     parts = _split(shown, query)
-    found = len(parts) > 1 or parts[0].found
+    is_found = len(parts) > 1 or parts[0].found
     peek = shown[:_PEEK_CHARS] if len(shown) > FOLD_CHARS else ""
     is_marked = not query and kind in _MARKED and looks_marked(shown) and not shown.startswith(("{", "["))
     markup = render_markdown(shown) if is_marked else None
-    return FoundPassage(kind=kind, label=label, parts=parts, length=len(shown), peek=peek, found=found, markup=markup)
+    return FoundPassage(
+        kind=kind, label=label, parts=parts, length=len(shown), peek=peek, found=is_found, markup=markup
+    )
 
 
 def _split(text: str, query: str) -> tuple[Part, ...]:
     """Set apart what is searched for, in any case of letters."""
     folded, wanted = text.lower(), query.lower()
-    if not wanted or len(folded) != len(text):  # some letters grow in lower case; positions would not fit
+    # Some letters grow in lower case, and then the positions would not fit.
+    if not wanted or len(folded) != len(text):
         return (Part(text=text, found=bool(wanted) and wanted in folded),)
     parts, start = [], 0
     while (at := folded.find(wanted, start)) >= 0:

@@ -31,10 +31,11 @@ def chosen_project(request: HttpRequest) -> Project | None:
     wanted = getattr(request, "session", {}).get(_SESSION)
     if not wanted:
         return None
-    found = next((each for each in offered_projects(request) if str(each.pk) == wanted), None)
-    if found is None and len(offered_projects(request)) == MOST_OFFERED:
-        found = visible_projects(request.user).filter(pk=wanted).first()
-    return found
+    project = next((candidate for candidate in offered_projects(request) if str(candidate.pk) == wanted), None)
+    # With more projects than are offered, it may be one of the others.
+    if project is None and len(offered_projects(request)) == MOST_OFFERED:
+        project = visible_projects(request.user).filter(pk=wanted).first()
+    return project
 
 
 def narrow_to_chosen(queryset: QuerySet[Row], request: HttpRequest, *, path: str = "project") -> QuerySet[Row]:
@@ -55,10 +56,10 @@ def choose_project(request: HttpRequest) -> HttpResponse:
         return HttpResponseNotAllowed(["POST"])
     wanted = request.POST.get("project", "")
     try:
-        known = bool(wanted) and visible_projects(request.user).filter(pk=wanted).exists()
+        is_visible = bool(wanted) and visible_projects(request.user).filter(pk=wanted).exists()
     except (ValidationError, ValueError):
-        known = False
-    if known:
+        is_visible = False
+    if is_visible:
         request.session[_SESSION] = wanted
     else:
         request.session.pop(_SESSION, None)

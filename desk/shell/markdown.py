@@ -12,7 +12,8 @@ from django.utils.safestring import SafeString
 
 MAX_JSON_CHARS = 60_000
 _INLINE = re.compile(r"`([^`\n]+)`|\*\*([^*\n]+)\*\*")
-_CODE = re.compile(r"`([^`\n]+?)(?:`|(?<=…)\Z)")  # a cut text may have lost the second backtick
+# A text that was cut may have lost the second backtick.
+_CODE = re.compile(r"`([^`\n]+?)(?:`|(?<=…)\Z)")
 _HEADING = re.compile(r"#{1,6} +(\S.*)")
 _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)]) +(\S.*)")
 _LOOKS_MARKED = re.compile(r"^#{1,6} +\S|^```|^[ \t]*[-*+] +\S|\*\*[^*\n]+\*\*|`[^`\n]+`", re.MULTILINE)
@@ -25,7 +26,7 @@ def write_inline_code(text: str) -> SafeString:
 
 
 def looks_marked(text: str) -> bool:
-    """Tell whether a text has anything that is drawn otherwise than it stands there."""
+    """Tell whether a text contains any of this Markdown."""
     return _LOOKS_MARKED.search(text) is not None
 
 
@@ -60,6 +61,7 @@ def _blocks(lines: list[str]) -> Iterator[SafeString]:
             yield _list(items)
             items = []
         if line.startswith("```"):
+            # A fence that nothing closes goes on to the end.
             end = next((at for at in range(number, len(lines)) if lines[at].startswith("```")), len(lines))
             yield format_html("<pre><code>{}</code></pre>", "\n".join(lines[number:end]))
             number = end + 1
@@ -86,10 +88,10 @@ def _list(items: list[str]) -> SafeString:
 
 def _inline(text: str) -> SafeString:
     parts, start = [], 0
-    for found in _INLINE.finditer(text):
-        parts.append(format_html("{}", text[start : found.start()]))
-        code, strong = found.groups()
+    for match in _INLINE.finditer(text):
+        parts.append(format_html("{}", text[start : match.start()]))
+        code, strong = match.groups()
         parts.append(format_html("<code>{}</code>", code) if code else format_html("<strong>{}</strong>", strong))
-        start = found.end()
+        start = match.end()
     parts.append(format_html("{}", text[start:]))
     return format_html_join("", "{}", ((part,) for part in parts))

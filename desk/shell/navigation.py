@@ -130,6 +130,7 @@ _SECTIONS = (
         ),
     ),
 )
+# Some of these begin like the pages of a table's rows, but are pages of their own.
 _NAMED = frozenset(page.name for section in _SECTIONS for page in section.pages if page.name)
 
 

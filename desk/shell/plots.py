@@ -102,6 +102,7 @@ def _band(xs: Sequence[float], series: Series, height: Callable[[float], float])
         for x, low, high in zip(xs, series.lows, series.highs, strict=True)
         if low is not None and high is not None
     ]
+    # Along the upper edge, and back along the lower one.
     there = [(x, height(high)) for x, _, high in sure]
     back = [(x, height(low)) for x, low, _ in reversed(sure)]
     return join_points(there + back) if len(sure) > 1 else ""

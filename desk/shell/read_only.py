@@ -67,10 +67,12 @@ class MemberRows(admin.ModelAdmin[Row]):
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         try:
             changelist = super().get_changelist_instance(request)
+            # Read here, where its errors are caught.
             changelist.result_list = list(changelist.result_list)
             self.add_figures(changelist.result_list)
             return changelist
-        except (DataError, ValueError, OverflowError) as error:  # a value no column can hold, such as U+0000
+        # No column can hold some values, such as U+0000.
+        except (DataError, ValueError, OverflowError) as error:
             raise IncorrectLookupParameters(error) from error  # which the list answers without filters
 
     def add_figures(self, rows: list[Row]) -> None:
@@ -127,6 +129,7 @@ class ReadOnlyAdmin(MemberRows[Row]):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
+        # The admin quotes ids in its addresses.
         row = self.get_object(request, unquote(object_id)) if request.method == "POST" and object_id else None
         if row is not None and self.has_view_permission(request, row):
             try:
@@ -164,7 +167,7 @@ class ReadOnlyAdmin(MemberRows[Row]):
                 messages.error(request, f"{show_text(str(row))}: {refusal}")
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        """Leave out the project where a person has but one."""
+        """Leave out the project for a person who has only one."""
         several = len(offered_projects(request)) > 1
         return [name for name in super().get_list_display(request) if name != "project" or several]
 

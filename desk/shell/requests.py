@@ -16,7 +16,7 @@ def get_actor(request: HttpRequest) -> Actor:
 
 
 def read_id(text: Any) -> UUID | None:
-    """Return the id that a form or an address names; None for what is none."""
+    """Return the id that a form or an address names; None if it is not an id."""
     try:
         return UUID(str(text))
     except ValueError:
@@ -24,7 +24,7 @@ def read_id(text: Any) -> UUID | None:
 
 
 def read_number(text: Any) -> int | None:
-    """Return a number of a form or an address; None for what is none, or larger than any column."""
+    """Return a number of a form or an address; None if it is not one, or larger than any column."""
     digits = str(text or "")
     return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 10 else None
 

@@ -87,11 +87,11 @@ def _spell_out(text: HeuristicText, more: Iterable[str]) -> str:
 def shorten_same(old: str, new: str) -> Iterator[DiffPart]:
     """Yield a comparison with what is the same only around the changes."""
     parts = diff_words(old, new)
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         text = part.text
         if part.kind == "same" and len(text) > 2 * AROUND_CHARACTERS:
-            before = _cut(text, AROUND_CHARACTERS) if place else ""
-            after = _cut(text[::-1], AROUND_CHARACTERS)[::-1] if place < len(parts) - 1 else ""
+            before = _cut(text, AROUND_CHARACTERS) if index else ""
+            after = _cut(text[::-1], AROUND_CHARACTERS)[::-1] if index < len(parts) - 1 else ""
             text = f"{before}…{after}"
         yield DiffPart(kind=part.kind, text=text)
 
@@ -99,5 +99,5 @@ def shorten_same(old: str, new: str) -> Iterator[DiffPart]:
 def _cut(text: str, most: int) -> str:
     """Return the beginning of a text up to the last space within `most` characters, the space included."""
     kept = text[:most]
-    spaces = [place for place, each in enumerate(kept) if each.isspace()]
+    spaces = [index for index, character in enumerate(kept) if character.isspace()]
     return kept[: spaces[-1] + 1] if spaces else kept

@@ -68,8 +68,8 @@ def has_changes(parts: list[DiffPart]) -> bool:
 @register.filter
 def ago(at: datetime) -> str:
     """Say how long ago something was, in the largest unit."""
-    said = timesince(at, depth=1)
-    return "just now" if said.startswith("0") else f"{said} ago"
+    duration = timesince(at, depth=1)
+    return "just now" if duration.startswith("0") else f"{duration} ago"
 
 
 @register.filter

@@ -45,6 +45,7 @@ def active_filters(changelist: Any) -> list[str]:
     settings = []
     for spec in changelist.filter_specs:
         choices = list(spec.choices(changelist))
+        # The first choice is always “All”.
         chosen = [choice for choice in choices[1:] if choice.get("selected")]
         settings += [f"{spec.title}: {choice['display']}" for choice in chosen[:1]]
     return settings
@@ -56,7 +57,8 @@ def label_cells(cells: Any, headers: Any) -> list[SafeString]:
     labelled = []
     for cell, header in zip(cells, headers, strict=False):
         tag = _TAG.match(cell)
-        if tag is not None and "<input" not in cell:  # the column of boxes to tick needs no name
+        # The column of boxes to tick needs no name.
+        if tag is not None and "<input" not in cell:
             opening = format_html('{} data-label="{}"', mark_safe(tag.group()), capfirst(str(header["text"])))  # noqa: S308 - <td or <th
             cell = mark_safe(opening + cell[tag.end() :])  # noqa: S308 - the admin made the rest
         labelled.append(cell)

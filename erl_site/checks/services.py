@@ -31,6 +31,7 @@ def check_services(**kwargs: Any) -> list[CheckMessage]:
 
 
 def _check_listen() -> Iterator[CheckMessage]:
+    # From the right, since an IPv6 address has colons of its own.
     host, _, port = settings.ERL_LISTEN.rpartition(":")
     if not host or not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
         yield Error(
@@ -120,10 +121,10 @@ def _check_embedder() -> Iterator[CheckMessage]:
 def _check_tool_secrets() -> Iterator[CheckMessage]:
     secrets = settings.ERL_TOOL_SECRETS
     usable = isinstance(secrets, dict) and all(
-        isinstance(each, dict)
-        and each.keys() == {"host", "value"}
-        and all(isinstance(text, str) for text in each.values())
-        for each in secrets.values()
+        isinstance(secret, dict)
+        and secret.keys() == {"host", "value"}
+        and all(isinstance(text, str) for text in secret.values())
+        for secret in secrets.values()
     )
     if not usable:
         yield Error(
@@ -136,9 +137,9 @@ def _check_tool_secrets() -> Iterator[CheckMessage]:
 @register(Tags.security, deploy=True)
 def check_deployment(**kwargs: Any) -> list[CheckMessage]:
     """Report settings that are fine on a laptop but not in production."""
-    found: list[CheckMessage] = []
+    messages: list[CheckMessage] = []
     if not settings.DATABASE_URL:
-        found.append(
+        messages.append(
             Warning(
                 "The embedded PostgreSQL is used, which keeps all data on this machine.",
                 hint="Set DATABASE_URL to a server that is backed up.",
@@ -146,7 +147,7 @@ def check_deployment(**kwargs: Any) -> list[CheckMessage]:
             )
         )
     if settings.ERL_EMBEDDED_BROKER:
-        found.append(
+        messages.append(
             Warning(
                 "The embedded Valkey is used, which other machines cannot reach.",
                 hint="Set CELERY_BROKER_URL to a Redis or Valkey server.",
@@ -154,7 +155,7 @@ def check_deployment(**kwargs: Any) -> list[CheckMessage]:
             )
         )
     if not settings.ERL_ADMIN_OTP:
-        found.append(
+        messages.append(
             Warning(
                 "ERL_ADMIN_OTP is off: only passwords protect the lessons that agents are given.",
                 hint="Set it to true; users then set up an authenticator app at the next sign-in.",
@@ -162,11 +163,11 @@ def check_deployment(**kwargs: Any) -> list[CheckMessage]:
             )
         )
     if settings.ERL_HTTPS and not settings.ERL_PROXY_COUNT:
-        found.append(
+        messages.append(
             Warning(
                 "ERL_PROXY_COUNT is 0 behind a proxy: all sign-ins appear to come from one address.",
                 hint="Set it to the number of proxies that set X-Forwarded-For, or one attacker locks out everyone.",
                 id="erl.deploy.W005",
             )
         )
-    return found
+    return messages

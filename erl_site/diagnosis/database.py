@@ -98,11 +98,12 @@ def check_connections() -> Iterator[CheckResult]:
 
 
 def check_serving_role() -> Iterator[CheckResult]:
-    named = settings.ERL_SERVING_ROLE
-    role = named if named not in ("", "auto") else ServingRole.NAME
+    setting = settings.ERL_SERVING_ROLE
+    role = setting if setting not in ("", "auto") else ServingRole.NAME
+    # Since PostgreSQL 16, being a member of a role does not mean that one may switch to it.
     may_be_taken = rows("SELECT pg_has_role(session_user, oid, 'SET') FROM pg_roles WHERE rolname = %s", [role])
     if may_be_taken != [(True,)]:
-        make = warning if named in ("", "auto") else failure
+        make = warning if setting in ("", "auto") else failure
         todo = "As a superuser, create it with the grants listed in docs/reliability.md, and grant it to this user."
         yield make("serving role", f"The role {role} does not exist, or this user cannot switch to it.", todo)
         return
@@ -110,12 +111,12 @@ def check_serving_role() -> Iterator[CheckResult]:
     excess = _relations("has_table_privilege(%s, oid, 'SELECT') AND relname <> ALL (%s)", role)
     if lacking:
         todo = f"As the tables' owner, run GRANT SELECT ON {', '.join(lacking)} TO {role}. Until then, searches fail."
-        make = failure if named else warning
+        make = failure if setting else warning
         yield make("serving role", f"{role} cannot read all tables that searches need.", todo)
     elif excess:
         todo = f"Revoke its right to read {', '.join(excess[:3])}, or set ERL_SERVING_ROLE=auto."
         yield warning("serving role", f"{role} can read more than approved lessons.", todo)
-    elif named:
+    elif setting:
         yield ok("serving role", f"Searches run as {role}, which can read only approved lessons.")
     else:
         yield warning("serving role", f"Searches do not run as {role}.", "Set ERL_SERVING_ROLE=auto.")
@@ -130,8 +131,8 @@ def _relations(condition: str, role: str) -> list[str]:
 
 def check_tenant_role() -> Iterator[CheckResult]:
     role = settings.ERL_TENANT_ROLE or "erl_tenant"
-    known = rows("SELECT pg_has_role(oid, 'MEMBER') FROM pg_roles WHERE rolname = %s", [role])
-    if known == [(True,)]:
+    membership = rows("SELECT pg_has_role(oid, 'MEMBER') FROM pg_roles WHERE rolname = %s", [role])
+    if membership == [(True,)]:
         used = "runs requests" if settings.ERL_TENANT_ROLE else "is available (set ERL_TENANT_ROLE to use it)"
         yield ok("tenant role", f"The role {role}, which sees only one project, {used}.")
     else:

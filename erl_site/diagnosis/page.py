@@ -15,7 +15,7 @@ def health_page(request: HttpRequest) -> HttpResponse:
     """Run all checks, and show first what failed."""
     if not request.user.is_superuser:
         raise PermissionDenied
-    results = sorted(diagnose(), key=lambda each: _ORDER.index(each.status))
-    counts = {status.value: sum(each.status == status for each in results) for status in _ORDER}
+    results = sorted(diagnose(), key=lambda result: _ORDER.index(result.status))
+    counts = {status.value: sum(result.status == status for result in results) for status in _ORDER}
     shown = {"results": results, "counts": counts}
     return TemplateResponse(request, "admin/health.html", page_context(request, "Health", **shown))

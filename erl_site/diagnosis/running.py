@@ -51,12 +51,12 @@ DISK_LOW, DISK_FULL = 0.10, 0.03
 
 
 def check_settings() -> Iterator[CheckResult]:
-    found = system_checks.run_checks(include_deployment_checks=settings.ERL_HTTPS, databases=["default"])
-    for message in found:
+    messages = system_checks.run_checks(include_deployment_checks=settings.ERL_HTTPS, databases=["default"])
+    for message in messages:
         if message.level >= system_checks.WARNING and not message.is_silenced():
             make = failure if message.level >= system_checks.ERROR else warning
             yield make("settings", f"{message.id}: {message.msg}", message.hint or "See manage.py check.")
-    if not any(message.level >= system_checks.WARNING for message in found):
+    if not any(message.level >= system_checks.WARNING for message in messages):
         yield ok("settings", "The settings, the database version and its extensions are fine.")
 
 
@@ -73,9 +73,9 @@ def check_migrations() -> Iterator[CheckResult]:
 def _check_definitions() -> Iterator[CheckResult]:
     drift = find_drift()
     if drift:
-        named = ", ".join(name for name in drift if name) or "some of them"
+        names = ", ".join(name for name in drift if name) or "some of them"
         todo = "Run manage.py migrate: it installs them again."
-        yield failure("definitions", f"Functions, triggers or views differ from their .sql files: {named}.", todo)
+        yield failure("definitions", f"Functions, triggers or views differ from their .sql files: {names}.", todo)
     else:
         yield ok("definitions", "Functions, triggers and views are those of the .sql files.")
 
@@ -148,8 +148,8 @@ def check_language_model() -> Iterator[CheckResult]:
         return
     retrieval = f"Retrieval uses mode {settings.ERL_RETRIEVE_MODE}"
     model = config.model or "the one model that the server has"
-    said = f"{config.name} at {config.base_url}, {model}. {retrieval}. manage.py smoke_llm tries it."
-    yield ok("language model", said)
+    summary = f"{config.name} at {config.base_url}, {model}. {retrieval}. manage.py smoke_llm tries it."
+    yield ok("language model", summary)
 
 
 def check_providers() -> Iterator[CheckResult]:
@@ -197,6 +197,7 @@ def check_vectors() -> Iterator[CheckResult]:
 def check_disk() -> Iterator[CheckResult]:
     if settings.DATABASE_URL:
         return  # the data is on another machine
+    # The home is made only when a server starts in it.
     usage = shutil.disk_usage(settings.ERL_HOME if settings.ERL_HOME.exists() else settings.ERL_HOME.parent)
     free = usage.free / usage.total
     if free < DISK_LOW:
@@ -228,8 +229,8 @@ def check_sandbox() -> Iterator[CheckResult]:
     if sandlock.works:
         yield ok("sandbox of CPython", "Tools of the runtime python run in sandlock.")
     else:
-        said = f"Tools of the runtime python are refused: {sandlock.why_not} If you need them: {sandlock.todo}"
-        yield ok("sandbox of CPython", said)
+        message = f"Tools of the runtime python are refused: {sandlock.why_not} If you need them: {sandlock.todo}"
+        yield ok("sandbox of CPython", message)
 
 
 CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
@@ -261,13 +262,14 @@ CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
 
 def diagnose() -> list[CheckResult]:
     """Run all checks. A database error in one is reported as a failure and does not stop the others."""
-    found: list[CheckResult] = []
+    results: list[CheckResult] = []
     for check in CHECKS:
         try:
-            found += check()
+            results += check()
         except Error as error:
             name = check.__name__.removeprefix("check_")
             todo = find_server_error(error) or "Check that the database runs: /ready."
-            found.append(failure(name, f"Database error: {type(error).__name__}.", str(todo)))
+            results.append(failure(name, f"Database error: {type(error).__name__}.", str(todo)))
+            # It may be broken; the next check opens another one.
             connection.close()
-    return found
+    return results

@@ -81,6 +81,7 @@ def _as_user(uid: int, binaries: Path) -> Account:
 
 def _can_run(account: Account) -> bool:
     command = [*account.prefix, str(account.binaries / "postgres"), "--version"]
+    # The account may not be able to enter the current folder.
     return subprocess.run(command, capture_output=True, check=False, cwd="/").returncode == 0
 
 
@@ -89,6 +90,7 @@ def _copy_binaries(binaries: Path) -> Path:
     package = binaries.parent.parent
     copy = STATE / f"{PACKAGE}-{importlib.metadata.version(PACKAGE)}"
     if not copy.exists():
+        # Copied under another name and then renamed, so that an incomplete copy is never used.
         draft = copy.with_name(f".{copy.name}.{os.getpid()}")
         _make_state_folder()
         draft.mkdir(mode=0o755)
@@ -106,6 +108,7 @@ def _copy_binaries(binaries: Path) -> Path:
 
 def _make_reachable(home: Path, uid: int) -> None:
     """Give `uid` folders for data and socket: in `home` if it can reach it, otherwise in /var/lib."""
+    # Others reach a folder only if all folders above it let them pass.
     reachable = all(parent.stat().st_mode & 0o001 for parent in home.parents)
     if reachable:
         home.chmod(0o711)

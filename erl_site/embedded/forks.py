@@ -17,7 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TypeVar
 
-_context = get_context("fork")  # the default of macOS and of later Pythons starts from nothing
+# The default of macOS and of later Pythons starts from nothing.
+_context = get_context("fork")
 LOOK_SECONDS = 0.1
 Result = TypeVar("Result")
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -99,13 +100,15 @@ def _send_result(function: Callable[[], object], expected: tuple[type[Exception]
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    for other in _INTERRUPTS:  # Ctrl-C reaches both processes, and the other one passes it on
+    # Ctrl-C reaches both processes, and the other one passes it on as well.
+    for other in _INTERRUPTS:
         signal.signal(other, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def _run_program(command: tuple[str, ...], output: Path) -> None:
-    os.setsid()  # Ctrl-C reaches only the process that forked, and the group can be killed together
+    # A session of its own: Ctrl-C does not reach it, and its group can be killed together.
+    os.setsid()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -86,7 +86,8 @@ def _write_secret_key(path: Path) -> None:
     draft.touch(mode=0o600)
     draft.write_text(secrets.token_urlsafe(MIN_SECRET_KEY_CHARACTERS))
     try:
-        os.link(draft, path)  # fails if another process was faster; its key counts
+        # This fails if another process was faster, whose key counts then.
+        os.link(draft, path)
     except FileExistsError:
         pass
     finally:
@@ -112,8 +113,9 @@ def make_socket_folder(home: Path, *, owner: int) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     if owner != os.geteuid() == folder.lstat().st_uid:
         os.chown(folder, owner, -1)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o077 or found.st_uid != owner:
+    # Not followed: a link could lead to a folder that belongs to someone else.
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_mode & 0o077 or status.st_uid != owner:
         raise EmbeddedServerError(
             f"{folder} belongs to another user or is open to others. Remove it, or set ERL_HOME to a shorter path."
         )

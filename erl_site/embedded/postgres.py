@@ -120,6 +120,7 @@ def discard(home: Path) -> None:
     """Stop the server under `home` and delete its data for good."""
     home = Path(home).resolve()
     stop(home, "immediate")
+    # Where root uses another account, these may be links to folders elsewhere.
     for folder in (home / "data", socket_folder(home)):
         if folder.is_symlink():
             shutil.rmtree(folder.resolve(), ignore_errors=True)
@@ -133,6 +134,7 @@ def is_running(home: Path) -> bool:
         host = str(socket_dir(home))
         psycopg.connect(host=host, port=PORT, user="erl", dbname="postgres", connect_timeout=2).close()
     except psycopg.OperationalError as error:
+        # A refusal is an answer, too.
         return "FATAL" in str(error) and not any(text in str(error) for text in _TRANSIENT)
     return True
 
@@ -159,7 +161,9 @@ def _start_and_wait(home: Path, dsn: str, *, durable: bool, options: list[str], 
             psycopg.connect(dsn, dbname="postgres").close()
             return
         except psycopg.OperationalError as error:
+            # Without FATAL, no server was reached.
             is_transient = "FATAL" not in str(error) or any(text in str(error) for text in _TRANSIENT)
+            # The server answers; its roles are made next.
             if _NO_ROLE in str(error):
                 return
             if not is_transient:
@@ -186,10 +190,10 @@ def _prepare(home: Path, *, durable: bool) -> Account:
     if not version_file.exists():
         _initialise(data, account, durable=durable)
     shipped = _output(account.binaries / "postgres", "--version").split()[-1].split(".")[0]
-    found = version_file.read_text().strip()
-    if found != shipped:
+    version = version_file.read_text().strip()
+    if version != shipped:
         raise EmbeddedServerError(
-            f"{data} was made by PostgreSQL {found}, but PostgreSQL {shipped} is installed. Dump it with the old "
+            f"{data} was made by PostgreSQL {version}, but PostgreSQL {shipped} is installed. Dump it with the old "
             f"release and restore it with this one (docs/quickstart.md shows how), or move {home} away to start with "
             "empty data."
         )
@@ -235,8 +239,10 @@ def _start(home: Path, account: Account, options: list[str], *, wait_seconds: fl
 def _run(account: Account, program: str, *arguments: str) -> str:
     """Run a PostgreSQL program; return "", or its output if it failed."""
     command = [*account.prefix, str(account.binaries / program), *arguments]
+    # Variables such as PGPORT would change what the programs do, and a locale the language of their output.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
-    with tempfile.TemporaryFile("w+") as output:  # not a pipe, which the server would keep open
+    # Not a pipe: the server would keep it open.
+    with tempfile.TemporaryFile("w+") as output:
         ended = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
@@ -270,17 +276,17 @@ def _make_roles(dsn: str) -> None:
             earlier.execute(sql.SQL("CREATE ROLE {} SUPERUSER LOGIN").format(sql.Identifier(ADMINISTRATOR)))
         server = psycopg.connect(dsn, user=ADMINISTRATOR, dbname="template1", autocommit=True)
     with server:
-        known = server.execute("SELECT count(*) FROM pg_roles WHERE rolname = %s", [OWNER]).fetchone()
-        if known != (1,):
+        row = server.execute("SELECT count(*) FROM pg_roles WHERE rolname = %s", [OWNER]).fetchone()
+        if row != (1,):
             server.execute(STATEMENTS.read_text(encoding="utf-8").encode())
 
 
 def _make_database(dsn: str, dbname: str) -> None:
     with psycopg.connect(dsn, user=ADMINISTRATOR, dbname="postgres", autocommit=True) as connection:
-        known = connection.execute("select 1 from pg_database where datname = %s", [dbname]).fetchone()
-        if not known:
-            named = sql.SQL("create database {} owner {}").format(sql.Identifier(dbname), sql.Identifier(OWNER))
-            connection.execute(named)
+        row = connection.execute("select 1 from pg_database where datname = %s", [dbname]).fetchone()
+        if not row:
+            statement = sql.SQL("create database {} owner {}").format(sql.Identifier(dbname), sql.Identifier(OWNER))
+            connection.execute(statement)
 
 
 def _pid_lines(home: Path) -> list[str]:
@@ -308,6 +314,7 @@ def _memory_in_use(home: Path) -> bool:
 
     A second server on the same data would corrupt it. Without /proc, PostgreSQL's own check has to do.
     """
+    # In postmaster.pid, line 7 has the key and the id of the shared memory, and line 8 the state of the server.
     lines = _pid_lines(home)
     if len(lines) < 7 or not lines[6].strip():
         return False
@@ -333,7 +340,7 @@ def _refuse_damaged_lock(home: Path) -> None:
 
 
 def _drop_stale_locks(home: Path) -> None:
-    """Remove the locks of a dead server; PostgreSQL would take any process with its id, even a zombie, for it."""
+    """Remove the locks of a dead server; PostgreSQL would mistake any process with its id for it."""
     if processes.HAS_PROC and not _memory_in_use(home):
         (home / "data" / "postmaster.pid").unlink(missing_ok=True)
         for lock in socket_folder(home).glob(".s.PGSQL.*"):

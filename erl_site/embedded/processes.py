@@ -33,6 +33,7 @@ def age_seconds() -> float:
     ticks = _stat_field(os.getpid(), 22)
     if not ticks:
         return 0.0
+    # Starts are counted from the boot, with the time that the machine was suspended.
     return time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK")
 
 
@@ -42,7 +43,7 @@ def used_seconds(pid: int) -> float:
         table = {int(entry.name): _stat(int(entry.name)) for entry in PROC.iterdir() if entry.name.isdigit()}
         ticks = os.sysconf("SC_CLK_TCK")
         # Fields 14 to 17 of proc(5): its own time, and that of children it has waited for
-        rows = {each: (int(stat[1]), sum(map(int, stat[11:15])) / ticks) for each, stat in table.items() if stat}
+        rows = {member: (int(stat[1]), sum(map(int, stat[11:15])) / ticks) for member, stat in table.items() if stat}
     else:
         rows = {}
         for line in subprocess.run(
@@ -51,12 +52,13 @@ def used_seconds(pid: int) -> float:
             text=True,
             check=False,
         ).stdout.splitlines():
-            each, parent, spent = line.split(maxsplit=2)
-            rows[int(each)] = (int(parent), _read_time(spent))
+            member, parent, spent = line.split(maxsplit=2)
+            rows[int(member)] = (int(parent), _read_time(spent))
     family, used = {pid}, 0.0
     while family:
-        used += sum(rows[each][1] for each in family if each in rows)
-        family = {each for each, (parent, _) in rows.items() if parent in family}
+        # A process that has ended meanwhile has no row.
+        used += sum(rows[member][1] for member in family if member in rows)
+        family = {member for member, (parent, _) in rows.items() if parent in family}
     return used
 
 
@@ -77,6 +79,7 @@ def runs(pid: int) -> bool:
 def group_runs(group: int) -> bool:
     """Return whether any process of the group is alive; zombies do not count."""
     try:
+        # Signal 0 only asks whether there is such a group.
         os.killpg(group, 0)
     except ProcessLookupError:
         return False

@@ -159,6 +159,7 @@ class Supervisor:
 
     def _note_end(self, child: Child, code: int) -> None:
         assert child.process is not None
+        # What it started is in its group and must not outlive it.
         processes.signal_group(_pid(child.process), signal.SIGKILL)
         child.process = None
         if time.monotonic() - child.started > HEALTHY_AFTER_SECONDS:
@@ -186,6 +187,7 @@ class Supervisor:
         """Record the running processes, so that a later supervisor can stop them if this one is killed."""
         pids = {child.service.name: _pid(child.process) for child in self.children if child.process}
         entries = [{"name": name, "pid": pid, "started_at": processes.started_at(pid)} for name, pid in pids.items()]
+        # Replaced as a whole, so that a half-written record is never read.
         draft = self.home / f".{RECORD}"
         draft.write_text(json.dumps(entries))
         draft.replace(self.home / RECORD)
@@ -208,6 +210,7 @@ def end_leftovers(home: Path) -> list[str]:
     left = [entry for entry in entries if _is_left_over(entry)]
     for number, seconds in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, 2.0)):
         for entry in left:
+            # A process that is asked to end stops its own children; the group is for those that have lost it.
             if number == signal.SIGTERM and processes.runs(entry["pid"]):
                 os.kill(entry["pid"], number)
             else:

@@ -19,12 +19,14 @@ def enter_user_namespace() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWUSER):
         raise OSError(ctypes.get_errno(), "unshare")
+    # The kernel takes a gid_map only after setgroups is denied (user_namespaces(7)).
     for name, text in (("setgroups", "deny"), ("uid_map", "1000 0 1"), ("gid_map", "1000 0 1")):
         Path("/proc/self", name).write_text(text)
 
 
 def become(uid: int, gid: int) -> None:
     """Drop root privileges permanently."""
+    # Groups first: without root's rights they could not be changed.
     os.setgroups([])
     os.setgid(gid)
     os.setuid(uid)

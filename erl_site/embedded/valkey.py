@@ -118,7 +118,8 @@ def _start_and_wait(home: Path, *, durable: bool, wait_seconds: float) -> None:
         elif pid is None:
             raise _explain_failure(home, read_log_tail(_log(home), since=since))
         elif not socket_path(home).exists() and not started:
-            os.kill(pid, signal.SIGTERM)  # its socket was deleted, for example by a cleanup of /tmp
+            # Its socket was deleted, for example by a cleanup of /tmp.
+            os.kill(pid, signal.SIGTERM)
             processes.wait_until_gone([pid], seconds=10)
         if patience.is_over():
             raise EmbeddedServerError(
@@ -145,7 +146,9 @@ def _start(home: Path, *, durable: bool) -> None:
     if os.geteuid() == 0 != owner:
         group = pwd.getpwuid(owner).pw_gid
         command = [sys.executable, "-I", "-S", str(Path(unprivileged.__file__)), f"{owner}:{group}", *command]
+    # Reached by its socket only and without snapshots; with full memory it refuses messages rather than drop others.
     command += [*("--port", "0"), *("--unixsocketperm", "700"), *("--save", ""), *("--maxmemory-policy", "noeviction")]
+    # `process_id` knows the server by its command line, which a title would replace.
     command += [*("--daemonize", "yes"), *("--set-proc-title", "no"), *(DURABLE if durable else THROWAWAY)]
     command += [text for pair in paths.items() for text in pair]
     started = subprocess.run(
@@ -162,7 +165,8 @@ def _start(home: Path, *, durable: bool) -> None:
         raise _explain_failure(home, output)
     end = time.monotonic() + 30
     while process_id(home) is None and not socket_path(home).exists() and time.monotonic() < end:
-        time.sleep(0.01)  # the daemon writes its id after its parent returns
+        # The daemon writes its id after its parent has returned.
+        time.sleep(0.01)
 
 
 def _explain_failure(home: Path, output: str) -> EmbeddedServerError:

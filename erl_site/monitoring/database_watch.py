@@ -42,7 +42,8 @@ class DatabaseWatch:
 
     def watch(self, raw: psycopg.Connection[Any]) -> None:
         """Record when a connection starts and stops waiting for the server."""
-        wait, since = raw.wait, [0.0]  # a list is the cheapest mutable value, and this runs for every statement
+        # A list is the cheapest mutable value, and this runs for every statement.
+        wait, since = raw.wait, [0.0]
 
         def timed_wait(*arguments: Any, **options: Any) -> Any:
             since[0] = time.monotonic()
@@ -52,7 +53,7 @@ class DatabaseWatch:
                 since[0] = 0.0
 
         raw.wait = timed_wait  # type: ignore[method-assign]
-        self._watched = [each for each in self._watched if each[0]() is not None] + [(weakref.ref(raw), since)]
+        self._watched = [entry for entry in self._watched if entry[0]() is not None] + [(weakref.ref(raw), since)]
 
     def end_long_waits(self) -> int:
         """Close the sockets of connections that have waited too long; return how many."""
@@ -73,7 +74,8 @@ class DatabaseWatch:
 
 def _shut(raw: psycopg.Connection[Any], since: list[float], began: float) -> bool:
     try:
-        copy = os.dup(raw.fileno())  # still this socket, even if the waiting thread closes it and opens others
+        # The copy stays this socket, even if the waiting thread closes it and opens others.
+        copy = os.dup(raw.fileno())
     except (OSError, psycopg.Error):
         return False
     with socket.socket(fileno=copy) as duplicate:

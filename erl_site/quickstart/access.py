@@ -51,14 +51,14 @@ def prepare_access(*, site_url: str, home: Path) -> PreparedAccess:
 
     Credentials stored by an earlier run are kept if they still work.
     """
-    known = read_access(home)
+    credentials = read_access(home)
     project, _ = Project.objects.get_or_create(slug=PROJECT, defaults={"name": "Demo"})
-    token = known.get("api_key", "")
+    token = credentials.get("api_key", "")
     is_new_key = not _is_valid(token, project)
     if is_new_key:
         policy = Actor.policy("quickstart")
         token = create_api_key(project, client=CLIENT, scopes=ApiKey.Scope.values, by=policy).token
-    password, is_new_password = _prepare_admin(known.get("admin_password", ""))
+    password, is_new_password = _prepare_admin(credentials.get("admin_password", ""))
     access = Access(
         base_url=f"{site_url}/api/v1",
         api_key=token,
@@ -73,16 +73,17 @@ def prepare_access(*, site_url: str, home: Path) -> PreparedAccess:
 def read_access(home: Path) -> dict[str, str]:
     """Return the texts that an earlier run stored; what is damaged is left out, and this run replaces it."""
     try:
-        found = json.loads((home / FILE).read_text())
+        content = json.loads((home / FILE).read_text())
     except (OSError, ValueError):
         return {}
-    texts = found if isinstance(found, dict) else {}
+    texts = content if isinstance(content, dict) else {}
     return {name: text for name, text in texts.items() if isinstance(text, str)}
 
 
 def write_access(access: Access, home: Path) -> Path:
     """Store it for later runs, readable only by its owner."""
     path, draft = home / FILE, home / f".{FILE}.{os.getpid()}"
+    # Made with its mode, so that it is never open to others.
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(access.as_json() + "\n")
     draft.chmod(0o600)

@@ -74,13 +74,14 @@ class Loop:
             for done, line in enumerate(lines):
                 self.terminal.progress("Runs", done, len(lines))
                 external_id = json.loads(line)["external_id"]
+                # A run that is sent again is the same request, unless the sample has changed.
                 key = f"quickstart-{external_id}-{hashlib.sha256(line.encode()).hexdigest()[:12]}"
                 answer = self._post("trajectories", line, headers={"Idempotency-Key": key}, accept=(409,))
                 new += answer.status_code == 201 and "Idempotent-Replayed" not in answer.headers
                 external_ids.append(external_id)
-            known = len(lines) - new
+            duplicates = len(lines) - new
             words.extend([f"{new} sample runs recorded"] if new else [])
-            words.extend([f"{known} already recorded"] if known else [])
+            words.extend([f"{duplicates} already recorded"] if duplicates else [])
         return external_ids
 
     def _wait_for_reflections(self, external_ids: list[str]) -> None:
@@ -111,9 +112,9 @@ class Loop:
         with self.terminal.working("Review") as words:
             earlier = Review.objects.filter(project=self.project, reviewer=POLICY.label).count()
             proposals = Heuristic.objects.for_project(self.project).proposed().leading()
-            found = proposals.count()
+            count = proposals.count()
             if earlier:
-                words.append(f"{found} proposals waiting for your review")
+                words.append(f"{count} proposals waiting for your review")
                 return
             of_the_family = proposals.filter(evidence__trajectory__task_id=NEW_TASK["task_id"]).distinct().with_text()
             first: dict[str, tuple[Heuristic, HeuristicRevision]] = {}  # one per condition
@@ -123,11 +124,11 @@ class Loop:
             chosen = list(first.values())[:APPROVALS]
             for heuristic, revision in chosen:
                 approve_heuristic(heuristic, by=POLICY, content_sha256=revision.content_sha256, reason=POLICY_REASON)
-            words.append(f"{found} lessons proposed")
+            words.append(f"{count} lessons proposed")
         if chosen:
             self.terminal.say(
-                f"For the demo, the policy quickstart-demo approved {len(chosen)} of {found} proposals. "
-                f"Left for your review: {found - len(chosen)}.",
+                f"For the demo, the policy quickstart-demo approved {len(chosen)} of {count} proposals. "
+                f"Left for your review: {count - len(chosen)}.",
                 indent=4,
             )
 

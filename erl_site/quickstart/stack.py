@@ -110,6 +110,7 @@ def build_supervisor(port: int, report: Callable[[str, str], None]) -> Superviso
                 Service(name=name, command=(*celery, "worker", *_write_lane(name, queues=queues, processes=processes)))
                 for name, queues, processes in LANES
             ),
+            # Without a pid file: one that a killed scheduler left would keep the next from starting.
             Service(
                 name="scheduler",
                 command=(*celery, "beat", "--schedule", str(home / "celerybeat-schedule"), "--pidfile="),

@@ -74,7 +74,8 @@ class Terminal:
 
     def _write(self, text: str) -> None:
         encoding = self.stream.encoding or "utf-8"
-        with suppress(OSError):  # a closed terminal must not prevent a clean stop
+        # A closed terminal must not prevent a clean stop.
+        with suppress(OSError):
             self.stream.write(text.encode(encoding, "replace").decode(encoding))
             self.stream.flush()
 

@@ -14,7 +14,8 @@ def limit_statements() -> None:
         return
     settings.ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS = MOST_SECONDS
     options = settings.DATABASES["default"]["OPTIONS"]
-    if "options" in options:  # else there is a pooler, and limits stand on the role
+    # Behind a pooler there are none, and the limits stand on the role.
+    if "options" in options:
         limit = f"statement_timeout={MOST_SECONDS * 1000:.0f}ms"
         options["options"] = options["options"].replace("statement_timeout=0ms", limit)
 

@@ -64,7 +64,7 @@ def _has_expired(request: HttpRequest) -> bool:
 
 
 def _remember_browser(request: HttpRequest, response: HttpResponse) -> None:
-    """Let guesses from elsewhere not keep the person who has just signed in from doing so here again."""
+    """Remember the browser, so that guesses from elsewhere do not lock out the person who signed in here."""
     response.set_cookie(
         BROWSER_COOKIE,
         sign_browser(request.user.get_username()),
@@ -81,5 +81,6 @@ def _is_exempt(request: HttpRequest) -> bool:
 
 
 def _redirect(request: HttpRequest, name: str) -> HttpResponse:
+    # What was posted cannot be sent again after signing in.
     target = request.get_full_path() if request.method == "GET" else reverse("admin:index")
     return HttpResponseRedirect(f"{reverse(name)}?{urlencode({'next': target})}")

@@ -59,7 +59,7 @@ def find_device(user: AbstractBaseUser) -> TOTPDevice | None:
 def start_enrolment(request: HttpRequest) -> TOTPDevice:
     """Return a device to confirm in this session, with a new secret.
 
-    No one is shown a secret that anyone else has seen: others may have the password, or this session.
+    A secret is never shown twice: someone else may have the password, or this session, and have seen it.
     """
     request.session[_KEY] = random_hex(20)
     return _new_device(request)
@@ -102,11 +102,13 @@ def confirm_enrolment(request: HttpRequest, code: str) -> list[str]:
         )  # one session at a time
         if find_device(user) is not None:
             return []
+        # So that this code cannot be used again.
         device.last_t, device.drift = totp.t(), totp.drift
         device.save()
         codes = _make_backup_codes(user)
     del request.session[_KEY]
     login(request, device)
+    # A new key for the session: one that others know from before is of no use.
     request.session.cycle_key()
     log.info("second_factor_enrolled", user_id=device.user_id)
     return codes
@@ -118,6 +120,7 @@ def check_code(request: HttpRequest, code: str) -> CodeCheck:
     is_backup = not (code.isascii() and code.isdigit())
     model = StaticDevice if is_backup else TOTPDevice
     retry_at = None
+    # The rows are locked, so that guesses made at once are counted one after the other.
     with transaction.atomic():
         for device in devices_for_user(request.user, for_verify=True):
             if not isinstance(device, model):

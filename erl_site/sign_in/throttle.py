@@ -38,6 +38,7 @@ class Handler(AxesDatabaseHandler):  # type: ignore[misc]  # axes has no types
         username = get_client_username(request, credentials) or ""
         limit: int = get_failure_limit(request, credentials)
         counted = _find_failures(request, username)
+        # Axes knows one limit, so each count is scaled to it.
         return max(sum(failures for _, failures, _ in rows) * limit // most for rows, most in counted)
 
     def reset_user_attempts(self, request: HttpRequest, credentials: dict[str, Any] | None = None) -> int:
@@ -54,8 +55,8 @@ def client_address(request: HttpRequest) -> str | None:
     """
     peer = request.META.get("REMOTE_ADDR", "")
     count = settings.ERL_PROXY_COUNT
-    named = [part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",")]
-    candidate = named[-count] if 0 < count <= len(named) else peer
+    addresses = [part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",")]
+    candidate = addresses[-count] if 0 < count <= len(addresses) else peer
     return _address(candidate) or _address(peer)
 
 

@@ -79,5 +79,6 @@ def _answer(request: HttpRequest, template: str, next_url: str, **context: Any) 
 
 def _find_next_url(request: HttpRequest) -> str:
     target = request.POST.get("next") or request.GET.get("next", "")
+    # A link must not lead from the sign-in to another site.
     is_ours = url_has_allowed_host_and_scheme(target, {request.get_host()}, require_https=settings.ERL_HTTPS)
     return target if is_ours else reverse("admin:index")

@@ -60,7 +60,8 @@ class WholeRequest(ASGIRequest):
     def _set_content_type_params(self, meta: dict[str, Any]) -> None:
         try:
             self.content_type, self.content_params = parse_header_parameters(meta.get("CONTENT_TYPE", ""))
-        except (ValueError, LookupError):  # a parameter in a charset that does not exist (RFC 2231)
+        # A parameter may name a charset that does not exist (RFC 2231).
+        except (ValueError, LookupError):
             self.content_type, self.content_params = "", {}
 
 
@@ -84,6 +85,7 @@ class Application(ASGIHandler):
 
     def start(self, *, threads: int) -> None:
         """Say how many threads there are. Each starts with its first request, so a process may fork meanwhile."""
+        # Requests that only wait have given up their turn but keep their thread.
         self._pool = ThreadPoolExecutor(threads + MAX_WAITING, thread_name_prefix="request")
         self._probes = {path: ThreadPoolExecutor(count, path[1:]) for path, count in PROBES.items()}
         self._turns = Turns(
@@ -112,8 +114,10 @@ class Application(ASGIHandler):
             else:
                 await self._send_whole(response, send)
         except TimeoutError:
-            raise asyncio.CancelledError from None  # tells the server to close, without an entry in the log
-        if not is_whole:  # closing now would reset the connection, and could overtake the answer (RFC 9112 §9.6)
+            # This tells the server to close the connection, without an entry in the log.
+            raise asyncio.CancelledError from None
+        # Closing now would reset the connection, which could overtake the answer (RFC 9112 §9.6).
+        if not is_whole:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LINGER_SECONDS):
                     while (await receive()).get("more_body"):
@@ -202,7 +206,8 @@ class Application(ASGIHandler):
         try:
             return response if getattr(response, "is_async", False) else _read_whole(response)
         finally:
-            response.close()  # in this thread, for its connection to the database
+            # In this thread, which has the connection to the database.
+            response.close()
 
     async def _send_whole(self, response: Any, send: Send) -> None:
         async with asyncio.timeout(WRITE_SECONDS) as deadline:
@@ -239,7 +244,7 @@ class Application(ASGIHandler):
 
 
 class Held:
-    """Bytes in memory that clients are slow to send or read. Above the most, who has most of them gives way."""
+    """Bytes in memory that clients are slow to send or read. Above the limit, the largest holder gives way."""
 
     def __init__(self, most: int) -> None:
         self._most = most

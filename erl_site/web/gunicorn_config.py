@@ -12,8 +12,10 @@ from erl_site.monitoring.logs import logging_config
 _loaded = threading.Event()
 worker_class = "erl_site.web.worker.WebWorker"
 asgi_loop = "asyncio"
-asgi_disconnect_grace_period = 0  # streams end with their readers; other requests are answered by threads anyway
-limit_request_line = 8190  # the longest gunicorn accepts; a GET may carry a task
+# Streams end with their readers, and threads finish all other requests anyway.
+asgi_disconnect_grace_period = 0
+# The longest that gunicorn accepts, since a GET may carry a task.
+limit_request_line = 8190
 
 
 class EventLogger(Logger):  # type: ignore[misc]
@@ -35,7 +37,7 @@ def pre_fork(server: Any, worker: Any) -> None:
 
 
 def post_fork(server: Any, worker: Any) -> None:
-    """Keep a process that is loading from being killed as one that hangs: on a busy machine that takes minutes."""
+    """Keep a process that is loading from being killed as hung: on a busy machine, loading takes minutes."""
 
     def show_life() -> None:
         while not _loaded.wait(1.0):
@@ -50,7 +52,8 @@ def post_worker_init(worker: Any) -> None:
     try:
         _prepare(worker)
     finally:
-        _loaded.set()  # from now on the worker shows by itself that it lives
+        # From now on the worker shows by itself that it lives.
+        _loaded.set()
 
 
 def _prepare(worker: Any) -> None:
@@ -62,7 +65,8 @@ def _prepare(worker: Any) -> None:
     _load_embedder()
     sender.send_in_background()
     watch_database(settings.ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS)
-    gc.freeze()  # what was loaded stays: looking through it for garbage took a tenth of a request
+    # What was loaded stays. Looking through it for garbage took a tenth of a request.
+    gc.freeze()
 
 
 def _load_embedder() -> None:

@@ -92,7 +92,8 @@ def ask_broker() -> None:
     Raises:
         redis.RedisError: it does not answer, or the broker is not Redis or Valkey.
     """
-    import redis  # takes a tenth of a second, which few processes need
+    # Importing it takes a tenth of a second, and few processes need it.
+    import redis
 
     url = find_server_url()
     if url is None:

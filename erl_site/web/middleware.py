@@ -51,7 +51,8 @@ class RequestIdMiddleware:
         ):  # Django's is 0, not that of the full response (RFC 9110 8.6)
             del response["Content-Length"]
         _log_finished(request, response, milliseconds=(time.perf_counter() - started) * 1000)
-        return response  # the variables stay bound, because Django may still log
+        # The variables stay bound, because Django may still log.
+        return response
 
 
 _OF_CLIENTS = ("/api/v1/", "/otlp/v1/")
@@ -71,7 +72,8 @@ class OverloadMiddleware:
         if limit and waited_seconds.get() > limit and request.path_info.startswith(_OF_CLIENTS):
             headers = {"Retry-After": str(OVERLOAD_RETRY_SECONDS)}
             response = problem(ErrorCode.OVERLOADED, request=request, headers=headers)
-            response["Content-Length"] = str(len(response.content))  # this runs outside CommonMiddleware, which sets it
+            # This runs outside of CommonMiddleware, which would set it.
+            response["Content-Length"] = str(len(response.content))
             return response
         return self.get_response(request)
 

@@ -30,4 +30,4 @@ class Seats:
     def give_back(self, holders: Sequence[str]) -> None:
         self._taken -= 1
         self._held.subtract(holders)
-        self._held = +self._held  # no one who holds none is kept
+        self._held = +self._held  # drops holders that hold none

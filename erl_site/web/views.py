@@ -30,14 +30,14 @@ def ready(request: HttpRequest) -> HttpResponse:
     if refused := _refuse_method(request):
         return refused
     broker = "ok" if checks.broker.succeeds() else "unavailable"
-    found = {"broker": broker, "embedder": checks.embedder_state()}
+    states = {"broker": broker, "embedder": checks.embedder_state()}
     state = "unavailable" if not checks.database.succeeds() else "ok" if checks.disk.succeeds() else "not_writable"
     if state != "ok":
         error = json.loads(problem(ErrorCode.DATABASE_UNAVAILABLE).content)["error"]
-        body = {"status": "unavailable", "checks": {"database": state, **found}, "error": error}
+        body = {"status": "unavailable", "checks": {"database": state, **states}, "error": error}
         return JsonResponse(body, status=503, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
-    degraded = "unavailable" in found.values()
-    return JsonResponse({"status": "degraded" if degraded else "ready", "checks": {"database": "ok", **found}})
+    degraded = "unavailable" in states.values()
+    return JsonResponse({"status": "degraded" if degraded else "ready", "checks": {"database": "ok", **states}})
 
 
 @csrf_exempt

@@ -12,7 +12,8 @@ from erl_site.web.application import LINGER_SECONDS
 from erl_site.web.refusals import address_too_long, head_too_large, malformed, too_slow
 
 HEAD_SECONDS = 10.0
-MAX_HEAD_BYTES = 65_536  # gunicorn bounds each field and their number, not all of them
+# Gunicorn bounds each field and their number, but not all of them together.
+MAX_HEAD_BYTES = 65_536
 
 
 class WebWorker(ASGIWorker):  # type: ignore[misc]
@@ -62,7 +63,8 @@ class Connection(ASGIProtocol):  # type: ignore[misc]
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=0)  # so that gunicorn waits until all of an answer has left
+        # With no buffer, gunicorn waits until all of an answer has left.
+        transport.set_write_buffer_limits(high=0)
         if self.worker.nr_conns > self.worker.worker_connections and self.worker.waited_for:
             next(iter(self.worker.waited_for)).drop()
         self.worker.waited_for[self] = None
@@ -72,7 +74,8 @@ class Connection(ASGIProtocol):  # type: ignore[misc]
         if self._closed:
             return
         if self._current_request is None:
-            if not self._head_bytes:  # the deadline begins with a request's first byte
+            # The deadline begins with the first byte of a request.
+            if not self._head_bytes:
                 self._cancel_keepalive_timer()
                 self.give_up_after(HEAD_SECONDS)
             self._head_bytes += len(data)

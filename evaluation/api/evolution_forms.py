@@ -142,7 +142,7 @@ def describe_evolution_fully(evolution: EvaluationRow) -> dict[str, Any]:
     return (
         describe_evolution(evolution, chosen)
         | {name: evolution.figures[name] for name in ("sets", "measured", "proposer")}
-        | {"candidates": [_describe_candidate(each) for each in candidates]}
+        | {"candidates": [_describe_candidate(member) for member in candidates]}
     )
 
 

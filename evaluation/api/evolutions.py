@@ -59,12 +59,13 @@ class EvolutionListView(ApiView):
         responses=EvolutionPage,
     )
     def get(self, request: Request) -> Response:
+        # The figures of a candidate are large, and the list shows none of them.
         chosen = EvaluationRow.objects.filter(figures__is_chosen=True).defer("figures")
         rows = Evolution.objects.filter(project=self.project)
         rows = rows.prefetch_related(Prefetch("candidates", queryset=chosen, to_attr="chosen"))
         page = self.paginate_queryset(self.filter_queryset(rows)) or ()
         response = self.get_paginated_response(
-            [describe_evolution(each, next(iter(each.chosen), None)) for each in page]
+            [describe_evolution(evolution, next(iter(evolution.chosen), None)) for evolution in page]
         )
         sent = EvolutionFilter(request.query_params).form
         agent = sent.cleaned_data["agent"] if sent.is_valid() else None

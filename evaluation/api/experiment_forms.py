@@ -102,7 +102,7 @@ class ExperimentInput(Input):
         """Return the plan with its defaults filled in."""
         steps = (STEPS if self.release else ()) if self.steps is None else tuple(map(_read_step, self.steps))
         given = self.guardrails
-        guardrails = GUARDRAILS if given is None else tuple(Guardrail(**each.model_dump()) for each in given)
+        guardrails = GUARDRAILS if given is None else tuple(Guardrail(**guardrail.model_dump()) for guardrail in given)
         left_out = {"release", "promotes", "guardrails", "steps"}
         return ExperimentPlan(guardrails=guardrails, steps=steps, **self.model_dump(exclude=left_out))
 
@@ -331,6 +331,7 @@ def describe_experiment(experiment: Experiment, last: Look | None) -> dict[str, 
 
 def describe_in_full(experiment: Experiment) -> dict[str, Any]:
     """Return an experiment with its looks."""
+    # The newest ones, turned round to be read from the oldest on.
     looks = list(experiment.looks.order_by("-number")[:MOST_LOOKS])[::-1]
     last = looks[-1] if looks else None
     return describe_experiment(experiment, last) | {
@@ -351,8 +352,10 @@ def describe_uplift(report: UpliftReport, lessons: Iterable[LessonEffect], *, da
     return {
         "days": days,
         "whole": _describe_uplift(report.whole),
-        "by_release": [{"release": number} | _describe_uplift(each) for number, each in report.by_release.items()],
-        "by_family": [{"task_id": name} | _describe_uplift(each) for name, each in report.by_family.items()],
+        "by_release": [
+            {"release": number} | _describe_uplift(estimate) for number, estimate in report.by_release.items()
+        ],
+        "by_family": [{"task_id": name} | _describe_uplift(estimate) for name, estimate in report.by_family.items()],
         "lessons": [_describe_effect(effect) for effect in most_first[:MOST_LESSONS]],
     }
 
@@ -382,4 +385,5 @@ def _describe_interval(interval: Interval | None) -> dict[str, float | None]:
 
 
 def _read_step(sent: CanaryStepInput) -> RolloutStep:
+    # Rounded, as 0.1 percent is no exact float.
     return RolloutStep(share=round(sent.percent * 10), units=sent.units)

@@ -57,7 +57,9 @@ class ExperimentListView(ApiView):
     def get(self, request: Request) -> Response:
         page = self.paginate_queryset(_of(self)) or []
         looks = find_last_looks(page)
-        return self.get_paginated_response([describe_experiment(one, looks.get(one.pk)) for one in page])
+        return self.get_paginated_response(
+            [describe_experiment(experiment, looks.get(experiment.pk)) for experiment in page]
+        )
 
     @describe(
         "startExperiment",
@@ -119,6 +121,7 @@ class ExperimentLooksView(ApiView):
         if look is not None:
             return Response(describe_look(look), status=201)
         last = experiment.looks.order_by("-number").first()
+        # No look and none before: the row is locked by another process.
         if last is None:
             raise Refusal(ErrorCode.CONFLICT, "Another process is looking at it right now. Send the request again.")
         return Response(describe_look(last))

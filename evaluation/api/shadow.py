@@ -177,8 +177,8 @@ def _find_report(view: ApiView, release: str) -> ShadowReport | None:
 def _describe(report: ShadowReport | None) -> dict[str, Any]:
     if report is None:
         return NOTHING
-    found = {name: getattr(report, name) for name in ShadowReportAnswer.model_fields}
-    return found | {"stable": report.stable.number, "candidate": report.candidate.number}
+    fields = {name: getattr(report, name) for name in ShadowReportAnswer.model_fields}
+    return fields | {"stable": report.stable.number, "candidate": report.candidate.number}
 
 
 def _describe_answer(row: EvaluationRow) -> dict[str, Any]:

@@ -72,5 +72,5 @@ class EvaluateView(ApiView):
         failed = runs.filter(status=_Status.FAILED).first()
         if failed and finished and failed.created_at < finished.created_at:
             failed = None
-        named = {"running": running, "finished": finished, "failed": failed}
-        return Response({name: describe_evaluation(run) if run else None for name, run in named.items()})
+        filters = {"running": running, "finished": finished, "failed": failed}
+        return Response({name: describe_evaluation(run) if run else None for name, run in filters.items()})

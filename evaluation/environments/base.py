@@ -63,6 +63,7 @@ def load_environment(path: str) -> Environment:
     """
     module_name, _, class_name = path.partition(":")
     if (here := os.getcwd()) not in sys.path:  # noqa: PTH109 - sys.path holds text
+        # `manage.py` puts its own folder there, not the one in which the command was started.
         sys.path.insert(0, here)
     try:
         environment: Environment = getattr(importlib.import_module(module_name), class_name)()

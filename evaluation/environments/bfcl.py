@@ -66,10 +66,11 @@ class Bfcl:
 
     def tasks(self, split: Split, *, seed: int) -> Sequence[Task]:
         dialogues = list(read_dialogues().values())
+        # The split depends on the seed alone, so both halves can be drawn apart.
         random.Random(f"bfcl:{seed}").shuffle(dialogues)  # noqa: S311 - repeatable by design
         middle = len(dialogues) // 2
         chosen = dialogues[:middle] if split == "source" else dialogues[middle:]
-        return [Task(id=f"{seed}-{each.id}", text="\n".join(each.requests), family="") for each in chosen]
+        return [Task(id=f"{seed}-{dialogue.id}", text="\n".join(dialogue.requests), family="") for dialogue in chosen]
 
     def run(self, task: Task, *, lessons: str, trial: int) -> TryResult:
         seed, _, dialogue_id = task.id.partition("-")
@@ -87,6 +88,7 @@ def work_on(dialogue: Dialogue, *, lessons: str, seed: str) -> TryResult:
     is_right = True
     for turn in range(len(dialogue.requests)):
         agent.do_turn(turn)
+        # A second world in which the right calls are made, as the leaderboard compares states.
         expected = [right.call(call.name, call.arguments).value for call in dialogue.plan if call.turn == turn]
         given = [value for values in agent.answers for value in values]
         is_right = (
@@ -145,7 +147,7 @@ def _parse(text: str, turn: int, classes: Sequence[str]) -> PlannedCall:
     call = ast.parse(text, mode="eval").body
     assert isinstance(call, ast.Call)
     name = ast.unparse(call.func)
-    method = next(getattr(_load(each), name) for each in classes if hasattr(_load(each), name))
+    method = next(getattr(_load(class_name), name) for class_name in classes if hasattr(_load(class_name), name))
     names = [parameter for parameter in inspect.signature(method).parameters if parameter != "self"]
     arguments = dict(zip(names, map(ast.literal_eval, call.args), strict=False))
     arguments |= {keyword.arg or "": ast.literal_eval(keyword.value) for keyword in call.keywords}

@@ -18,11 +18,12 @@ def read_tools() -> dict[str, tuple[str, dict[str, Any]]]:
     """Return what the leaderboard says about each function: description and parameters by name, with the class."""
     config = importlib.import_module("bfcl_eval.constants.executable_backend_config")
     folder = Path(importlib.import_module("bfcl_eval").__path__[0]) / "data" / "multi_turn_func_doc"
-    classes = sorted({each for dialogue in read_dialogues().values() for each in dialogue.classes})
+    classes = sorted({class_name for dialogue in read_dialogues().values() for class_name in dialogue.classes})
     tools = {}
     for name in classes:
         path = folder / config.MULTI_TURN_FUNC_DOC_FILE_MAPPING[name]
         for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+            # Before it stands the same text about the whole service in every function.
             description = row["description"].rpartition("Tool description: ")[2]
             schema = _schema(row["parameters"])
             if "ticket_id" in schema["properties"]:
@@ -37,7 +38,7 @@ def _schema(said: dict[str, Any]) -> dict[str, Any]:
     if kind := TYPES.get(said["type"], said["type"]):
         schema["type"] = kind
     if "properties" in said:
-        schema["properties"] = {name: _schema(each) for name, each in said["properties"].items()}
+        schema["properties"] = {name: _schema(member) for name, member in said["properties"].items()}
     if "items" in said:
         schema["items"] = _schema(said["items"])
     return schema

@@ -76,6 +76,7 @@ def make_plan(office: Office, text: str) -> list[PlannedCall]:
         case "mail":
             calls = [("find_contact", {"name": who}), ("send_mail", {"to": value[0], "text": value[1]})]
         case "total":
+            # Rounded up: the last page may be partly empty.
             pages = -(-len(office.orders[who]) // PAGE)
             calls = [("list_orders", {"customer": who, "page": f"{page + 1}"}) for page in range(pages)]
             calls.append(("finish", {"answer": value}))

@@ -71,6 +71,7 @@ class CommandAgent:
         lines = self._lines
         if lines[0].split is None:
             drawn = list(lines)
+            # The split depends on the seed alone, so both halves can be drawn apart.
             random.Random(f"split:{seed}").shuffle(drawn)  # noqa: S311 - repeatable by design
             half = len(drawn) // 2
             lines = drawn[:half] if split == "source" else drawn[half:]
@@ -131,8 +132,8 @@ def read_command(text: str, *, folder: Path, timeout_seconds: float) -> AgentCom
     except ValueError as error:
         raise EvaluationError(f"--agent {text!r} is not a command: {error}.") from error
     program = words[0] if words else ""
-    found = shutil.which(str(folder / program) if os.sep in program else program)
-    if not found:
+    executable = shutil.which(str(folder / program) if os.sep in program else program)
+    if not executable:
         raise EvaluationError(f"--agent {text!r}: there is no program {program!r}. Name one that can be started.")
     return AgentCommand(words=words, folder=folder, timeout_seconds=timeout_seconds)
 
@@ -159,6 +160,7 @@ def _run(command: AgentCommand, asked: bytes) -> bytes:
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
+                # A group of its own, so that the agent's own children can be killed with it.
                 start_new_session=True,
             )
         except OSError as error:
@@ -174,6 +176,7 @@ def _run(command: AgentCommand, asked: bytes) -> bytes:
         if code:
             how = f"exit code {code}" if code > 0 else f"signal {signal.Signals(-code).name}"
             raise _Unusable(f"it ended with {how}" + _last_words(stderr))
+        # Measured before it is read: an agent may write more than fits into memory.
         size = stdout.seek(0, os.SEEK_END)
         if size > MAX_REQUEST_BYTES:
             raise _Unusable(f"it wrote {size:,} bytes; a run may have {MAX_REQUEST_BYTES:,}")
@@ -186,12 +189,14 @@ def _run(command: AgentCommand, asked: bytes) -> bytes:
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError, PermissionError):
+        # The whole group: what the agent started would otherwise go on working.
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def _last_words(stderr: IO[bytes]) -> str:
     size = stderr.seek(0, os.SEEK_END)
+    # The last lines say what went wrong; the rest may be long.
     stderr.seek(max(0, size - _STDERR_TAIL_BYTES))
     lines = [line.strip() for line in stderr.read().decode(errors="replace").splitlines() if line.strip()]
     return f": {lines[-1][:MAX_SAID_CHARS]}" if lines else ""
@@ -200,7 +205,7 @@ def _last_words(stderr: IO[bytes]) -> str:
 def _make_environment(folder: Path) -> dict[str, str]:
     """Return the caller's environment without what belongs to ERL: the agent is to have the lessons it is handed."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-    path = [each for each in kept.pop("PYTHONPATH", "").split(os.pathsep) if each not in ("", str(folder))]
+    path = [entry for entry in kept.pop("PYTHONPATH", "").split(os.pathsep) if entry not in ("", str(folder))]
     return kept | ({"PYTHONPATH": os.pathsep.join(path)} if path else {})
 
 
@@ -210,6 +215,7 @@ def _read_run(written: bytes, task: Task) -> TryResult:
         document = parse_json(written)
         if not isinstance(document, Mapping):
             raise _Unusable("standard output is not one JSON object")
+        # These would point into the live project from inside the sandbox.
         if foreign := [name for name in _FOREIGN if name in document]:
             raise _Unusable(f"leave out {', '.join(foreign)}: the run is recorded apart from your project")
         run = TrajectoryInput.from_body({"task": task.text, **document}).run()

@@ -58,13 +58,15 @@ class Office:
             return f"Error: there is no tool {tool}"
         try:
             return actions[tool](**arguments)
+        # Arguments that are missing or unknown: the answer says how the tool is used.
         except TypeError:
             return f"Error: use it as {TOOLS[tool].partition(':')[0]}"
 
     @property
     def is_done(self) -> bool:
         kind, value = self.wanted["kind"], self.wanted["value"]
-        others = any(self.done[each] for each in self.done if each != kind)
+        # An agent that also does something that was not asked for has not solved the task.
+        others = any(self.done[action] for action in self.done if action != kind)
         if kind == "total":
             return self.is_over and not others and self.answer.strip().strip(".") == value
         return not others and self.done[kind] == [value]
@@ -119,6 +121,7 @@ def open_office(task_id: str) -> Office:
 
 def _generate(task_id: str) -> tuple[str, Office]:
     split, _, number = task_id.split("-")
+    # From the id alone, so that each process builds the same world for a task.
     generator = random.Random(task_id)  # noqa: S311 - repeatable by design
     people = PEOPLE["source" if split == "source" else "test"]
     addresses = {name: f"{name.lower()}.{generator.randrange(100, 999)}@office.example" for name in people}
@@ -133,6 +136,7 @@ def _generate(task_id: str) -> tuple[str, Office]:
             text, kind, value = f"Tell {who} by mail that {message}.", "mail", [addresses[who], message]
         case "total":
             text, kind = f"How many dollars are all orders of {who} together? Answer with the number.", "total"
+            # Over all pages: an agent that reads only the first one gets another sum.
             value = str(sum(amount for _, amount in orders[who]))
         case "refund":
             order = generator.choice(orders[who])[0]

@@ -23,7 +23,7 @@ def _read_tool(name: str, line: str) -> ChatTool:
     """Return a tool as the model reads it. What an argument has to look like, it has to find out."""
     signature, _, description = line.partition(": ")
     names = signature.partition("(")[2].rstrip(")").split(", ")
-    parameters = {"type": "object", "properties": {each: {"type": "string"} for each in names}}
+    parameters = {"type": "object", "properties": {parameter: {"type": "string"} for parameter in names}}
     return ChatTool(name=name, description=description, parameters=parameters)
 
 
@@ -73,10 +73,11 @@ class OfficeWithModel:
             desk.answers.append(self._chat(request))
             return desk.answers[-1]
 
-        said = ChatMessage(role="user", content=f"Task: {task.text} (try {trial + 1})")
+        message = ChatMessage(role="user", content=f"Task: {task.text} (try {trial + 1})")
         try:
-            hold_trial(subject, [said], ask, desk)
+            hold_trial(subject, [message], ask, desk)
         except ProviderError as failure:
+            # The limit ends the evaluation; any other failure is one lost try.
             if failure.code == CAP_REACHED:
                 raise
             error = failure.code

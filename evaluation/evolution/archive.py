@@ -39,11 +39,11 @@ class ArchivedCandidate:
 
     @property
     def steps(self) -> float:
-        return sum(each.steps for each in self.scores.values())
+        return sum(score.steps for score in self.scores.values())
 
     @property
     def solved(self) -> int:
-        return sum(each.solved for each in self.scores.values())
+        return sum(score.solved for score in self.scores.values())
 
 
 class Archive:
@@ -58,17 +58,18 @@ class Archive:
 
     def pareto(self) -> list[ArchivedCandidate]:
         """Return the candidates that passed and that no other dominates, the best in total first."""
-        front = find_front([(each, each.scores) for each in self.passed])
-        return sorted(front, key=lambda each: (each.tokens, each.number))
+        front = find_front([(candidate, candidate.scores) for candidate in self.passed])
+        return sorted(front, key=lambda candidate: (candidate.tokens, candidate.number))
 
     def best(self) -> ArchivedCandidate:
         """Return the candidate that passed with the fewest tokens on the gate."""
-        return min(self.passed, key=lambda each: (-each.solved, each.tokens, each.number))
+        return min(self.passed, key=lambda candidate: (-candidate.solved, candidate.tokens, candidate.number))
 
     def has(self, parent: ArchivedCandidate, macro: Macro) -> bool:
-        """Tell whether a parent was tried with a tool, be it by way of another order."""
-        names = {each.definition.name for each in (*parent.macros, macro)}
+        """Tell whether a parent was tried with a tool, in whatever order its tools were added."""
+        # As a set: the order in which tools were added makes no other agent.
+        names = {entry.definition.name for entry in (*parent.macros, macro)}
         return any(
-            each.draft == parent.draft and {one.definition.name for one in each.macros} == names
-            for each in self.candidates
+            entry.draft == parent.draft and {member.definition.name for member in entry.macros} == names
+            for entry in self.candidates
         )

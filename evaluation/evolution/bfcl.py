@@ -42,12 +42,12 @@ class BfclSuite:
         self._worker, self._most = worker or Script(), most
 
     def tasks(self) -> list[EvolutionTask]:
-        found: dict[str, list[EvolutionTask]] = {}
+        tasks: dict[str, list[EvolutionTask]] = {}
         for dialogue in read_dialogues().values():
             if self._worker.can_use([tool.name for tool in self._offer(dialogue)]):
-                own = found.setdefault(_family(dialogue), [])
+                own = tasks.setdefault(_family(dialogue), [])
                 own.append(EvolutionTask(id=dialogue.id, family=_family(dialogue)))
-        return [task for own in found.values() for task in own[: self._most or None]]
+        return [task for own in tasks.values() for task in own[: self._most or None]]
 
     def schemas(self) -> dict[str, Any]:
         return {name: parameters for name, (_, parameters) in read_tools().items()}
@@ -94,7 +94,7 @@ class _Work:
 
     def do(self, *, seed: str) -> TaskOutcome:
         checker = importlib.import_module("bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker")
-        said: list[ChatMessage] = []
+        messages: list[ChatMessage] = []
         steps = tokens = 0
         segments: list[tuple[ObservedCall, ...]] = []
         error = ""
@@ -102,13 +102,15 @@ class _Work:
             planned = [call for call in self._dialogue.plan if call.turn == turn]
             expected = [self._right.call(call.name, call.arguments).value for call in planned]
             self._answers, self._segment = [], []
-            said.append(ChatMessage(role="user", content=request))
+            messages.append(ChatMessage(role="user", content=request))
+            # Names of methods repeat across services, so tools have the service in front.
             wanted = [replace(call, name=self._qualified[call.name]) for call in planned]
             ask = self._worker.ask(wanted, name=f"{seed}:{self._dialogue.id}:{turn}")
-            trial = hold_trial(self._subject, said, ask, self)
-            said.append(ChatMessage(role="assistant", content=trial.reply))
+            trial = hold_trial(self._subject, messages, ask, self)
+            messages.append(ChatMessage(role="assistant", content=trial.reply))
             steps, tokens = steps + trial.steps, tokens + trial.tokens
             segments.append(tuple(self._segment))
+            # The first fault is the cause; those of later turns often follow from it.
             error = error or self._find_fault(checker, trial, expected, turn)
         run = ObservedRun(id=self._dialogue.id, segments=tuple(segments))
         return TaskOutcome(solved=not error, steps=steps, tokens=tokens, run=run, error=error)

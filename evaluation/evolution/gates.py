@@ -70,14 +70,15 @@ def judge(tasks: Sequence[EvolutionTask], before: Sequence[TaskOutcome], after: 
     ]
     if broken:
         families = sorted({task.family for task, _ in broken})
-        said = f"{len(broken)} tasks of {', '.join(families)} no longer work: {broken[0][0].id}, {broken[0][1].error}"
-        return "regression", said
-    saved = paired_difference([each.tokens for each in after], [each.tokens for each in before])
-    solved = paired_difference([float(each.solved) for each in after], [float(each.solved) for each in before])
-    said = f"{saved.mean:+,.0f} tokens a task [{saved.low:+,.0f}, {saved.high:+,.0f}]"
+        reason = f"{len(broken)} tasks of {', '.join(families)} no longer work: {broken[0][0].id}, {broken[0][1].error}"
+        return "regression", reason
+    saved = paired_difference([trial.tokens for trial in after], [trial.tokens for trial in before])
+    solved = paired_difference([float(trial.solved) for trial in after], [float(trial.solved) for trial in before])
+    reason = f"{saved.mean:+,.0f} tokens a task [{saved.low:+,.0f}, {saved.high:+,.0f}]"
+    # The whole interval has to be on the good side, not the mean alone.
     if saved.high < 0 or solved.low > 0:
-        return "", f"{said}, and what worked still works"
-    return "benefit", said
+        return "", f"{reason}, and what worked still works"
+    return "benefit", reason
 
 
 def score(tasks: Sequence[EvolutionTask], outcomes: Sequence[TaskOutcome]) -> dict[str, Score]:
@@ -97,11 +98,12 @@ def work_on(
 
 def _merge(trials: Sequence[TaskOutcome]) -> TaskOutcome:
     return TaskOutcome(
+        # All trials, as a task that works now and then does not work.
         solved=all(trial.solved for trial in trials),
-        steps=sum(each.steps for each in trials) / len(trials),
-        tokens=sum(each.tokens for each in trials) / len(trials),
+        steps=sum(played.steps for played in trials) / len(trials),
+        tokens=sum(played.tokens for played in trials) / len(trials),
         run=trials[0].run,
-        error=next((each.error for each in trials if each.error), ""),
+        error=next((played.error for played in trials if played.error), ""),
     )
 
 

@@ -73,19 +73,21 @@ def evolve(
     macros = propose(mined)
     drafts = think(list(zip(sets.mine, mined, strict=True))) if think is not None else ()
     for generation in range(1, generations + 1):
+        # What a model proposed is tried once, on the agent as it was.
         thought = [_Attempt(parent=first, draft=draft) for draft in drafts if generation == 1]
         for attempt in [*thought, *_breed(archive, macros)]:
             if not gate.is_burnt:
                 archive.candidates.append(_try(gate, archive, attempt, generation=generation, seed=seed))
-        kept = [each for each in archive.passed if each.generation == generation and each.macros]
+        kept = [candidate for candidate in archive.passed if candidate.generation == generation and candidate.macros]
+        # Tools that help one by one need not help together, so the gate judges them again.
         if len(kept) > 1 and not gate.is_burnt:
             parent = archive.candidates[kept[0].parent or 0]
-            siblings = [each for each in kept if each.parent == parent.number]
+            siblings = [candidate for candidate in kept if candidate.parent == parent.number]
             together = tuple(dict.fromkeys(sibling.macros[-1] for sibling in siblings))
             if len(together) > 1:
                 attempt = _Attempt(parent=parent, macros=together)
                 child = _try(gate, archive, attempt, generation=generation, seed=seed)
-                child.parents = tuple(each.number for each in siblings)
+                child.parents = tuple(candidate.number for candidate in siblings)
                 archive.candidates.append(child)
     return Evolved(
         sets=sets,
@@ -99,13 +101,14 @@ def evolve(
 def propose(outcomes: Sequence[TaskOutcome]) -> tuple[Macro, ...]:
     """Return the tools that runs on the mine set suggest, those first that would have saved the most steps."""
     repeated = find_repeated(outcome.run for outcome in outcomes if outcome.solved)
-    return tuple(macro for each in repeated if (macro := write_macro(each)) is not None)
+    return tuple(macro for repeat in repeated if (macro := write_macro(repeat)) is not None)
 
 
 def measure(
     suite: EvolutionSuite, tasks: Sequence[EvolutionTask], best: ArchivedCandidate, *, seed: int
 ) -> dict[str, Any]:
     """Compare a candidate with the agent as it was on tasks that nothing was chosen by."""
+    # The hold-out is looked at once, at the end, so nothing was chosen by it.
     before = work_on(suite, tasks, AS_IT_IS, seed=_seed(seed, "holdout", 0))
     after = work_on(suite, tasks, best.proposal, seed=_seed(seed, "holdout", 1))
     return compare(before, after)
@@ -113,12 +116,12 @@ def measure(
 
 def compare(before: Sequence[TaskOutcome], after: Sequence[TaskOutcome]) -> dict[str, Any]:
     """Return two arms on the same tasks beside each other, with the interval of the difference per task."""
-    solved = _differ([float(each.solved) for each in before], [float(each.solved) for each in after])
+    solved = _differ([float(score.solved) for score in before], [float(score.solved) for score in after])
     return {
         "tasks": len(before),
         "solved": {arm: int(solved.pop(arm)) for arm in ("before", "after")},
-        "steps": _differ([each.steps for each in before], [each.steps for each in after]),
-        "tokens": _differ([each.tokens for each in before], [each.tokens for each in after]),
+        "steps": _differ([score.steps for score in before], [score.steps for score in after]),
+        "tokens": _differ([score.tokens for score in before], [score.tokens for score in after]),
         "success": solved,
     }
 
@@ -139,6 +142,7 @@ def _breed(archive: Archive, macros: Sequence[Macro]) -> list[_Attempt]:
             if macro not in parent.macros and not archive.has(parent, macro) and _may_help(archive, macro)
         ]
         pairs += [(parent, macro) for macro in waiting]
+    # A total order by name in the end, so that the same seed breeds the same candidates.
     pairs.sort(key=lambda pair: (pair[0].tokens, -pair[1].repeated.saved, pair[1].definition.name))
     return [_Attempt(parent=parent, macros=(macro,)) for parent, macro in pairs[:BROOD]]
 
@@ -166,6 +170,7 @@ def _try(gate: Gate, archive: Archive, attempt: _Attempt, *, generation: int, se
     )
     for macro in attempt.macros:
         child.stopped_by, child.said = gate.check(macro)
+        # These checks are cheap, and save a look at the gate.
         if child.stopped_by:
             return child
     child.outcomes = gate.look(child.proposal, seed=_seed(seed, "gate", number))

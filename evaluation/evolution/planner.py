@@ -39,9 +39,11 @@ def plan_turn(plan: Sequence[PlannedCall], *, seed: str) -> Ask:
         if done >= len(plan):
             return _say("Done.")
         following = choose(plan[done:], request.tools)
+        # Drawn from the seed and the position, so that the same run slips at the same places.
         slips = following.arguments and _draw(f"{seed}:{done}") < SLIPS and not _slipped(request)
         arguments = {} if slips else following.arguments
         call = ToolCall.read(
+            # The id tells later steps what the call was: the model has no memory but the conversation.
             id=f"{'slip' if slips else 'call'}-{step}-{following.calls}",
             name=following.tool,
             raw_arguments=json.dumps(arguments, ensure_ascii=False),
@@ -82,11 +84,11 @@ def _count_done(request: ChatRequest) -> int | None:
     """Return how many planned calls were made in this turn; None after a failure that is no slip."""
     done = 0
     failed: set[str] = set()
-    for said in _this_turn(request):
-        if said.role == "tool" and said.content.startswith("Error: "):
-            failed.add(said.tool_call_id)
-        elif said.role == "tool" and not said.tool_call_id.startswith("slip"):
-            done += int(said.tool_call_id.rpartition("-")[2])
+    for message in _this_turn(request):
+        if message.role == "tool" and message.content.startswith("Error: "):
+            failed.add(message.tool_call_id)
+        elif message.role == "tool" and not message.tool_call_id.startswith("slip"):
+            done += int(message.tool_call_id.rpartition("-")[2])
     return None if any(not id.startswith("slip") for id in failed) else done
 
 
@@ -97,11 +99,12 @@ def _slipped(request: ChatRequest) -> bool:
 
 
 def _this_turn(request: ChatRequest) -> list[ChatMessage]:
-    last = max(index for index, said in enumerate(request.messages) if said.role == "user")
+    last = max(index for index, message in enumerate(request.messages) if message.role == "user")
     return list(request.messages[last + 1 :])
 
 
 def _draw(key: str) -> float:
+    # A hash, not `random`: the draw depends on the key alone, in any process and order.
     return int(hashlib.sha256(key.encode()).hexdigest()[:8], 16) / 2**32
 
 

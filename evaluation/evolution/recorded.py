@@ -60,7 +60,8 @@ class RecordedSuite:
 
     def work(self, task: EvolutionTask, proposal: ProposedChange, *, seed: str) -> TaskOutcome:
         run = self._runs[UUID(task.id)]
-        assert self._agent.current is not None  # every agent has one
+        # Every agent has one.
+        assert self._agent.current is not None
         if proposal == AS_IT_IS:
             subject = subject_of(self._agent.current, run)
         else:
@@ -83,7 +84,8 @@ class RecordedSuite:
 
     @cached_property
     def _names(self) -> set[str]:
-        assert self._agent.current is not None  # every agent has one
+        # Every agent has one.
+        assert self._agent.current is not None
         return {tool["name"] for tool in self._agent.current.tools if "revision" in tool}
 
 
@@ -109,18 +111,22 @@ def say_too_few(agent: Agent, tasks: int, *, most: int) -> str:
 def _read_segments(served: Sequence[Recorded]) -> tuple[tuple[ObservedCall, ...], ...]:
     """Return the calls of services in a rehearsal. What failed, or is no such call, ends a segment."""
     segments: list[list[ObservedCall]] = [[]]
-    for each in served:
-        if each.error or each.composed or each.tool in core_tools():
+    for serving in served:
+        if serving.error or serving.composed or serving.tool in core_tools():
+            # A tool is mined from calls that follow each other, so a failure cuts the series.
             segments.append([])
         else:
-            segments[-1].append(ObservedCall(tool=each.tool, arguments=each.arguments, value=each.value, id=each.id))
+            segments[-1].append(
+                ObservedCall(tool=serving.tool, arguments=serving.arguments, value=serving.value, id=serving.id)
+            )
     return tuple(tuple(segment) for segment in segments if segment)
 
 
 def _find_fault(done: Rehearsal) -> str:
     if not done.trial.ended:
         return f"it came to no end: {done.trial.failure}" if done.trial.failure else "it came to no end"
-    left_out = sorted({each.tool for each in done.host.missing if each.kind != "pure"})
+    # A read that was left out does no harm; a change that was left out is work not done.
+    left_out = sorted({call.tool for call in done.host.missing if call.kind != "pure"})
     if not left_out and not done.solved:
         return "it called none of the tools that the recorded run called"
     return f"it left out {', '.join(left_out)}" if left_out else ""

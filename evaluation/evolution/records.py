@@ -58,7 +58,7 @@ def keep_evolution(evolved: Evolved, origin: Origin, *, by: Actor, change: Chang
         made_by=by.label,
     )
     archive = evolved.archive
-    front, best = {each.number for each in archive.pareto()}, archive.best().number
+    front, best = {member.number for member in archive.pareto()}, archive.best().number
     EvaluationRow.objects.bulk_create(
         EvaluationRow(
             project_id=project_id,
@@ -93,5 +93,5 @@ def _find_added(archive: Archive, candidate: ArchivedCandidate) -> dict[str, Any
     """Return what a candidate has that its parent has not."""
     has = candidate.proposal.content()
     had = archive.candidates[candidate.parent].proposal.content() if candidate.parent is not None else {}
-    tools = [each for each in has.pop("tools") if each not in had.get("tools", [])]
+    tools = [tool for tool in has.pop("tools") if tool not in had.get("tools", [])]
     return {name: value for name, value in has.items() if value != had.get(name)} | {"tools": tools}

@@ -19,13 +19,17 @@ def write_report(evolved: Evolved) -> Iterator[str]:
     sets, gate = evolved.sets, evolved.gate
     yield f"tasks: mine {len(sets.mine)}, gate {len(sets.gate)}, hold-out {len(sets.holdout)}, no task in two of them"
     yield f"mined: {len(evolved.macros)} tools from repeated calls of solved runs of the mine set"
-    for each in evolved.archive.candidates:
-        parent = f" on {each.parent}" if each.parent is not None else ""
-        what = f"+ {', '.join(_added(evolved, each))}" if each.number else "the agent as it was"
-        figures = f"  {each.steps:,.0f} steps, {each.tokens:,.0f} tokens, {each.solved} solved" if each.scores else ""
-        verdict = f"stopped by {each.stopped_by}: {each.said}" if each.stopped_by else "kept"
-        yield f"generation {each.generation}, candidate {each.number}{parent}: {what}{figures}  {verdict}"
-    front = ", ".join(str(each.number) for each in evolved.archive.pareto())
+    for candidate in evolved.archive.candidates:
+        parent = f" on {candidate.parent}" if candidate.parent is not None else ""
+        what = f"+ {', '.join(_added(evolved, candidate))}" if candidate.number else "the agent as it was"
+        figures = (
+            f"  {candidate.steps:,.0f} steps, {candidate.tokens:,.0f} tokens, {candidate.solved} solved"
+            if candidate.scores
+            else ""
+        )
+        verdict = f"stopped by {candidate.stopped_by}: {candidate.said}" if candidate.stopped_by else "kept"
+        yield f"generation {candidate.generation}, candidate {candidate.number}{parent}: {what}{figures}  {verdict}"
+    front = ", ".join(str(candidate.number) for candidate in evolved.archive.pareto())
     yield f"archive: {len(evolved.archive.candidates)} candidates, Pareto set over families: {front}"
     yield f"gate: looked at {gate.looks} times of {gate.most_looks}"
     best = evolved.archive.best()

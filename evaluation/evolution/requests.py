@@ -86,6 +86,7 @@ def request_evolution(agent: Agent, plan: EvolutionPlan, *, by: Actor) -> Job:
     check_tasks(agent, plan, make_suite(agent, plan, _ask_nothing))
     # Of two requests at once, one waits here and sees the job of the other.
     Agent.objects.select_for_update(no_key=True).get(pk=agent.pk)
+    # The plan is the subject, so the same plan twice is one job.
     subject = json.dumps(asdict(plan), sort_keys=True)
     if (other := find_jobs(agent.project_id, agent=agent.pk).live().exclude(subject=subject).first()) is not None:
         raise EvolutionRunning(f"The agent {agent.name} is already evolving: {other.pk}. Wait until that has ended.")
@@ -109,7 +110,8 @@ def evolve_now(agent: Agent, plan: EvolutionPlan, *, by: Actor, find: Find = get
     Raises:
         EvaluationError: it did not come to its end. Where it can be tried again, a worker does that.
     """
-    with transaction.atomic():  # no worker is told before it is taken here
+    # In one transaction, so that no worker is told before the job is taken here.
+    with transaction.atomic():
         queued = request_evolution(agent, plan, by=by)
         job = claim(KIND, queued.pk, owner=by.label)
     if job is None:
@@ -147,7 +149,8 @@ def make_suite(agent: Agent, plan: EvolutionPlan, ask_for: AskFor, *, until: dat
     Args:
         until: runs that were recorded later are none of its tasks.
     """
-    assert agent.current is not None  # every agent has one
+    # Every agent has one.
+    assert agent.current is not None
     if plan.suite == RECORDED:
         return RecordedSuite(agent, ask_for, most=plan.most, until=until)
     return SUITES[plan.suite](OwnAgent(agent.current, ask_for), most=plan.most)
@@ -168,7 +171,8 @@ def run_evolution(job_id: UUID | None = None, *, owner: str, find: Find = get_ch
 def _evolve(job: Job, heartbeat: Heartbeat, *, find: Find) -> EndedEvolution | None:
     try:
         return _evolve_to_the_end(job, heartbeat, find=find)
-    except (EvaluationError, MemoryAppError) as refusal:  # the agent was archived meanwhile, say
+    except (EvaluationError, MemoryAppError) as refusal:
+        # The agent may have been archived meanwhile.
         raise EvolutionStopped(str(refusal)) from refusal
 
 
@@ -181,8 +185,10 @@ def _evolve_to_the_end(job: Job, heartbeat: Heartbeat, *, find: Find) -> EndedEv
         return None
     chat = RememberedChat(job, heartbeat, provider=find(agent.current.model))
     ask_for = name_answers(chat, heartbeat)
+    # By the time of the job: a second attempt has the same tasks and finds the answers that were paid for.
     suite = make_suite(agent, plan, ask_for, until=job.created_at)
-    check_tasks(agent, plan, suite)  # again: runs may have been erased since
+    # Checked again, as runs may have been erased since.
+    check_tasks(agent, plan, suite)
     thoughts: list[Read] = []
     think = partial(_think, agent, RememberedAsk(job, heartbeat, ask_model=ask_provider), thoughts)
     evolved = evolve(suite, generations=plan.generations, seed=plan.seed, think=think if may_ask() else None)
@@ -197,6 +203,7 @@ def _evolve_to_the_end(job: Job, heartbeat: Heartbeat, *, find: Find) -> EndedEv
     )
     failpoint("evolution.before_end")
     with transaction.atomic():
+        # The change and the end are written together, and only while the job is still ours.
         hold(job)
         change = _propose(agent, evolved, plan.suite)
         evolution = keep_evolution(evolved, origin, by=Actor(label=job.requested_by), change=change)
@@ -230,8 +237,8 @@ def _describe(thoughts: Sequence[Read]) -> dict[str, Any]:
     """Return what is kept of the model's proposals besides the candidates themselves."""
     if not thoughts:
         return {}
-    unusable = [said for thought in thoughts for said in thought.unusable]
-    usable = sum(len(each.proposals) for each in thoughts)
+    unusable = [answer for thought in thoughts for answer in thought.unusable]
+    usable = sum(len(proposed.proposals) for proposed in thoughts)
     return {"prompt_version": version(), "usable": usable, "unusable": unusable}
 
 

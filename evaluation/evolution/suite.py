@@ -65,7 +65,9 @@ class Sets:
 def split(tasks: Sequence[EvolutionTask], *, seed: int) -> Sets:
     """Draw the sets of each family."""
     sets: tuple[list[EvolutionTask], ...] = ([], [], [])
+    # By family, so that each set has tasks of every kind.
     for family in sorted({task.family for task in tasks}):
+        # Sorted before it is shuffled, so that the sets do not depend on the order of the rows.
         own = sorted((task for task in tasks if task.family == family), key=lambda task: task.id)
         random.Random(f"evolution:{seed}:{family}").shuffle(own)  # noqa: S311 - repeatable by design
         first = round(len(own) * SHARES[0])

@@ -67,10 +67,11 @@ class OwnAgent:
         return self._tools.keys() >= set(tools)
 
     def subject(self, offered: Sequence[ChatTool], proposal: ProposedChange, schemas: dict[str, Any]) -> Subject:
-        current, new = self._revision, {each.name: each for each in proposal.tools}
+        current, new = self._revision, {proposed.name: proposed for proposed in proposal.tools}
         own = [
             definition
             for name, (_, definition) in self._tools.items()
+            # Only tools of the sandbox: what runs elsewhere gets no answer from the suite.
             if definition is not None and definition.runtime == ToolRuntime.MONTY and name not in new
         ]
         settings = settings_of(current)
@@ -103,4 +104,4 @@ def put_together(
 def _usable(tools: Sequence[ToolDefinition], offered: Sequence[ChatTool]) -> list[ToolDefinition]:
     """Return the tools that call nothing but what is offered."""
     names = {tool.name for tool in offered}
-    return [each for each in tools if names.issuperset(each.uses)]
+    return [candidate for candidate in tools if names.issuperset(candidate.uses)]

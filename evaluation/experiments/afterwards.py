@@ -66,12 +66,15 @@ def compare_with_trial(experiment: Experiment, look: Look, *, newest: bool) -> S
     ).values_list("retrieval__unit", "outcome")
     order = ("retrieval__created_at", "retrieval_id", "id")
     if newest:
+        # Turned round, so that the first run of each unit still comes first.
         chosen = list(runs.order_by(*(f"-{name}" for name in order))[:MOST_RUNS])[::-1]
     else:
         chosen = list(runs.order_by(*order)[:MOST_RUNS])
     first: dict[str, float] = {}
     for unit, outcome in chosen:
+        # The first run of each unit counts, as in the trial.
         first.setdefault(unit, float(outcome == Trajectory.Outcome.SUCCESS))
+    # The look keeps the mean alone; for shares, that and the number of units give back the values.
     succeeded = round((look.treated_mean or 0.0) * look.treated_units)
     then = [1.0] * succeeded + [0.0] * (look.treated_units - succeeded)
     return Since(now=sample_shares(list(first.values())), then=sample_shares(then))

@@ -136,17 +136,19 @@ def analyse(
         steps_done: whether the canary has reached its last share with enough units; before, nothing is promoted.
     """
     counted = [unit for unit in units if unit.counts]
-    known = sorted((unit for unit in counted if unit.is_known), key=attrgetter("known_at"))
-    samples = {arm: [unit.value for unit in known if unit.arm == arm] for arm in ARMS}
+    # The exact e-process is sequential: it bets in the order in which outcomes became known.
+    known_units = sorted((unit for unit in counted if unit.is_known), key=attrgetter("known_at"))
+    samples = {arm: [unit.value for unit in known_units if unit.arm == arm] for arm in ARMS}
     ways = compare_units(counted, _read_values(counted), past=past if plan.use_past else None)
     interval = (
         find_interval(ways, tau=plan.tau, alpha=plan.alpha) if min(map(len, samples.values())) >= FIRST_LOOK else None
     )
     if plan.method == Method.EXACT:
-        exact = exact_e_value((unit.treated, unit.value >= 1, unit.share) for unit in known)
+        exact = exact_e_value((unit.treated, unit.value >= 1, unit.share) for unit in known_units)
         e_values = [exact, *(mixture_e_value(way, tau=plan.tau) for way in ways[1:])]
     else:
         e_values = [mixture_e_value(way, tau=plan.tau) for way in ways if interval]
+    # Ways that point in different directions prove nothing, so evidence is then at most 1.
     agree = len({way.estimate > 0 for way in ways}) == 1
     findings = Findings(
         units={arm: len(values) for arm, values in samples.items()},
@@ -159,9 +161,9 @@ def analyse(
         guardrails={guardrail.metric: _guard(guardrail, units) for guardrail in plan.guardrails},
         outcomes={arm: dict(Counter(unit.shown_state for unit in units if unit.arm == arm)) for arm in ARMS},
         families=_compare_families(counted, plan),
-        varies=len(known) < 2 * FIRST_LOOK or len({unit.value for unit in known}) > 1,
+        varies=len(known_units) < 2 * FIRST_LOOK or len({unit.value for unit in known_units}) > 1,
     )
-    is_over = plan.count_last_step(unit.share for unit in known) >= plan.max_units
+    is_over = plan.count_last_step(unit.share for unit in known_units) >= plan.max_units
     verdict, reason = _decide(plan, findings, steps_done=steps_done, is_over=is_over)
     return replace(findings, verdict=verdict, reason=reason)
 
@@ -172,27 +174,31 @@ def show_e_value(value: float) -> str:
 
 
 def _decide(plan: ExperimentPlan, findings: Findings, *, steps_done: bool, is_over: bool) -> tuple[str, str]:
+    # First of all: with wrong shares no comparison below means anything.
     if findings.ratio_e_value >= RATIO_ALARM:
         return ArmVerdict.INVALID, (
             f"The arms do not have the planned shares (e = {show_e_value(findings.ratio_e_value)}). Find out why units "
             "are lost or assigned differently, then start a new experiment."
         )
+    # Before the guardrails: what is missing in one arm alone looks like harm.
     if findings.missing_e_value >= MISSING_ALARM:
         return ArmVerdict.CONTINUE, DIFFERENTLY_MISSING
-    if fired := [name for name, each in findings.guardrails.items() if each["fired"]]:
+    if fired := [name for name, guardrail in findings.guardrails.items() if guardrail["fired"]]:
         return ArmVerdict.ROLL_BACK, f"Worse than the control: {', '.join(fired)}."
     if not findings.varies:
         return ArmVerdict.NO_BENEFIT if is_over else ArmVerdict.CONTINUE, ALL_THE_SAME
     is_better, is_worse = _read(plan, findings)
+    # At the end of the plan "worse" is told as "no benefit", which ends the experiment.
     if is_worse and not is_over:
         return ArmVerdict.WORSE, "The treated arm is worse, by more than chance explains."
+    # A canary that never had its last share is not promoted to all.
     if is_better and steps_done:
         return ArmVerdict.BETTER, "The decision rule of the plan is met."
     if is_better:
         return ArmVerdict.CONTINUE, "The decision rule is met, but not every step of the canary has enough units yet."
     if is_over:
-        known = sum(findings.units.values())
-        return ArmVerdict.NO_BENEFIT, f"No benefit was found in {known:,} units, the most that were planned."
+        unit_count = sum(findings.units.values())
+        return ArmVerdict.NO_BENEFIT, f"No benefit was found in {unit_count:,} units, the most that were planned."
     return ArmVerdict.CONTINUE, ""
 
 
@@ -230,13 +236,15 @@ def compare_units(
         values: between 0 and 1.
         past: success of each family before the experiment, to remove what it explains.
     """
-    known = [(unit, value) for unit, value in zip(units, values, strict=True) if value is not None]
-    ways = [_compare_by_block([unit for unit, _ in known], [value for _, value in known], past)]
-    if ways[0] is not None and len(known) < len(units):
-        share = len(known) / len(units)
+    known_units = [(unit, value) for unit, value in zip(units, values, strict=True) if value is not None]
+    ways = [_compare_by_block([unit for unit, _ in known_units], [value for _, value in known_units], past)]
+    if ways[0] is not None and len(known_units) < len(units):
+        share = len(known_units) / len(units)
         for unknown in (0.0, 1.0):
-            found = _compare_by_block(units, _fill(values, unknown), past)
-            ways.append(found and Difference(estimate=found.estimate / share, variance=found.variance / share**2))
+            estimate = _compare_by_block(units, _fill(values, unknown), past)
+            ways.append(
+                estimate and Difference(estimate=estimate.estimate / share, variance=estimate.variance / share**2)
+            )
     return [way for way in ways if way is not None]
 
 
@@ -245,6 +253,7 @@ def _compare_by_block(
 ) -> Difference | None:
     if not past or not units:
         return pool_parts(_sample_blocks(units, values, sample_shares))
+    # A family without a past is taken as an average one, so almost nothing is removed from it.
     usual = sum(past.values()) / len(past)
     values = remove_past(values, [past.get(unit.family, usual) for unit in units])
     return pool_parts(_sample_blocks(units, values, sample_figures))
@@ -267,9 +276,9 @@ def _sample_blocks(
     units: Sequence[Unit], values: Sequence[float], summarise: Callable[[Sequence[float]], Sample]
 ) -> list[tuple[Sample, Sample]]:
     """Summarise the treated and the control arm of each block; arms are not pooled over blocks."""
-    in_blocks = sorted(zip(units, values, strict=True), key=lambda each: each[0].block)
+    in_blocks = sorted(zip(units, values, strict=True), key=lambda pair: pair[0].block)
     parts = []
-    for _, rows in groupby(in_blocks, key=lambda each: each[0].block):
+    for _, rows in groupby(in_blocks, key=lambda pair: pair[0].block):
         arms: tuple[list[float], list[float]] = ([], [])
         for unit, value in rows:
             arms[unit.treated].append(value)
@@ -282,7 +291,7 @@ def find_interval(ways: Sequence[Difference], *, tau: float, alpha: float) -> In
     intervals = [confidence_sequence(way, tau=tau, alpha=alpha) for way in ways]
     if not intervals:
         return None
-    return Interval(low=min(interval.low for interval in intervals), high=max(each.high for each in intervals))
+    return Interval(low=min(interval.low for interval in intervals), high=max(other.high for other in intervals))
 
 
 def _compare_families(units: Sequence[Unit], plan: ExperimentPlan) -> dict[str, Any]:
@@ -297,17 +306,17 @@ def _compare_families(units: Sequence[Unit], plan: ExperimentPlan) -> dict[str, 
     largest = sorted(members, key=lambda family: (-len(members[family]), family))[:MOST_FAMILIES]
     rows, parts = [], {}
     for family in largest:
-        known = [unit for unit in members[family] if unit.is_known]
-        treated = sum(unit.treated for unit in known)
+        known_units = [unit for unit in members[family] if unit.is_known]
+        treated = sum(unit.treated for unit in known_units)
         ways = compare_units(members[family], _read_values(members[family]))
-        is_enough = min(treated, len(known) - treated) >= FIRST_LOOK
+        is_enough = min(treated, len(known_units) - treated) >= FIRST_LOOK
         interval = find_interval(ways, tau=plan.tau, alpha=plan.alpha) if is_enough else None
         if is_enough:
-            parts[family] = _sample_blocks(known, [unit.value for unit in known], sample_shares)
+            parts[family] = _sample_blocks(known_units, [unit.value for unit in known_units], sample_shares)
         rows.append(
             {
                 "family": family,
-                "control": len(known) - treated,
+                "control": len(known_units) - treated,
                 "treated": treated,
                 "estimate": ways[0].estimate if ways else None,
                 "low": interval.low if interval else None,
@@ -324,8 +333,10 @@ def _test_families(parts: Mapping[str, Sequence[tuple[Sample, Sample]]], plan: E
         elsewhere = pool_parts(part for name, others in parts.items() if name != family for part in others)
         if here is None or elsewhere is None:
             continue
+        # The two have no units in common, so their variances add up.
         contrast = Difference(estimate=here.estimate - elsewhere.estimate, variance=here.variance + elsewhere.variance)
         e_values.append(mixture_e_value(contrast, tau=plan.tau))
+    # The mean of e-values is an e-value, even if they depend on each other.
     return sum(e_values) / len(e_values) if e_values else 1.0
 
 
@@ -336,14 +347,14 @@ def _guard(guardrail: Guardrail, units: Sequence[Unit]) -> dict[str, Any]:
     other runs as well, for people to look at.
     """
     metric = guardrail.metric
-    found = _test_harm(guardrail, units, [unit.figures.get(metric) for unit in units])
-    is_comparable = not found["fired"] or _is_comparable(metric, units)
+    harm = _test_harm(guardrail, units, [unit.figures.get(metric) for unit in units])
+    is_comparable = not harm["fired"] or _is_comparable(metric, units)
     untrusted = None
     if any(metric in unit.untrusted for unit in units):
         all_reported = [unit.figures.get(metric, unit.untrusted.get(metric)) for unit in units]
         untrusted = _test_harm(guardrail, units, all_reported)
-    return found | {
-        "fired": found["fired"] and is_comparable,
+    return harm | {
+        "fired": harm["fired"] and is_comparable,
         "comparable": is_comparable,
         "untrusted": untrusted,
     }
@@ -362,20 +373,21 @@ def _is_comparable(metric: str, units: Sequence[Unit]) -> bool:
 
 
 def _test_harm(guardrail: Guardrail, units: Sequence[Unit], values: Sequence[float | None]) -> dict[str, Any]:
-    known = [(unit, value) for unit, value in zip(units, values, strict=True) if value is not None]
+    known_units = [(unit, value) for unit, value in zip(units, values, strict=True) if value is not None]
     if guardrail.metric in RATIOS:
         difference = pool_parts(
-            _sample_blocks([unit for unit, _ in known], [value for _, value in known], sample_figures)
+            _sample_blocks([unit for unit, _ in known_units], [value for _, value in known_units], sample_figures)
         )
         ways = [difference] if difference else []
     else:
         ways = compare_units(units, values)
-    treated = sum(unit.treated for unit, _ in known)
+    treated = sum(unit.treated for unit, _ in known_units)
     e_value = 1.0
-    if ways and treated >= FIRST_GUARD and len(known) - treated >= FIRST_GUARD:
+    if ways and treated >= FIRST_GUARD and len(known_units) - treated >= FIRST_GUARD:
+        # The least of all: a finding is one only if every way of counting shows it.
         e_value = min(guardrail_e_value(way, tau=guardrail.tau, margin=guardrail.margin) for way in ways)
     return {
-        "units": {"control": len(known) - treated, "treated": treated},
+        "units": {"control": len(known_units) - treated, "treated": treated},
         "difference": ways[0].estimate if ways else None,
         "e_value": e_value,
         "fired": e_value >= 1 / guardrail.alpha,

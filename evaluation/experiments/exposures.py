@@ -120,6 +120,7 @@ def collect(
     answers: dict[str, list[Exposed]] = {}
     for row in rows:
         seen = answers.setdefault(row.unit, [])
+        # A unit counts in its first arm alone: answers in another one are left out.
         if not seen or row.arm == seen[0].arm:
             seen.append(row)
     arms = TREATED_AND_CONTROL[compared]
@@ -128,6 +129,7 @@ def collect(
     units = []
     for seen in answers.values():
         first = seen[0]
+        # When the shares change, so may the time of day and the tasks: arms are compared within a block.
         block = blocks.setdefault((first.canary_share, first.holdout_share), len(blocks))
         counts.setdefault(block, Counter())[first.arm] += 1
         if first.arm in arms:
@@ -139,6 +141,7 @@ def collect(
     ratios = []
     for (canary, holdout), block in blocks.items():
         shares = get_shares(canary, holdout)
+        # All three arms, though two are compared: units may be lost in the third as well.
         ratios.append(([counts[block][arm] for arm in shares], list(shares.values())))
     return Exposures(units=units, ratios=ratios, past=past or {})
 
@@ -164,26 +167,29 @@ def _summarise(
     states = [_find_state(row, row.at + window, now) for row in runs] or [
         _find_state(seen[0], seen[0].at + window, now)
     ]
-    known = [row for row, state in zip(runs, states, strict=False) if state == State.KNOWN]
-    others = [row for row in runs if row not in known]
-    values = [_value(row, plan.metric) for row in known]
+    known_runs = [row for row, state in zip(runs, states, strict=False) if state == State.KNOWN]
+    others = [row for row in runs if row not in known_runs]
+    values = [_value(row, plan.metric) for row in known_runs]
     return Unit(
         treated=treated,
         block=block,
         share=share,
-        state=State.KNOWN if known else states[0],
+        # One run that counts is enough; otherwise the first run says why there is none.
+        state=State.KNOWN if known_runs else states[0],
         counts=not plan.only_differing or seen[0].differs is True,
         value=sum(values) / len(values) if values else 0.0,
-        known_at=min((row.known_at for row in known if row.known_at), default=None),
+        # When the unit first counted: the order in which the exact test takes the units.
+        known_at=min((row.known_at for row in known_runs if row.known_at), default=None),
         family=seen[0].family,
-        figures=_average(chain.from_iterable(map(_find_figures, known))),
+        figures=_average(chain.from_iterable(map(_find_figures, known_runs))),
         untrusted=_average(chain.from_iterable(map(_find_figures, others))),
-        has_feedback=any(row.is_harm is not None for row in known),
+        has_feedback=any(row.is_harm is not None for row in known_runs),
     )
 
 
 def _find_state(row: Exposed, until: datetime, now: datetime) -> str:
     if row.outcome in (Trajectory.Outcome.SUCCESS, Trajectory.Outcome.FAILURE) and row.known_at is not None:
+        # What the agent itself or a judge says is no independent outcome.
         if row.source not in TRUSTED:
             return State.UNTRUSTED
         return State.KNOWN if row.known_at <= until else State.LATE
@@ -204,11 +210,12 @@ def _find_figures(row: Exposed) -> Iterator[tuple[str, float]]:
     yield Guarded.HARM, float(row.is_harm is True)
     for name, amount in ((Guarded.COST, row.cost), (Guarded.LATENCY, row.seconds)):
         if amount is not None and amount > 0:
+            # As logarithms: a difference is then a ratio, and 0.1 is about 10 % more.
             yield name, log(float(amount))
 
 
 def _average(figures: Iterable[tuple[str, float]]) -> dict[str, float]:
-    found: dict[str, list[float]] = {}
+    by_name: dict[str, list[float]] = {}
     for name, value in figures:
-        found.setdefault(str(name), []).append(value)
-    return {name: sum(values) / len(values) for name, values in found.items()}
+        by_name.setdefault(str(name), []).append(value)
+    return {name: sum(values) / len(values) for name, values in by_name.items()}

@@ -44,7 +44,8 @@ def start_experiment(
     """
     plan.check()
     check_deployer(project, by=by)
-    lock_deployment(project)  # numbers are given one at a time
+    # Under this lock, numbers are given one at a time.
+    lock_deployment(project)
     compared = _Compared.CANARY if release else _Compared.MEMORY
     running = Experiment.objects.running().filter(project=project, compared=compared).first()
     if running is not None:
@@ -56,11 +57,13 @@ def start_experiment(
         deployment = _start_canary(project, release, plan=plan, by=by)
     else:
         deployment = _find_holdout(project, plan=plan, promotes=promotes)
+    # Without shadow no answer is known to differ, and the verdict would wait forever.
     if plan.only_differing and not (release and deployment.shadow_share):
         raise PlanInvalid(
             "Only shadow knows which answers differ. Try a release, and set `shadow_percent` in the deployment first, "
             "or leave `only_differing` out."
         )
+    # Safe under the lock on the deployment that was taken above.
     number = Experiment.objects.filter(project=project).aggregate(last=Max("number"))["last"] or 0
     experiment = Experiment.objects.create(
         project=project,
@@ -97,6 +100,7 @@ def end_experiment(experiment: Experiment, *, by: Actor, reason: str, conclusion
     Raises:
         ExperimentEnded: it has ended already.
     """
+    # The condition decides which of two processes ends it, so it is announced once.
     ended = Experiment.objects.running().filter(pk=experiment.pk)
     if not ended.update(status=_Status.ENDED, conclusion=conclusion, reason=reason, ended_by=by.label, ended_at=Now()):
         raise ExperimentEnded(f"{experiment} has already ended. Read what it found, or start another.")
@@ -125,8 +129,8 @@ def find_unwatched_canaries(*projects: Project) -> list[Experiment]:
         .order_by("deployment_id", "-number")
         .distinct("deployment_id")
     )
-    ended = [one for one in tried if one.ended_at is not None]
-    return sorted(ended, key=lambda one: (one.ended_at, one.pk))
+    ended = [deployment for deployment in tried if deployment.ended_at is not None]
+    return sorted(ended, key=lambda deployment: (deployment.ended_at, deployment.pk))
 
 
 def _start_canary(project: Project, release: Release, *, plan: ExperimentPlan, by: Actor) -> Deployment:
@@ -155,4 +159,4 @@ def _find_holdout(project: Project, *, plan: ExperimentPlan, promotes: str) -> D
 def _as_columns(plan: ExperimentPlan) -> dict[str, Any]:
     lists = {"guardrails", "steps"}
     columns = {name: getattr(plan, name) for name in ExperimentPlan.__dataclass_fields__ if name not in lists}
-    return columns | {name: [each.as_json() for each in getattr(plan, name)] for name in lists}
+    return columns | {name: [item.as_json() for item in getattr(plan, name)] for name in lists}

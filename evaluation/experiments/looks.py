@@ -30,7 +30,8 @@ def look_at_experiments() -> list[Look]:
     for id in list(Experiment.objects.running().order_by("started_at").values_list("pk", flat=True)):
         try:
             look = take_look(id)
-        except MemoryAppError as error:  # such as a project that was archived; the others are looked at
+        except MemoryAppError as error:
+            # The project may have been archived, for example. The other experiments are looked at all the same.
             log.warning("experiment_not_looked_at", experiment=str(id), reason=type(error).__name__)
         else:
             looks += [look] if look else []
@@ -47,6 +48,7 @@ def take_look(id: UUID) -> Look | None:
     """
     experiment = (
         Experiment.objects.running()
+        # Another process that looks at it now does all there is to do.
         .select_for_update(of=("self",), skip_locked=True)
         .select_related("project", "treated_release", "deployment")
         .filter(pk=id)
@@ -55,8 +57,8 @@ def take_look(id: UUID) -> Look | None:
     if experiment is None:
         return None
     deployment = experiment.deployment
-    if said := _find_change(experiment, deployment):
-        end_experiment(experiment, by=POLICY, reason=said)
+    if reason := _find_change(experiment, deployment):
+        end_experiment(experiment, by=POLICY, reason=reason)
         return None
     exposures = read_exposures(experiment, now=database_now())
     findings = analyse(
@@ -68,11 +70,13 @@ def take_look(id: UUID) -> Look | None:
     )
     look = _build_look(experiment, findings, share=_get_share(experiment, deployment))
     last = experiment.looks.order_by("-number").first()
+    # Without new figures a look says nothing, and the list of looks stays short.
     if last is not None and _read_figures(last) == _read_figures(look):
         return None
+    # Taken late, since reading the runs takes a second and people must be able to deploy meanwhile.
     deployment = lock_deployment(experiment.project)
-    if said := _find_change(experiment, deployment):
-        end_experiment(experiment, by=POLICY, reason=said)
+    if reason := _find_change(experiment, deployment):
+        end_experiment(experiment, by=POLICY, reason=reason)
         return None
     look.number = last.number + 1 if last else 1
     look.save(force_insert=True)
@@ -150,6 +154,7 @@ def _is_last_step_done(experiment: Experiment, exposures: Exposures, deployment:
 def _get_share(experiment: Experiment, deployment: Deployment) -> int:
     if experiment.compared == Experiment.Compared.CANARY:
         return deployment.canary_share
+    # Of the lessons as a whole, the treated arm is everything but the hold-out.
     return 1000 - deployment.holdout_share
 
 
@@ -178,6 +183,7 @@ def _build_look(experiment: Experiment, findings: Findings, *, share: int) -> Lo
 
 
 def _read_figures(look: Look) -> dict[str, Any]:
+    # These differ without anything new being known.
     left_out = {"id", "number", "taken_at", "share"}
     return {
         field.attname: getattr(look, field.attname)

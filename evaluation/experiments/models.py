@@ -105,6 +105,7 @@ class Experiment(models.Model):
                 name="evaluation_experiment_conclusion_known",
             ),
             models.CheckConstraint(
+                # An end without a time, or a conclusion before the end, cannot be stored.
                 condition=Q(status="running", ended_at__isnull=True, conclusion="")
                 | Q(status="ended", ended_at__isnull=False),
                 name="evaluation_experiment_end_has_time",
@@ -114,6 +115,7 @@ class Experiment(models.Model):
                 name="evaluation_experiment_rates_in_range",
             ),
             models.CheckConstraint(
+                # The hold-out gets no lessons, so there is no release of a control then.
                 condition=Q(compared="canary", treated_release__isnull=False, control_release__isnull=False)
                 | Q(compared="memory", control_release__isnull=True),
                 name="evaluation_experiment_control_fits",
@@ -121,6 +123,7 @@ class Experiment(models.Model):
             models.UniqueConstraint(fields=["project", "number"], name="evaluation_experiment_number_once"),
             models.UniqueConstraint(
                 fields=["deployment", "compared"],
+                # Two experiments at once in one deployment would disturb each other.
                 condition=Q(status="running"),
                 name="evaluation_experiment_one_running",
             ),

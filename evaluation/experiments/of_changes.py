@@ -43,7 +43,8 @@ def start_experiment_of(change: Change, by: Actor) -> None:
     project, decides = change.agent.project, change.agent.changes_by == ChangesBy.POLICY
     running = Experiment.objects.running().filter(project=project, compared=Experiment.Compared.CANARY)
     for experiment in running.exclude(treated_release=change.release):
-        take_look(experiment.pk)  # its candidate is gone, which ends it
+        # Its candidate is gone, so this look ends it.
+        take_look(experiment.pk)
     if running.filter(treated_release=change.release).exists():
         return
     promotes = Experiment.Promotes.POLICY if decides else Experiment.Promotes.PEOPLE
@@ -56,7 +57,7 @@ def start_experiment_of(change: Change, by: Actor) -> None:
 def plan_trial(change: Change) -> ExperimentPlan:
     """Return the plan of a trial: what saved steps in shadow must not be worse, all else has to be better."""
     figures = [row.figures for row in last_shadow(change)]
-    saves = sum(figure["steps_after"] for figure in figures) < sum(each["steps_before"] for each in figures)
+    saves = sum(figure["steps_after"] for figure in figures) < sum(part["steps_before"] for part in figures)
     rule = DecisionRule.NOT_WORSE if saves else DecisionRule.BETTER
     return ExperimentPlan(
         rule=rule,
@@ -92,13 +93,14 @@ def take_back_worse() -> int:
     )
     taken = 0
     for change in deployed.select_related("agent__project"):
-        said = find_harm(change)
-        if not said:
+        reason = find_harm(change)
+        if not reason:
             continue
         try:
-            roll_back_change(change, by=POLICY, reason=said)
+            roll_back_change(change, by=POLICY, reason=reason)
             taken += 1
-        except MemoryAppError as refusal:  # the deployment was changed meanwhile
+        except MemoryAppError as refusal:
+            # The deployment was changed meanwhile.
             log.info("change_not_taken_back", number=change.number, reason=type(refusal).__name__)
     return taken
 
@@ -116,6 +118,7 @@ def find_harm(change: Change) -> str:
     difference = since.difference
     if difference is None or min(since.now.n, since.then.n) < FIRST_GUARD:
         return ""
+    # Guardrails test figures that rise with the harm, and success falls with it.
     harm = Difference(estimate=-difference.estimate, variance=difference.variance)
     is_worse = guardrail_e_value(harm, tau=_GUARD.tau, margin=MARGIN) >= 1 / _GUARD.alpha
     return since.in_words() if is_worse else ""

@@ -127,6 +127,7 @@ class ExperimentPlan:
     def count_last_step(self, shares: Iterable[float]) -> int:
         """Return how many units had the last share of the canary or more, of their `shares` of the treated arm."""
         last = self.steps[-1].share if self.steps else 0
+        # Half a thousandth of room, as shares are floats.
         return sum(share * THOUSANDTHS > last - 0.5 for share in shares)
 
     def check(self) -> Self:
@@ -151,9 +152,9 @@ class ExperimentPlan:
             (len(set(names)) < len(names), "Name each guardrail once."),
             (shares != sorted(set(shares)), "Let the share of each step be larger than the one before."),
         ]
-        for is_fault, said in faults:
+        for is_fault, message in faults:
             if is_fault:
-                raise PlanInvalid(said)
+                raise PlanInvalid(message)
         return self
 
 
@@ -161,6 +162,7 @@ def plan_units(base: float, lift: float, *, treated_share: float) -> int:
     """Return how many units find a lift with 80 % power at any look, 5 % false alarms."""
     if not 0 < base < 1 or not 0 < base + lift < 1 or not lift:
         raise PlanInvalid("Let `base` and `base` plus `lift` be between 0 and 1, and `lift` not 0.")
+    # The formula is for one look at the end; looking all the time costs more units.
     return ceil(SEQUENTIAL_COST * units_in_total(base, lift, treated_share=treated_share))
 
 

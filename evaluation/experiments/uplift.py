@@ -115,19 +115,20 @@ def _compare(rows: Sequence[Sequence[Any]]) -> Uplift:
     for canary, holdout, arm, _, _, value, _ in rows:
         unit = Unit(
             treated=arm != ServedArm.HOLDOUT,
+            # Arms are compared only with those that were served with the same shares.
             block=blocks.setdefault((canary, holdout), len(blocks)),
             share=1 - holdout / THOUSANDTHS,
             state=State.PENDING if value is None else State.KNOWN,
         )
         units.append((unit, value))
-    known = [unit.treated for unit, _ in units if unit.is_known]
-    guided = sum(known)
+    treated = [unit.treated for unit, _ in units if unit.is_known]
+    guided = sum(treated)
     missing = find_missing_e_value([unit for unit, _ in units], [not unit.is_known for unit, _ in units])
     ways = compare_units([unit for unit, _ in units], [value for _, value in units])
-    is_enough = min(guided, len(known) - guided) >= FIRST_LOOK and missing < MISSING_ALARM
+    is_enough = min(guided, len(treated) - guided) >= FIRST_LOOK and missing < MISSING_ALARM
     return Uplift(
         guided=guided,
-        held_out=len(known) - guided,
+        held_out=len(treated) - guided,
         estimate=ways[0].estimate if ways else None,
         interval=find_interval(ways, tau=TAU, alpha=ALPHA) if is_enough else None,
         missing_e_value=missing,

@@ -21,8 +21,10 @@ LOCK = 0x45524C  # advisory lock: one evaluation at a time
 
 def main(stdin: TextIO, stdout: TextIO) -> int:
     """Run units until the input ends; return the exit code."""
+    # A parent that is killed tells its children nothing, so a thread watches it.
     threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
     signal.signal(signal.SIGTERM, lambda number, frame: _end())
+    # Imports of this app's models have to wait for it, so they stand inside functions.
     django.setup()
     from django.db import DatabaseError
 
@@ -31,7 +33,8 @@ def main(stdin: TextIO, stdout: TextIO) -> int:
     lock = threading.Lock()
 
     def say(**event: Any) -> None:
-        with lock:  # environments may report from several threads
+        # Environments may report from several threads.
+        with lock:
             stdout.write(json.dumps(event) + "\n")
             stdout.flush()
 
@@ -41,6 +44,7 @@ def main(stdin: TextIO, stdout: TextIO) -> int:
         say(event="refused", kind=type(error).__name__, says=str(error))
         return 1
     except DatabaseError as error:
+        # Only the first line: what follows may quote the statement and its values.
         say(event="refused", kind="", says=f"The sandbox database refused: {str(error).splitlines()[0]}")
         return 1
     return 0
@@ -63,7 +67,9 @@ def _run(stdin: TextIO, say: Any) -> None:
     for line in stdin:
         task = json.loads(line)
         suite, unit = task["suite"], task["unit"]
+        # Also before the unit: an earlier run may have been killed in the middle of one.
         empty_sandbox()
+        # Ids decide between equals in rankings, so repeatable figures need repeatable ids.
         repeat_ids(f"{suite}:{unit}:{options.seed}")
 
         def progress(what: str, done: int, total: int, *, suite: str = suite) -> None:
@@ -86,6 +92,7 @@ def _end() -> None:
     """End at once, together with the agents that this process started."""
     if command := sys.modules.get("evaluation.environments.command"):
         command.stop_commands()
+    # At once: the other threads may be in the middle of a call and would keep the process alive.
     os._exit(1)
 
 

@@ -33,6 +33,7 @@ def run_children(run: EvaluationRun, options: Options, todo: Sequence[Unit]) -> 
     """
     waiting = deque(todo)
     heavy = sum(get_suite(suite).is_heavy for suite, _ in todo)
+    # The units of light suites share one process; each heavy one may have its own.
     count = max(1, min(PROCESSES, os.cpu_count() or 1, heavy + (heavy < len(todo))))
     provider = needs_provider(options)
     journal = settings.ERL_HOME / "evaluations" / f"{run.pk}.jsonl"
@@ -53,6 +54,7 @@ def run_children(run: EvaluationRun, options: Options, todo: Sequence[Unit]) -> 
                     child.send({"suite": suite, "unit": unit, "material": material})
                 case "ready":
                     child.finish()
+                # The child names the class of its error, so that the caller can tell refusals apart.
                 case "refused":
                     raise getattr(errors, event["kind"], EvaluationError)(event["says"])
                 case "ended" if event["code"] or not child.is_finished:
@@ -100,12 +102,14 @@ class _Child:
 
     def stop(self) -> None:
         """End it, with the agents it started, and wait until it is gone."""
+        # SIGTERM lets the child stop the agents that it started.
         self._process.terminate()
         try:
             self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        # Joined before the pipes are closed, as it still reads from one of them.
         self._listener.join()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None and not pipe.closed:

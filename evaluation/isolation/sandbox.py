@@ -37,18 +37,21 @@ def create_sandbox(number: int = 1) -> str:
     Raises:
         SandboxUnavailable: the database does not exist and cannot be created.
     """
-    connection.ensure_connection()  # an embedded server starts at the first connection
+    # An embedded server starts at the first connection.
+    connection.ensure_connection()
     parameters = connection.get_connection_params()
     name = f"{parameters['dbname']}{SUFFIX}" + (f"_{number}" if number > 1 else "")
     with psycopg.connect(**parameters, autocommit=True) as raw:
-        known = raw.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone()
-    if known is None and not _copy_new_database(parameters, name):
+        exists = raw.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone()
+    if exists is None and not _copy_new_database(parameters, name):
+        # CREATE DATABASE cannot run in a transaction.
         with psycopg.connect(**_find_creator(parameters), autocommit=True) as raw:
             try:
                 owner = sql.Identifier(str(parameters.get("user")))
                 raw.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(sql.Identifier(name), owner))
             except psycopg.errors.DuplicateDatabase:
-                pass  # another process was faster
+                # Another process was faster.
+                pass
             except psycopg.Error as error:
                 raise SandboxUnavailable(
                     f"Evaluations run in a separate database, {name}, which does not exist and could not be created "
@@ -66,9 +69,11 @@ def _copy_new_database(parameters: dict[str, Any], name: str) -> bool:
     """
     if settings.ERL_DATABASE_OWNER or connection.in_atomic_block:
         return False
+    # A copy of a database with data would hand live runs to an evaluation.
     if Project.objects.exists() or get_user_model().objects.exists():
         return False
-    connection.close()  # a database in use cannot be copied
+    # A database in use cannot be copied.
+    connection.close()
     statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
     try:
         with psycopg.connect(**parameters | {"dbname": "postgres"}, autocommit=True) as raw:
@@ -96,6 +101,7 @@ def sandbox_environment(url: str, *, provider: bool = False) -> dict[str, str]:
     Args:
         provider: include the settings of the language model, for suites and arms that use one.
     """
+    # Nothing that names a live service may reach the process.
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ERL_", "CELERY_", "DATABASE_"))}
     embedder = {name: str(getattr(settings, name)) for name in _PASSED_ON}
     return kept | embedder | (_provider_environment() if provider else {}) | {
@@ -128,6 +134,7 @@ def lock_sandbox(lock: int) -> None:
     deadline = time.monotonic() + LOCK_WAIT_SECONDS
     while True:
         with connection.cursor() as cursor:
+            # A lock of the session: PostgreSQL frees it when the process dies.
             cursor.execute("SELECT pg_try_advisory_lock(%s)", [lock])
             if cursor.fetchone()[0]:
                 return
@@ -155,7 +162,8 @@ def empty_sandbox() -> None:
                 cursor.execute(
                     sql.SQL("TRUNCATE {} RESTART IDENTITY CASCADE").format(names).as_string(cursor.connection)
                 )
-        except OperationalError as error:  # a thread of this process may still be reading the tables
+        except OperationalError as error:
+            # A thread of this process may still be reading the tables.
             if not left or not isinstance(error.__cause__, psycopg.errors.DeadlockDetected):
                 raise
         else:
@@ -178,7 +186,9 @@ def _make_url(parameters: dict[str, Any], name: str) -> str:
     )
     host, port = str(parameters.get("host") or "localhost"), str(parameters.get("port") or 5432)
     credentials = f"{user}:{password}@" if password else f"{user}@" if user else ""
+    # A server that insists on TLS would refuse the sandbox without them.
     extra = {key: str(value) for key, value in parameters.items() if key.startswith("ssl")}
+    # A socket's folder does not fit into the place of a host, so it goes into the query.
     if host.startswith("/"):
         return f"postgresql://{credentials}/{quote(name, safe='')}?{urlencode({'host': host, 'port': port} | extra)}"
     query = f"?{urlencode(extra)}" if extra else ""

@@ -100,8 +100,10 @@ def draw_sequence(looks: list[dict[str, Any]], *, planned: int) -> dict[str, Any
     """
     if len(looks) < 2:
         return {}
+    # With the last one in any case, where the line ends.
     shown = [*looks[:: max(len(looks) // MOST_POINTS, 1)], looks[-1]]
     last = max(planned, shown[-1]["units"])
+    # Early intervals are so wide that the later ones would shrink to a line.
     low = min(0.0, *(max(look["low"], look["estimate"] - WIDEST) for look in shown))
     high = max(0.0, *(min(look["high"], look["estimate"] + WIDEST) for look in shown))
     x = Axis(low=0, high=last, start=MARGIN, end=WIDTH - MARGIN).at
@@ -155,13 +157,14 @@ def draw_costs(rows: list[dict[str, Any]]) -> dict[str, Any]:
     x = Axis(low=0, high=most, start=MARGIN, end=WIDTH - MARGIN - LABELS).at
     y = Axis.around(edges, start=COST_HEIGHT - MARGIN, end=16, room=0.08, least=0.05).at
     dots: list[dict[str, Any]] = []
-    for row in sorted(shown, key=lambda each: -each["uplift"]["mean"]):
-        place = y(row["uplift"]["mean"])
-        label_y = max(place, dots[-1]["label_y"] + LABEL_ROW) if dots else place
+    for row in sorted(shown, key=lambda shown_row: -shown_row["uplift"]["mean"]):
+        middle = y(row["uplift"]["mean"])
+        # Labels go down one below the other, so that close dots keep theirs apart.
+        label_y = max(middle, dots[-1]["label_y"] + LABEL_ROW) if dots else middle
         dots.append(
             {
                 "x": x(row["tokens_mean"]),
-                "y": place,
+                "y": middle,
                 "low": y(row["uplift"]["low"]),
                 "high": y(row["uplift"]["high"]),
                 "label": row["arm"],

@@ -23,10 +23,11 @@ def compare(new: dict[str, Any], old: dict[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for suite in new["suites"]:
         for arm, values in _per_task(suite):
-            known = before.get((suite["name"], arm))
-            if known is None or known[0]["tasks"] != suite["tasks"] or len(known[1]) != len(values):
+            earlier = before.get((suite["name"], arm))
+            # Only the same tasks can be compared in pairs.
+            if earlier is None or earlier[0]["tasks"] != suite["tasks"] or len(earlier[1]) != len(values):
                 continue
-            estimate = paired_difference(values, known[1])
+            estimate = paired_difference(values, earlier[1])
             rows.append({"suite": suite["name"], "arm": arm, "difference": estimate_json(estimate)})
     return rows
 
@@ -43,7 +44,8 @@ def check_baseline(new: dict[str, Any], baseline: dict[str, Any]) -> list[Report
             "The baseline has no suite with the same tasks and arms, so nothing can be compared. Create it with the "
             "same --suite, --limit, --seed and --arms."
         )
-    controls = ("poison-approved", "random")  # these may get worse
+    # These may get worse.
+    controls = ("poison-approved", "random")
     return [
         ReportedCheck(
             name=f"{row['suite']}/{row['arm']} against the baseline",
@@ -92,6 +94,7 @@ def read_limit(limit: str) -> tuple[list[str], str, float]:
     Raises:
         EvaluationError: the limit is malformed.
     """
+    # From the right, as names of arms have colons too.
     name, _, number = limit.rpartition(":")
     *path, metric = name.split("/")
     try:

@@ -26,6 +26,7 @@ _STATES = {
 
 def describe_experiment(experiment: Experiment) -> dict[str, Any]:
     """Return all that the page of an experiment shows; `chart` is SVG, empty with fewer than two looks."""
+    # The chart needs only the figures, and the deferred columns are large.
     looks = list(experiment.looks.order_by("number").defer("guardrails", "outcomes", "reason"))
     last = experiment.looks.order_by("-number").first()
     return {
@@ -51,7 +52,8 @@ def write_sentence(experiment: Experiment, look: Look | None) -> str:
         return f"Nothing is known about {who} yet: no outcome has come in."
     units = look.control_units + look.treated_units
     runs = f"{units:,} run{'' if units == 1 else 's'}"
-    found = show_estimate(look)
+    estimate = show_estimate(look)
+    # Before the verdict: with outcomes missing in one arm the estimate means nothing.
     if look.missing_e_value >= MISSING_ALARM and look.verdict == ArmVerdict.CONTINUE:
         return f"Nothing can be said about {who}: outcomes are missing in {_show_missing(look)}. {runs} are known."
     if look.reason == ALL_THE_SAME:
@@ -61,18 +63,19 @@ def write_sentence(experiment: Experiment, look: Look | None) -> str:
             return f"Nothing can be said about {who}: {look.reason}"
         case ArmVerdict.ROLL_BACK:
             done = "was rolled back" if experiment.compared == Experiment.Compared.CANARY else "does harm"
-            return f"{who} {done}. {look.reason} {found}, {runs}."
+            return f"{who} {done}. {look.reason} {estimate}, {runs}."
         case ArmVerdict.BETTER if experiment.rule == DecisionRule.NOT_WORSE:
-            return f"{who} is not worse by {100 * experiment.margin:.1f} points or more: {found}, {runs}."
+            return f"{who} is not worse by {100 * experiment.margin:.1f} points or more: {estimate}, {runs}."
         case ArmVerdict.BETTER:
-            return f"{who} helps: {found}, {runs}."  # what the estimate is worth then is said in `list_unknowns`
+            # What the estimate is worth then is said in `list_unknowns`.
+            return f"{who} helps: {estimate}, {runs}."
         case ArmVerdict.WORSE:
-            return f"{who} looks worse: {found}, {runs}."
+            return f"{who} looks worse: {estimate}, {runs}."
         case ArmVerdict.NO_BENEFIT:
-            return f"{who} showed no benefit: {found}, {runs}."
+            return f"{who} showed no benefit: {estimate}, {runs}."
     if experiment.status == Experiment.Status.ENDED:
-        return f"The experiment ended before {who} could be judged: {found}, {runs}. {experiment.reason}"
-    return f"Not known yet whether {who} helps: {found}, {runs}. It ends after {show_most(experiment)}."
+        return f"The experiment ended before {who} could be judged: {estimate}, {runs}. {experiment.reason}"
+    return f"Not known yet whether {who} helps: {estimate}, {runs}. It ends after {show_most(experiment)}."
 
 
 def name_treated(experiment: Experiment) -> str:
@@ -110,14 +113,15 @@ def show_most(experiment: Experiment) -> str:
 
 def write_planned(experiment: Experiment, look: Look | None) -> str:
     """Return how many units are planned, and how many would find the effect hoped for, in sentences."""
-    said = f"Planned: at most {show_most(experiment)}."
+    sentence = f"Planned: at most {show_most(experiment)}."
+    # Half succeed, where nothing is known: the base at which the most units are needed.
     base = look.control_mean if look and look.control_mean is not None else 0.5
     share = experiment.steps[-1]["share"] if experiment.steps else look.share if look else 500
     if experiment.metric != Metric.SUCCESS or not 0 < base < base + experiment.tau < 1 or not 0 < share < THOUSANDTHS:
-        return said
+        return sentence
     wanted = plan_units(base, experiment.tau, treated_share=share / THOUSANDTHS)
     return (
-        f"{said} To find {100 * experiment.tau:+.1f} points from {100 * base:.0f}% with 80% power takes about "
+        f"{sentence} To find {100 * experiment.tau:+.1f} points from {100 * base:.0f}% with 80% power takes about "
         f"{wanted:,}, at {share / 10:g}% in the treated arm."
     )
 
@@ -126,17 +130,17 @@ def list_guardrails(look: Look) -> list[dict[str, Any]]:
     """Return a row for each guardrail with its difference as text."""
     rows = []
     for name in Guarded.values:
-        if (found := look.guardrails.get(name)) is None:
+        if (guardrail := look.guardrails.get(name)) is None:
             continue
-        untrusted = found.get("untrusted") or {}
+        untrusted = guardrail.get("untrusted") or {}
         rows.append(
             {
                 "name": name,
                 "label": Guarded(name).label,
-                "shown": _show_harm(name, found["difference"]),
-                "e_value": found["e_value"],
-                "fired": found["fired"],
-                "comparable": found.get("comparable", True),
+                "shown": _show_harm(name, guardrail["difference"]),
+                "e_value": guardrail["e_value"],
+                "fired": guardrail["fired"],
+                "comparable": guardrail.get("comparable", True),
                 "untrusted": _show_harm(name, untrusted["difference"]) if untrusted.get("fired") else "",
             }
         )
@@ -146,6 +150,7 @@ def list_guardrails(look: Look) -> list[dict[str, Any]]:
 def _show_harm(name: str, difference: float | None) -> str:
     if difference is None:
         return "not known"
+    # Back from logarithms: exp(d) − 1 is the change in percent.
     return f"{100 * expm1(difference):+.1f}%" if name in RATIOS else f"{100 * difference:+.1f} points"
 
 
@@ -166,6 +171,7 @@ def list_outcomes(look: Look) -> list[dict[str, Any]]:
     rows = []
     for arm, counts in look.outcomes.items():
         whole = sum(counts.values())
+        # Units left out by the plan have an outcome, so they are not lost.
         lost = whole - sum(counts.get(state, 0) for state in (State.KNOWN, State.LEFT_OUT))
         row = {state: counts.get(state, 0) for state in State.values}
         rows.append({"arm": arm, "units": whole, "lost_share": lost / whole if whole else 0.0, **row})
@@ -202,6 +208,7 @@ def _list_guardrail_alarms(look: Look) -> list[str]:
                 f"{row['label']}: {row['shown']}, but one arm reports this more often than the other, so it is not "
                 "compared. Find out why."
             )
+        # Where the trusted runs fire as well, the guardrail has said it.
         if row["untrusted"] and not row["fired"]:
             alarms.append(
                 f"{row['label']}: {row['untrusted']} with the runs whose outcome does not count, since it came from an "
@@ -233,15 +240,16 @@ def list_warnings(experiment: Experiment) -> list[str]:
     look = experiment.looks.order_by("-number").first() if find_promoted(experiment) else None
     if look is None:
         return []
+    # The newest runs, as fading shows late.
     since = compare_with_trial(experiment, look, newest=True)
     fell = find_fading(experiment, since)
     if fell is None:
         return []
-    said = (
+    warning = (
         f"The effect may have faded: {-100 * fell.high:.1f} to {-100 * fell.low:.1f} points less. {since.in_words()} "
         "The work may also have become harder; only a hold-out, or another trial, can tell the two apart."
     )
-    return [said]
+    return [warning]
 
 
 def write_since(experiment: Experiment, look: Look | None) -> str:
@@ -277,6 +285,7 @@ def list_unknowns(experiment: Experiment, look: Look | None) -> list[str]:
     if look is None or look.low is None or look.high is None:
         unknown.append("There are too few outcomes for an interval: each arm needs 30.")
     elif look.low <= 0 <= look.high:
+        # Half the width of the interval, in points.
         reach = 50 * (look.high - look.low)
         unknown.append(f"An effect of less than about {reach:.1f} points cannot be told from chance so far.")
     if look is not None and look.verdict == ArmVerdict.BETTER:
@@ -285,9 +294,9 @@ def list_unknowns(experiment: Experiment, look: Look | None) -> list[str]:
             "is probably too high. The interval holds."
         )
     for row in list_outcomes(look) if look else []:
-        said = [f"{row[state]:,} {words}" for state, words in _STATES.items() if row[state]]
-        if said:
-            unknown.append(f"Of the {row['units']:,} {row['arm']} units: {', '.join(said)}.")
+        counts = [f"{row[state]:,} {words}" for state, words in _STATES.items() if row[state]]
+        if counts:
+            unknown.append(f"Of the {row['units']:,} {row['arm']} units: {', '.join(counts)}.")
     if experiment.metric == Metric.SUCCESS:
         unknown.append("It says nothing about single lessons, only about all that the arms are given.")
     return unknown

@@ -19,7 +19,8 @@ DECIMALS = 4
 
 def rounded(value: Any) -> float:
     """Round to four decimals: more would be noise, and would differ between processors."""
-    return round(float(value), DECIMALS) + 0.0  # no minus zero
+    # Adding 0.0 turns minus zero into zero.
+    return round(float(value), DECIMALS) + 0.0
 
 
 def estimate_json(estimate: Estimate) -> dict[str, float]:
@@ -38,7 +39,7 @@ def compare_arm(
     name: str, *, about: str, treated: Sequence[float], control: Sequence[float], seed: int
 ) -> dict[str, Any]:
     """Return an arm's success and paired uplift, with the tasks it gained and lost against the control."""
-    differences = [one - other for one, other in zip(treated, control, strict=True)]
+    differences = [treated_unit - other for treated_unit, other in zip(treated, control, strict=True)]
     return {
         "arm": name,
         "about": about,

@@ -16,9 +16,9 @@ class Axis:
     @classmethod
     def around(cls, values: Iterable[float], *, start: float, end: float, room: float, least: float) -> "Axis":
         """Return an axis with room on both sides of the values: a share of their range, or `least` where they agree."""
-        known = list(values)
-        spare = (max(known) - min(known)) * room or least
-        return cls(low=min(known) - spare, high=max(known) + spare, start=start, end=end)
+        numbers = list(values)
+        spare = (max(numbers) - min(numbers)) * room or least
+        return cls(low=min(numbers) - spare, high=max(numbers) + spare, start=start, end=end)
 
     def at(self, value: float) -> float:
         """Return the pixel of a value; one outside is drawn at the edge."""

@@ -37,7 +37,7 @@ def write_text(results: dict[str, Any]) -> str:
             lines += [f"{point['x']:>13}   {show(point['uplift'])}" for point in suite["curve"]]
         latencies = collect_latencies(results.get("timing", {}).get("suites", {}).get(suite["name"], {}))
         if latencies:
-            width = max(len(each["name"]) for each in latencies)
+            width = max(len(entry["name"]) for entry in latencies)
             lines += ["", f"{'milliseconds':<{width}}     p50     p95"]
             lines += [
                 f"{latency['name']:<{width}}  {latency['p50']:6.1f}  {latency['p95']:6.1f}" for latency in latencies
@@ -63,7 +63,7 @@ def write_junit(results: dict[str, Any], verdicts: Sequence[ReportedCheck]) -> s
     root = ElementTree.Element("testsuites")
     for suite in results["suites"]:
         checks = [
-            ReportedCheck(name=each["name"], passed=each["passed"], says=each["says"]) for each in suite["checks"]
+            ReportedCheck(name=check["name"], passed=check["passed"], says=check["says"]) for check in suite["checks"]
         ]
         _add_cases(root, suite["name"], checks)
     _add_cases(root, "limits", verdicts)
@@ -187,8 +187,8 @@ def _figures(table: dict[str, Any]) -> list[str]:
         width = max(len(figure["arm"]) for figure in table["listed"])
         names = max(len(figure["name"]) for figure in table["listed"])
         lines += [
-            f"{each['arm']:<{width}}  {each['name']:<{names}}  {_show_figure(each)}  n={each['n']}"
-            for each in table["listed"]
+            f"{listed['arm']:<{width}}  {listed['name']:<{names}}  {_show_figure(listed)}  n={listed['n']}"
+            for listed in table["listed"]
         ]
     return lines
 

@@ -96,6 +96,7 @@ def _find_limit(count: int, n: int) -> float:
     if count == 0:
         return 0.0
     numbers = range(count, n + 1)
+    # In logarithms: the binomial coefficients of thousands of tasks do not fit a float.
     ways = np.array([lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) for k in numbers])
     low, high = 0.0, 1.0
     for _ in range(_BISECTIONS):
@@ -109,6 +110,7 @@ def _find_limit(count: int, n: int) -> float:
 
 
 def _resampled_means(figures: npt.NDArray[np.float64], *, seed: int) -> Iterator[npt.NDArray[np.float64]]:
+    # Arms that are compared have the same tasks, so the same draws serve all of them.
     draw = _draw_cached if len(figures) * RESAMPLES <= _MAX_CACHED_DRAWS else _draw
     for drawn in draw(len(figures), seed):
         yield figures.take(drawn).mean(axis=1)

@@ -21,8 +21,8 @@ def write_headline(suite: dict[str, Any]) -> str:
     """Return the result in one or two sentences: the suite's own, that of its main arm, or none."""
     if headline := suite.get("headline"):
         return str(headline)
-    row = next((each for each in suite["arms"] if each["arm"] == suite.get("main")), None)
-    bare = next((each for each in suite["arms"] if each["arm"] == "none"), None)
+    row = next((arm for arm in suite["arms"] if arm["arm"] == suite.get("main")), None)
+    bare = next((arm for arm in suite["arms"] if arm["arm"] == "none"), None)
     if row is None or bare is None or row is bare or not row["uplift"].get("n"):
         return ""
     if untested := _find_untested(suite, row):
@@ -35,6 +35,7 @@ def write_headline(suite: dict[str, Any]) -> str:
         verdict = "Memory helps here"
     elif uplift["high"] < 0:
         verdict = "Memory does harm here"
+    # Only where every task ended the same way in both arms.
     elif uplift["low"] == uplift["high"]:
         verdict = "Memory changed nothing here"
     else:
@@ -89,6 +90,7 @@ def _tabulate(group: str, figures: list[dict[str, Any]]) -> dict[str, Any]:
     plain = [figure for figure in figures if not figure.get("paired")]
     columns = list(dict.fromkeys(figure["name"] for figure in plain))
     arms = list(dict.fromkeys(figure["arm"] for figure in plain))
+    # A table with mostly empty cells reads worse than a list.
     if len(arms) < 2 or len(columns) < 2 or len(plain) < DENSE * len(arms) * len(columns):
         return {"name": group, "columns": [], "rows": [], "listed": figures}
     cells = {(figure["arm"], figure["name"]): figure for figure in plain}
@@ -121,20 +123,20 @@ def show_cell(figure: dict[str, Any]) -> str:
 
 def collect_latencies(timing: dict[str, Any]) -> list[dict[str, Any]]:
     """Return median and 95th percentile of each step in milliseconds, averaged over seeds or data sets."""
-    found: dict[str, list[dict[str, float]]] = {}
+    latencies: dict[str, list[dict[str, float]]] = {}
     for unit in timing.values():
         for name, label in _TIMED.items():
             if unit.get(name):
-                found.setdefault(label, []).append(unit[name])
+                latencies.setdefault(label, []).append(unit[name])
         for arm, spent in unit.get("retrieve_ms", {}).items():
             if spent and arm != "none":
-                found.setdefault(f"retrieve, {arm}", []).append(spent)
+                latencies.setdefault(f"retrieve, {arm}", []).append(spent)
     return [
         {
             "name": label,
-            "p50": float(np.mean([each["p50"] for each in spent])),
-            "p95": float(np.mean([each["p95"] for each in spent])),
-            "n": sum(int(each["n"]) for each in spent),
+            "p50": float(np.mean([seconds["p50"] for seconds in spent])),
+            "p95": float(np.mean([seconds["p95"] for seconds in spent])),
+            "n": sum(int(seconds["n"]) for seconds in spent),
         }
-        for label, spent in found.items()
+        for label, spent in latencies.items()
     ]

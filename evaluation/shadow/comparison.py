@@ -47,6 +47,7 @@ def compare_answers(retrieval: Retrieval, releases: Compared) -> EvaluationRow |
     """
     used = read_release_settings(retrieval.release_id) if retrieval.release_id else None
     modes = {retrieval.requested_mode, read_release_settings(releases.candidate.pk).mode}
+    # The other modes draw at random or ask a model, so their answers differ from call to call.
     if used is None or not modes <= COMPARABLE:
         return None
     question = _ask_again(retrieval, used)
@@ -82,6 +83,7 @@ def _answer(
     """Return the lessons that a release gives, in order, and the tokens of the block."""
     pinned = {name: getattr(question, name) for name in Question.__slots__} | {"release_id": release.pk}
     prepared = prepare_answer(Question(**pinned))
+    # An answer without its usual search would look like a difference between the releases.
     if prepared.answer.degraded or prepared.row is None:
         return None
     shown = {UUID(item["id"]): item["content_sha256"] for item in prepared.answer.items if item["injected"]}
@@ -94,6 +96,7 @@ def _ask_again(retrieval: Retrieval, used: ReleaseSettings) -> Question:
     """Return the question of an answer. What it had from its release is left open, so that each release says it."""
     options: dict[str, Any] = retrieval.options
     record_tokens = count_tokens(retrieval.record_text) + 1 if retrieval.record_text else 0
+    # The stored budget has the tokens of the record on top of the usual one.
     is_usual_budget = retrieval.budget_tokens - record_tokens == used.context_budget_tokens
     return Question(
         project=retrieval.project,

@@ -66,7 +66,9 @@ def queue_shadow_jobs() -> list[Job]:
     ended = Job.objects.filter(kind=KIND, status=Job.Status.DONE, finished_at__lt=Now() - JOBS_KEPT)
     ended.delete()
     on_trial = Deployment.objects.filter(candidate__isnull=False, shadow_share__gt=0).order_by("pk")
-    return [enqueue(Job(kind=KIND, project_id=each.project_id, subject=str(each.pk))) for each in on_trial]
+    return [
+        enqueue(Job(kind=KIND, project_id=deployment.project_id, subject=str(deployment.pk))) for deployment in on_trial
+    ]
 
 
 def run_shadow(job_id: UUID | None = None, *, owner: str) -> Job | None:
@@ -85,8 +87,10 @@ def _see_through(job: Job, heartbeat: Heartbeat) -> None:
         releases = Compared.of(deployment.stable, deployment.candidate)
         now = database_now()
         for minute in _find_minutes(deployment, deployment.stable, deployment.candidate, now=now):
+            # Comparing takes long; another worker may have the job by now.
             heartbeat.ensure_held()
             _compare_minute(job, minute, releases, most=deployment.shadow_per_minute, now=now)
+            # The next job goes on with the rest, so that one project does not hold a worker.
             if time.monotonic() - started > SPENT_SECONDS:
                 break
     finish(job)
@@ -105,6 +109,7 @@ def _find_minutes(deployment: Deployment, stable: Release, candidate: Release, *
         "stable": str(stable.pk),
         "candidate": str(candidate.pk),
         "since": last + MINUTE if last else max(stable.created_at, candidate.created_at),
+        # Whole minutes only, a little late: transactions that began in one may commit after it.
         "until": (now - SETTLED).replace(second=0, microsecond=0),
     }
     with connection.cursor() as cursor:
@@ -118,8 +123,8 @@ def _compare_minute(job: Job, minute: Minute, releases: Compared, *, most: int, 
     """Compare the answers of a minute, and write them with their counts, together or not at all."""
     taken = [] if now - minute.begins > STALE else minute.chosen[:most]
     rows = Retrieval.objects.filter(project=job.project_id, pk__in=taken).select_related("project")
-    found = [compare_answers(row, releases) for row in rows.order_by("created_at", "pk")]
-    answers = [each for each in found if each is not None]
+    comparisons = [compare_answers(row, releases) for row in rows.order_by("created_at", "pk")]
+    answers = [comparison for comparison in comparisons if comparison is not None]
     with transaction.atomic():
         hold(job)
         kept = set(Retrieval.objects.select_for_update(no_key=True).filter(pk__in=taken).values_list("pk", flat=True))
@@ -137,7 +142,8 @@ def _compare_minute(job: Job, minute: Minute, releases: Compared, *, most: int, 
             at=minute.begins,
             made_by=SHADOW.label,
         )
-        since = [answer for answer in answers if answer.retrieval_id in kept]  # none deleted meanwhile
+        # Some may have been deleted meanwhile.
+        since = [answer for answer in answers if answer.retrieval_id in kept]
         EvaluationRow.objects.bulk_create([*since, counts])
 
 

@@ -104,6 +104,7 @@ def describe_shadow(project: Project, candidate: Release | None = None) -> Shado
     candidate = candidate or on_trial
     if stable is None or candidate is None:
         return None
+    # An old pair of releases can be looked at, but nothing new is compared for it.
     is_on = candidate == on_trial and stable == deployment.stable and deployment.shadow_share > 0
     counts = find_rows(RowKind.MINUTE, project, stable, candidate).aggregate(
         **{
@@ -147,11 +148,12 @@ def _describe_families(project: Project, stable: Release, candidate: Release) ->
     with connection.cursor() as cursor:
         cursor.execute(_LESSONS, asked)
         rows = cursor.fetchall()
+    # One query for the words of all lessons on the page.
     triggers = _find_triggers({lesson for _, _, lesson, _ in rows}, stable, candidate)
     lessons: dict[str, list[dict[str, Any]]] = {}
     for family, change, lesson, number in rows:
-        found = {"heuristic": lesson, "change": change, "answers": number, "trigger": triggers.get(lesson, "")}
-        lessons.setdefault(family, []).append(found)
+        described = {"heuristic": lesson, "change": change, "answers": number, "trigger": triggers.get(lesson, "")}
+        lessons.setdefault(family, []).append(described)
     return [
         {"family": name, "compared": compared, "differing": differing, "lessons": lessons.get(name, [])}
         for name, compared, differing in families
@@ -162,7 +164,11 @@ def _find_triggers(lesson_ids: Iterable[UUID], *releases: Release) -> dict[UUID,
     """Return when each lesson applies, in the words of the last of the releases that has it."""
     wanted = {str(id) for id in lesson_ids}
     revisions = [
-        one["revision"] for release in releases for one in release.manifest["lessons"] if one["heuristic"] in wanted
+        lesson["revision"]
+        for release in releases
+        for lesson in release.manifest["lessons"]
+        if lesson["heuristic"] in wanted
     ]
+    # In this order the later revision overwrites the earlier one in the dictionary.
     rows = HeuristicRevision.objects.filter(pk__in=revisions).order_by("number")
     return dict(rows.values_list("heuristic_id", "trigger"))

@@ -41,6 +41,7 @@ class Options:
     material: Any = None  # live data that a suite read before entering the sandbox
 
     def as_json(self) -> dict[str, Any]:
+        # Without the material, which may be large and is not part of what was asked for.
         values = asdict(replace(self, material=None))
         return {
             name: list(value) if isinstance(value, tuple) else value

@@ -49,6 +49,7 @@ class OwnRun:
     @property
     def task(self) -> str:
         """Names the task in the report, which holds no text of runs."""
+        # A hash tells tasks apart without telling what they say.
         return hashlib.sha256(self.data["task"].strip().encode()).hexdigest()[:12]
 
 
@@ -84,6 +85,7 @@ def _read_run(line: Any) -> OwnRun:
     arm = line.get("arm") if isinstance(line, Mapping) else None
     if not isinstance(arm, str) or not 0 < len(arm.strip()) <= MAX_ARM_CHARS:
         raise InvalidInput({"/arm": [f"Name the arm in 1 to {MAX_ARM_CHARS} characters, {NONE} without lessons."]})
+    # Ids of another database would be refused, or point to other rows here.
     sent = {name: value for name, value in line.items() if name not in ("arm", *_ELSEWHERE)}
     data = TrajectoryInput.from_body(sent).run()
     read_steps(data.get("steps", []))
@@ -107,8 +109,10 @@ def count_tries(runs: list[OwnRun]) -> UnitResult:
 def summarise_own(unit: UnitResult, options: Options) -> dict[str, Any]:
     """Compare the arms on the tasks that all of them tried. The tries of a task are averaged first."""
     tries: dict[str, dict[str, list[bool]]] = unit["tries"]
+    # The arm without lessons first, as the others are measured against it.
     arms = sorted(tries, key=lambda arm: (arm != NONE, arm))
     seen = Counter(task for by_task in tries.values() for task in by_task)
+    # Only tasks of all arms: a task that one arm never tried would favour the other.
     tasks = sorted(task for task, count in seen.items() if count == len(arms))
     success = {arm: [float(np.mean(tries[arm][task])) for task in tasks] for arm in arms}
     control = success.get(NONE)

@@ -43,8 +43,9 @@ def get_suite(name: str) -> Suite:
 
 
 def foresee_seconds(options: Options) -> float | None:
-    """Return about how long a run takes on two idle processors; None where no one can know before."""
+    """Return about how long a run takes on two idle processors; None where that depends on the user's agent."""
     seconds = [get_suite(name).foresee_seconds(options) for name in options.suites]
+    # One suite that depends on the user's agent makes the whole unforeseeable.
     return None if None in seconds else sum(filter(None, seconds))
 
 

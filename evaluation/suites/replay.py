@@ -117,6 +117,7 @@ def _summarise_pair(name: str, runs: list[dict[str, Any]], seed: int) -> dict[st
     without = [float(by_arm["baseline"][task][-1]) for task in tasks]
     reflected = [float(by_arm["reflection"][task][-1]) for task in tasks]
     trials = len(by_arm["baseline"][tasks[0]])
+    # With as many trials as the baseline had: more trials help even without reflection.
     equal = [float(by_arm["reflection"][task][trials - 1]) for task in tasks]
     arms = [
         compare_arm(
@@ -175,6 +176,7 @@ def _single(
     arm = compare_arm(f"{name}/recorded", about=about, treated=success, control=success, seed=seed)
     return {
         "n": len(runs),
+        # There is no second arm to compare with.
         "arms": [arm | {"uplift": {"n": 0}}],
         "figures": figures,
         "tasks": [row["task"] for row in runs],

@@ -80,11 +80,11 @@ class RetrievalSuite(Suite):
         refuse_indexed_label(folder, name=Path(unit).name)
         queries = _sample(list(folder.queries), options.limit, seed=options.seed)
         project = Project.objects.create(slug=f"retrieval-{Path(unit).name}"[:50], name=Path(unit).name)
-        known: dict[str, str] = {}
+        texts: dict[str, str] = {}
         ingest_ms = []
         for number, (document_id, document) in enumerate(folder.corpus.items(), 1):
             started = time.perf_counter()
-            known[_ingest(project, document)] = document_id
+            texts[_ingest(project, document)] = document_id
             ingest_ms.append(milliseconds_since(started))
             progress(f"{Path(unit).name}, indexing", number, len(folder.corpus))
         count_terms(project.pk)
@@ -100,7 +100,7 @@ class RetrievalSuite(Suite):
                 )
                 answer = ask(arm, project, question)
                 spent.append(milliseconds_since(started))
-                ranking = [known[item["id"]] for item in answer.items]
+                ranking = [texts[item["id"]] for item in answer.items]
                 rows.append([rounded(metric(ranking, folder.relevant[query])) for metric in METRICS.values()])
                 progress(f"{Path(unit).name}, {name}", number, len(queries))
             arms[name] = rows
@@ -163,14 +163,17 @@ def read_folder(folder: Path) -> Folder:
         corpus = {row["_id"]: row for row in _read(folder / "corpus.jsonl")}
         queries = {row["_id"]: row["text"] for row in _read(folder / "queries.jsonl")}
         relevant: dict[str, dict[str, float]] = {}
+        # BEIR's files begin with a line of headings.
         for line in (folder / "qrels.tsv").read_text(encoding="utf-8").splitlines()[1:]:
             query, document, score = line.split("\t")
+            # BEIR lists documents that were judged irrelevant with 0.
             if float(score) > 0:
                 relevant.setdefault(query, {})[document] = float(score)
     except (OSError, KeyError, ValueError) as error:
         raise EvaluationError(
             f"The folder {folder} cannot be read as corpus.jsonl, queries.jsonl and qrels.tsv (BEIR's layout): {error}."
         ) from error
+    # A query without a relevant document has no right answer to find.
     queries = {query: text for query, text in queries.items() if query in relevant}
     return Folder(corpus=corpus, queries=queries, relevant=relevant)
 
@@ -197,6 +200,7 @@ def _leaks(document: dict[str, Any], member: str) -> bool:
     value = document.get(member)
     words = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     text = f"{document.get('title', '')}\n{_text(document)}"
+    # Short labels occur in any text by chance.
     labels = [word for word in words if isinstance(word, str) and len(word) > 3]
     return bool(labels) and all(label in text for label in labels)
 
@@ -217,10 +221,10 @@ def _find_folders(data: Path | None) -> list[Path]:
     if data is None:
         data = BUNDLED
     folders = [data, *sorted(data.iterdir())] if data.is_dir() else []
-    found = [folder.resolve() for folder in folders if (folder / "qrels.tsv").is_file()]
-    if not found:
+    collections = [folder.resolve() for folder in folders if (folder / "qrels.tsv").is_file()]
+    if not collections:
         raise EvaluationError(f"There is no folder with corpus.jsonl, queries.jsonl and qrels.tsv in {data}.")
-    return found
+    return collections
 
 
 def _sample(queries: list[str], limit: int | None, *, seed: int) -> list[str]:

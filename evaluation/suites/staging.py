@@ -90,10 +90,11 @@ def _stage(project: Project, stage: Stage, traffic: Traffic) -> dict[str, Any]:
         traffic.progress(f"{traffic.seed}, {stage.name} release", asked, MOST_UNITS)
         if asked % LOOK_EVERY == 0 and _has_ended(experiment):
             break
-    found = _describe(project, experiment, release, asked=asked)
-    if get_deployment(project).candidate is not None:  # a person would end this canary
+    outcome = _describe(project, experiment, release, asked=asked)
+    # In a real installation a person would end this canary.
+    if get_deployment(project).candidate is not None:
         roll_back(project, by=EVALUATION, reason="The experiment ended without a benefit.")
-    return found
+    return outcome
 
 
 def _send(project: Project, task: Task, *, traffic: Traffic, session: str) -> None:
@@ -162,21 +163,21 @@ def summarise_stages(about: About, units: dict[str, UnitResult], stages: dict[st
     """Combine the seeds into the report. `stages` says of each release whether it should be promoted."""
     figures, checks = [], []
     for name, should in stages.items():
-        found = [unit["stages"][name] for unit in units.values()]
+        played = [unit["stages"][name] for unit in units.values()]
         for label, values in (
-            ("promoted", [float(each["became"] == PROMOTED) for each in found]),
-            ("rolled back", [float(each["became"] == ROLLED_BACK) for each in found]),
-            ("units asked", [each["units"] for each in found]),
-            ("canary units", [each["canary_units"] for each in found]),
-            ("control", [each["control_mean"] or 0.0 for each in found]),
-            ("canary", [each["treated_mean"] or 0.0 for each in found]),
+            ("promoted", [float(stage["became"] == PROMOTED) for stage in played]),
+            ("rolled back", [float(stage["became"] == ROLLED_BACK) for stage in played]),
+            ("units asked", [stage["units"] for stage in played]),
+            ("canary units", [stage["canary_units"] for stage in played]),
+            ("control", [stage["control_mean"] or 0.0 for stage in played]),
+            ("canary", [stage["treated_mean"] or 0.0 for stage in played]),
         ):
             figures.append({"arm": name, "name": label, **_spread(values)})
-        as_planned = sum((each["became"] == PROMOTED) == should for each in found)
+        as_planned = sum((stage["became"] == PROMOTED) == should for stage in played)
         checks.append(
             {
                 "name": f"the {name} release is {'promoted' if should else 'not promoted'}",
-                "passed": as_planned == len(found),
+                "passed": as_planned == len(played),
                 "says": " ".join(
                     f"{seed}: {unit['stages'][name]['became']} after {unit['stages'][name]['units']:,} units."
                     for seed, unit in units.items()

@@ -39,6 +39,7 @@ def time_embedding(texts: Sequence[str]) -> list[float]:
     embedder = get_embedder()
     if embedder is None:
         return []
+    # The cache would make every text after the first run free.
     embed = embedder.embed.uncached if isinstance(embedder.embed, CachedVectors) else embedder.embed
     spent = []
     for text in texts[:MAX_TIMED_TEXTS]:

@@ -54,6 +54,7 @@ class VerifiedKeys:
         """Remember a key that may be used for this much longer; None means it has no end."""
         now = time.monotonic()
         with self._lock:
+            # Forgetting all is simpler than finding the oldest; each key then costs one query again.
             if len(self._entries) >= _MAX_CACHED:
                 self._entries.clear()
             ends_at = math.inf if left is None else now + left.total_seconds()

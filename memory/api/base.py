@@ -75,6 +75,7 @@ class ApiView(IdempotentMixin, GenericAPIView[Any]):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Refuse what may not come in, before anything of the body is read."""
+        # Before `super()`, whose permission and throttle checks read it.
         self.scope = self.required_scopes.get("GET" if request.method == "HEAD" else request.method or "")
         super().initial(request, *args, **kwargs)
         self.api_key = request.auth  # type: ignore[assignment]  # HasScope has seen to it
@@ -94,6 +95,7 @@ class ApiView(IdempotentMixin, GenericAPIView[Any]):
         self.request = drf = self.initialize_request(request, *args, **kwargs)
         try:
             self.initial(drf, *args, **kwargs)
+            # From here on as APIView, so that a method that the view lacks is a 405 of the usual form.
             name = (drf.method or "").lower()
             handler = getattr(self, name, None) if name in self.http_method_names else None
             if handler is None:
@@ -106,6 +108,7 @@ class ApiView(IdempotentMixin, GenericAPIView[Any]):
             response = self.handle_exception(exc)
         self.response = self.finalize_response(drf, response, *args, **kwargs)  # type: ignore[arg-type]
         for name, value in self.rate_headers.items():
+            # An error answer of the throttle has these headers already.
             self.response.headers.setdefault(name, value)
         return self.response
 
@@ -120,7 +123,7 @@ class ApiView(IdempotentMixin, GenericAPIView[Any]):
     def answer_rows(self, rows: QuerySet[Any], describe: Callable[[Any], Any]) -> Response:
         """Answer with the page of the rows that the query asks for, after its filters, each as it is described."""
         page = self.paginate_queryset(self.filter_queryset(rows)) or ()
-        return self.get_paginated_response([describe(one) for one in page])
+        return self.get_paginated_response([describe(row) for row in page])
 
     def get_named(self, model: Any, id: UUID | None, member: str) -> Any:
         """Return the row of this project that a member of the body names, None where it names none, or answer 404."""
@@ -139,13 +142,13 @@ class ApiView(IdempotentMixin, GenericAPIView[Any]):
             except UnicodeDecodeError:
                 name, fault = unquote(pair.partition(b"=")[0].decode("latin-1")), "Write this in UTF-8."
                 raise Refusal(ErrorCode.INVALID_QUERY, f"{name}: {fault}", fields={name: [fault]}) from None
-        known: set[str] = set()
+        allowed: set[str] = set()
         if request.method in SAFE_METHODS:
             paging = LimitOffset.query_params if self.pagination_class else ()
             filters = self.filterset_class.base_filters if self.filterset_class else ()
-            known = {*self.allowed_query_params, *paging, *filters}
+            allowed = {*self.allowed_query_params, *paging, *filters}
         for name, values in request.query_params.lists():
-            if name not in known:
+            if name not in allowed:
                 fault = "This parameter is unknown. Leave it out."
             elif len(values) > 1:
                 fault = "Send this parameter once."

@@ -24,6 +24,7 @@ def answer_each(items: Sequence[Any], do: Callable[[Any], Mapping[str, Any]]) ->
     """
     results = [{"index": index, **_do(item, do)} for index, item in enumerate(items)]
     response = Response({"results": results})
+    # The stored request would keep the words of an item after its erasure.
     response.keeps_request = False  # type: ignore[attr-defined]
     return response
 
@@ -32,6 +33,7 @@ def _do(item: Any, do: Callable[[Any], Mapping[str, Any]]) -> dict[str, Any]:
     try:
         if not isinstance(item, Mapping):
             raise InvalidInput({"/": ["This should be an object."]})
+        # A savepoint: what one item did goes back alone, and the transaction of the request stays usable.
         with transaction.atomic():
             return {**do(item), "error": None}
     except (MemoryAppError, Refusal) as error:
@@ -46,6 +48,6 @@ def _do(item: Any, do: Callable[[Any], Mapping[str, Any]]) -> dict[str, Any]:
                 "code": refusal.error_code.value,
                 "message": refusal.message,
                 "retryable": refusal.error_code in RETRYABLE,
-                "fields": {place: list(texts) for place, texts in refusal.fields.items()},
+                "fields": {field: list(texts) for field, texts in refusal.fields.items()},
             },
         }

@@ -37,6 +37,7 @@ def canonical_request(
         route: the URL pattern; `arguments` are its values in the path.
         body: in canonical form.
     """
+    # The body is in canonical form already; to parse it again for one list would double the work.
     head = canonical_json([method, route, sorted(map(list, arguments)), sorted(map(list, query))])
     return head[:-1] + b"," + body + b"]"
 
@@ -61,6 +62,7 @@ def _text(value: Any) -> str:
         case str():  # the commonest first
             return encode_basestring(value)
         case dict():
+            # Only outside of ASCII does the order of UTF-16 differ from Python's, and encoding each name is slow.
             is_ascii = "".join(value).isascii()
             names = sorted(value) if is_ascii else sorted(value, key=lambda name: name.encode("utf-16-be"))
             return "{" + ",".join([f"{encode_basestring(name)}:{_text(value[name])}" for name in names]) + "}"
@@ -68,11 +70,13 @@ def _text(value: Any) -> str:
             return "[" + ",".join([_text(item) for item in value]) + "]"
         case None:
             return "null"
+        # Before int: True and False are integers to Python.
         case True:
             return "true"
         case False:
             return "false"
         case int():
+            # `int()` because a subclass may write itself differently, as an IntEnum does.
             return str(int(value))
         case float():
             return _number(value)
@@ -89,6 +93,7 @@ def _number(value: float) -> str:
     sign, digit_tuple, exponent = Decimal(repr(value)).normalize().as_tuple()
     digits = "".join(map(str, digit_tuple))
     point = len(digits) + int(exponent)  # the place of the decimal point, counted from the first digit
+    # ECMAScript writes plain digits below 10^21 and down to 10^-6, and an exponent outside.
     if 0 < point <= 21:
         text = digits.ljust(point, "0") if len(digits) <= point else f"{digits[:point]}.{digits[point:]}"
     elif -6 < point <= 0:

@@ -199,10 +199,10 @@ def problem(
             "request_id": request_id,
             "retryable": code in RETRYABLE,
             "fields": {
-                _clip(place, MAX_ERROR_TEXT_CHARS): [
+                _clip(field, MAX_ERROR_TEXT_CHARS): [
                     _clip(text, MAX_ERROR_TEXT_CHARS) for text in texts[:MAX_ERROR_FIELDS]
                 ]
-                for place, texts in shown
+                for field, texts in shown
             },
         },
     }
@@ -210,5 +210,6 @@ def problem(
 
 
 def _clip(text: str, limit: int) -> str:
+    # A message may quote what was sent, and half of a surrogate pair cannot be written as UTF-8.
     clean = str(text).encode("utf-8", "replace").decode()
     return clean if len(clean) <= limit else f"{clean[: limit - 1]}…"

@@ -55,8 +55,8 @@ def find_refusal(exc: BaseException) -> Refusal | None:
         case Refusal():
             return exc
         case InvalidInput():
-            place, texts = next(iter(exc.fields.items()))
-            return Refusal(ErrorCode(exc.code), f"{place}: {texts[0]}", fields=exc.fields)
+            field, texts = next(iter(exc.fields.items()))
+            return Refusal(ErrorCode(exc.code), f"{field}: {texts[0]}", fields=exc.fields)
         case MemoryAppError():
             code = ErrorCode(exc.code) if exc.code in ErrorCode.values else ErrorCode.INVALID_REQUEST
             pointer = getattr(exc, "pointer", "")

@@ -107,6 +107,7 @@ class IdempotentMixin:
             response.render()
         is_success = 200 <= response.status_code < 300
         if not is_success:
+            # A refusal leaves nothing behind, also what its handler wrote before it was noticed.
             transaction.set_rollback(True)
         elif keyed and stored is None:
             keyed.store(response)
@@ -138,6 +139,7 @@ class KeyedRequest:
             query=[(name, value) for name, values in request.query_params.lists() for value in values],
             body=canonical_body,
         )
+        # The prefix keeps the number apart from advisory locks that are taken for something else.
         scope = f"idempotency\n{api_key.project_id}\n{api_key.client}\n{key}"
         return cls(
             api_key=api_key,
@@ -164,11 +166,12 @@ class KeyedRequest:
                 raise _in_progress()
             failpoint("idempotency.key_taken")
             cursor.nextset()
-            found = cursor.fetchone()
-        if found is None:
+            row = cursor.fetchone()
+        if row is None:
             return None
-        record_id, is_expired = found
+        record_id, is_expired = row
         if is_expired:
+            # Its key would refuse the new record. The lock is ours, so no other request is replaying it.
             IdempotencyRecord.objects.filter(pk=record_id).delete()
             return None
         record: Any = IdempotencyRecord.objects.get(pk=record_id)
@@ -185,6 +188,7 @@ class KeyedRequest:
 
     def store(self, response: HttpResponse) -> None:
         """Keep the answer for repetitions of this request, in the transaction of its effect."""
+        # The number is a hash, so this samples one key in 64.
         if self.lock_number % KEYS_BETWEEN_COUNTS == 0:  # counting costs a scan
             _refuse_too_many(self.api_key)
         if len(response.content) > MAX_RESPONSE_BYTES:
@@ -207,6 +211,7 @@ class KeyedRequest:
             resource_id=getattr(response, "resource_id", None),
             request_id=structlog.contextvars.get_contextvars().get("request_id", ""),
         )
+        # The database's clock sets the end, because it also decides when the end has come.
         hours = int(settings.ERL_IDEMPOTENCY_HOURS)
         if not insert_once(record, made={"expires_at": f"statement_timestamp() + make_interval(hours => {hours})"}):
             raise _in_progress()
@@ -223,6 +228,7 @@ def is_answered(request: Request) -> bool:
     gone: the work is then done once more, and not inside the transaction.
     """
     api_key: Any = request.auth
+    # Longer than a request takes, so that a record found here is still there inside the transaction.
     left = Now() + timedelta(minutes=1)
     return bool(_records(api_key, read_idempotency_key(request)).filter(expires_at__gt=left).exists())
 
@@ -261,6 +267,7 @@ def delete_expired_idempotency_records(*, batch_size: int = 1000) -> int:
     deleted, count = 0, batch_size
     while count == batch_size:
         with transaction.atomic():
+            # The ids are read before the delete, which takes no LIMIT.
             expired = IdempotencyRecord.objects.select_for_update(skip_locked=True).filter(expires_at__lte=Now())
             ids = expired.order_by("expires_at").values_list("pk", flat=True)[:batch_size]
             count, _ = IdempotencyRecord.objects.filter(pk__in=list(ids)).delete()
@@ -286,6 +293,7 @@ def _replay(record: IdempotencyRecord) -> HttpResponse:
     headers = {**record.headers, "Idempotent-Replayed": "true", "Original-Request-Id": record.request_id}
     response = HttpResponse(bytes(record.body), status=record.status_code, headers=headers)
     if "Content-Type" not in record.headers:
+        # Django adds one by itself, which the first answer did not have.
         del response["Content-Type"]
     response.resource_id = record.resource_id  # type: ignore[attr-defined]
     return response
@@ -302,6 +310,7 @@ def _in_progress() -> Refusal:
 def _refuse_too_many(api_key: ApiKey) -> None:
     """Refuse a client that stores more keys than it may (A9)."""
     held = IdempotencyRecord.objects.filter(project_id=api_key.project_id, client=api_key.client)
+    # In the order of the unique index, and one row beyond the limit: a count would read all of them.
     if held.order_by("key").values_list("key")[MAX_KEYS : MAX_KEYS + 1]:
         raise Refusal(
             ErrorCode.TOO_MANY_KEYS,

@@ -77,6 +77,7 @@ def read_json_bytes(request: HttpRequest) -> bytes:
     if not has_body(request):
         return b""
     kind = request.content_type or ""
+    # Suffixes are structured syntax, such as application/problem+json (RFC 6839).
     is_json = kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
     if not is_json or len(kind) > MAX_MEDIA_TYPE_CHARS:
         raise Refusal(ErrorCode.UNSUPPORTED_MEDIA_TYPE, DETAILS[ErrorCode.UNSUPPORTED_MEDIA_TYPE])
@@ -92,8 +93,10 @@ def read_bytes(request: HttpRequest, *, limit: int) -> bytes:
     announced = request.META.get("CONTENT_LENGTH") or ""
     stream = request if announced else request.META["wsgi.input"]  # Django reads nothing of a body sent in chunks
     chunks: list[bytes] = []
+    # A length beyond the limit is refused before a byte is read.
     size = int(announced) if announced.isdecimal() and int(announced) > limit else 0
     try:
+        # One byte more than the limit is enough to know that it is passed.
         while size <= limit and (chunk := stream.read(min(_CHUNK_BYTES, limit + 1 - size))):
             chunks.append(chunk)
             size += len(chunk)
@@ -135,9 +138,11 @@ class Input(BaseModel):
             old = members["task_id"] | {"deprecated": True, "description": "An older name of `family`."}
             schema["properties"] = {
                 name: value
-                for member, named in members.items()
+                for member, description in members.items()
                 for name, value in (
-                    {"family": named | {"title": "Family"}, member: old} if member == "task_id" else {member: named}
+                    {"family": description | {"title": "Family"}, member: old}
+                    if member == "task_id"
+                    else {member: description}
                 ).items()
             }
         return schema
@@ -153,6 +158,7 @@ class Input(BaseModel):
     @classmethod
     def from_query(cls, params: Mapping[str, str]) -> Self:
         """Read query parameters, or raise InvalidInput with their names. Lists are written with commas."""
+        # Only these are split: a text may hold commas.
         lists = {name for name, field in cls.model_fields.items() if get_origin(field.annotation) is list}
         values = {name: text.split(",") if name in lists else text for name, text in params.items()}
         try:
@@ -173,6 +179,7 @@ class OneOf:
     choices: type[TextChoices]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        # A literal, not an enum, so that the model holds plain strings as the columns do.
         return core_schema.literal_schema(list(self.choices.values))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -202,6 +209,7 @@ class ReleaseName:
 
     @staticmethod
     def _as_text(value: Any) -> Any:
+        # `type`, because True is an instance of int.
         return str(value) if type(value) is int and 0 < value <= MAX_RELEASE_NUMBER else value
 
 
@@ -251,12 +259,13 @@ def _faults(error: ValidationError, root: str, known: Iterable[str]) -> dict[str
     """Return sentences by place: JSON pointers for a body, names for a query. `known` are the members there are."""
     fields: dict[str, list[str]] = {}
     for fault in error.errors(include_url=False, include_input=False):
-        place = [str(part) for part in fault["loc"]]
+        path = [str(part) for part in fault["loc"]]
         if fault["type"] == "member":
-            place.append(fault["ctx"]["member"])
-        where = root + "/".join(place if root else place[:1])
+            path.append(fault["ctx"]["member"])
+        # A query has only names; the index within a list of it means nothing to its sender.
+        where = root + "/".join(path if root else path[:1])
         text = write_fault(fault["type"], fault["msg"])
-        if fault["type"] == "extra_forbidden" and len(place) == 1 and (meant := _find_meant(place[0], known)):
+        if fault["type"] == "extra_forbidden" and len(path) == 1 and (meant := _find_meant(path[0], known)):
             text = f"This member is unknown. It may be {meant} that you mean; otherwise leave it out."
         fields.setdefault(where, []).append(text)
     return fields
@@ -273,8 +282,8 @@ def _name_family(fields: dict[str, list[str]], sent: Mapping[str, Any]) -> dict[
     if "family" not in sent:
         return fields
     return {
-        place.replace("task_id", "family") if place.lstrip("/") == "task_id" else place: fields[place]
-        for place in fields
+        field.replace("task_id", "family") if field.lstrip("/") == "task_id" else field: fields[field]
+        for field in fields
     }
 
 

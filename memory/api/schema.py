@@ -179,7 +179,7 @@ def find_error_statuses(view: Any, method: str, *, has_id: bool) -> Iterable[int
 def query_parameters(model: type[BaseModel], names: Iterable[str], *, optional: bool = False) -> list[OpenApiParameter]:
     """Describe a model's fields as query parameters; `optional` where another form of the request has none of them."""
     schema = model.model_json_schema()
-    known = {name: value for name, value in schema["properties"].items() if name in names}
+    properties = {name: value for name, value in schema["properties"].items() if name in names}
     return [
         OpenApiParameter(
             name,
@@ -189,7 +189,7 @@ def query_parameters(model: type[BaseModel], names: Iterable[str], *, optional: 
             description=field.get("description", ""),
             explode=False if field.get("type") == "array" else None,
         )
-        for name, field in known.items()
+        for name, field in properties.items()
     ]
 
 
@@ -275,9 +275,9 @@ def _error_response(status: int) -> Json:
     codes = [code.value for code in ErrorCode if STATUS.get(code, 400) == status]
     if status == 412:
         codes = [ErrorCode.CHANGED_MEANWHILE.value]
-    named = ", ".join(f"`{code}`" for code in codes)
+    error_codes = ", ".join(f"`{code}`" for code in codes)
     return {
-        "description": f"{ERRORS[status]} `error.code` is one of {named}.",
+        "description": f"{ERRORS[status]} `error.code` is one of {error_codes}.",
         "headers": {"X-Request-ID": {"$ref": "#/components/headers/XRequestID"}},
         "content": {PROBLEM_TYPE: content},
     }

@@ -59,6 +59,7 @@ class Standing:
             "RateLimit-Policy": f'"{self.limit.scope}";q={self.limit.requests};w={self.limit.seconds}',
             "RateLimit": f'"{self.limit.scope}";r={left};t={self.reset_seconds}',
         }
+        # Retry-After only with a 429; on a success it would tell the client to slow down.
         return headers if self.allowed else headers | {"Retry-After": str(self.reset_seconds)}
 
 
@@ -83,6 +84,7 @@ class Counters:
         import redis  # takes a tenth of a second, which few processes need
 
         used = None
+        # While the server rests no request waits for its timeout.
         if time.monotonic() >= self._resting_until:
             try:
                 used = self._count_at_server(key, limit.seconds)
@@ -97,6 +99,7 @@ class Counters:
         # One trip: Django's cache would ask whether there is the key, and then count it
         with self._find_server().pipeline(transaction=False) as steps:
             steps.incr(key)
+            # So that the counts of past windows go by themselves.
             steps.expire(key, seconds)
             used, _ = steps.execute()
         return int(used)

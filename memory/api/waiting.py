@@ -15,6 +15,7 @@ step_aside: ContextVar[Callable[[], object]] = ContextVar("step_aside", default=
 @contextmanager
 def waiting_place() -> Iterator[bool]:
     """Let this request wait inside the block; False if as many wait already as may."""
+    # Not blocking: a request that queued here would hold the thread that this is meant to spare.
     if not _places.acquire(blocking=False):
         yield False
         return

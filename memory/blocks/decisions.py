@@ -36,6 +36,7 @@ def propose_overlays(project_id: UUID, *, conversation: UUID, by: Actor) -> list
         project=project_id, conversation_id=conversation, status=_Status.OVERLAY
     ).values_list("block", flat=True)
     blocks = Block.objects.select_for_update(of=("self",)).select_related("current").filter(pk__in=set(views))
+    # All writers lock blocks in this order, so that two of them cannot deadlock.
     return [made for block in blocks.order_by("pk") if (made := _propose_view(block, conversation, by)) is not None]
 
 
@@ -68,6 +69,7 @@ def decide_block_revision(
         NotAllowed, ProjectArchived: see `check_rights`.
     """
     block = lock_subject(revision.block, "current")
+    # Read again under the lock: another decision may have come between the page and this one.
     revision = BlockRevision.objects.select_related("base").get(pk=revision.pk)
     project = check_rights(block, by=by)
     name_actor(by)
@@ -76,6 +78,7 @@ def decide_block_revision(
     check_read(revision, content_sha256)
     if decision == _Decision.APPROVE:
         if project.four_eyes:
+            # A key without an owner cannot count as a second person: this refuses it.
             find_owners(by)
             if by.label == revision.created_by:
                 raise SecondReviewerNeeded("You wrote this proposal, and this project asks for a second person.")
@@ -139,10 +142,12 @@ def _propose_view(block: Block, conversation: UUID, by: Actor) -> BlockRevision 
     if newest is None or newest.status == _Status.PROPOSED:
         return None
     root = newest.base
+    # A view builds on earlier views. Reviewers compare with the shared value that the first of them started from.
     while root is not None and root.status not in IN_EFFECT:
         root = root.base
     ids = list(views.values_list("pk", flat=True))
     BlockRevision.objects.filter(pk__in=ids).update(status=_Status.SUPERSEDED)
+    # Superseded all the same: the conversation and the block agree, and there is nothing left to decide.
     if block.current is not None and newest.value == block.current.value:
         return None
     edit = Edit(by=by, reason=newest.reason, conversation=conversation, run_id=newest.run_id)
@@ -176,6 +181,7 @@ def _repeat_waiting(block: Block) -> None:
             value = make_value(old.operation, old.edit, current.value)
             by = Actor(label=old.created_by)
             edit = Edit(by=by, reason=old.reason, conversation=old.conversation_id, run_id=old.run_id)
+            # A savepoint: the edit that does not fit is undone alone, and the approval stands.
             with transaction.atomic():
                 add_waiting(block, old.operation, value, edit, edit_texts=old.edit, base=current)
                 _move(old, _Status.SUPERSEDED)
@@ -185,6 +191,7 @@ def _repeat_waiting(block: Block) -> None:
 
 def _move(revision: BlockRevision, status: str, **columns: Any) -> None:
     """Move a revision that waits to another status."""
+    # The condition decides, not what was read before.
     moved = BlockRevision.objects.filter(pk=revision.pk, status=_Status.PROPOSED).update(status=status, **columns)
     assert moved == 1, "the block is locked"
     revision.status = status

@@ -145,9 +145,11 @@ def change_block(
         BlockReadOnly, ChangedMeanwhile, NothingChanged, CoveredByOrder: as for `append_to_block`.
     """
     locked, _ = _lock(block, edit)
+    # A longer value needs the wider limit first; a shorter limit needs the shorter value first.
     widens = char_limit is not None and char_limit > locked.char_limit
     if value is not None and not widens:
         set_block(locked, value=value, edit=edit)
+    # Read again, since the edit above may have put a new value in effect.
     current = Block.objects.select_related("current").get(pk=locked.pk).current
     if char_limit is not None and current is not None and len(current.value) > char_limit:
         raise BlockFull(limit=char_limit, length=len(current.value))
@@ -172,6 +174,7 @@ def make_value(operation: str, texts: dict[str, str], value: str) -> str:
             made = apply_patch(value, texts["patch"])
         case _:
             made = texts["value"]
+    # After the edit: a secret or a tag may come together from two harmless halves.
     return clean_text(redact_text(made))
 
 
@@ -209,6 +212,7 @@ def _write(block: Block, operation: str, texts: dict[str, str], edit: Edit) -> B
     value = make_value(operation, texts, seen.value)
     if value == seen.value:
         raise NothingChanged(f"The block {locked.label} says exactly this already, so nothing was changed.")
+    # A set is the whole value, which the revision holds anyway.
     kept = {} if operation == _Operation.SET else redact(texts).value
     return _finish(locked, operation, value, edit, base=seen, edit_texts=kept)
 
@@ -219,6 +223,7 @@ def _lock(block: Block, edit: Edit) -> tuple[Block, BlockRevision]:
     if locked.read_only and edit.by_agent:
         raise BlockReadOnly(f"The block {locked.label} is read-only for agents, so nothing was changed.")
     seen = read_block(locked, edit.conversation)
+    # Under the lock, so that nothing changes between this check and the write.
     if edit.expected_revision not in (None, seen.number):
         raise ChangedMeanwhile(
             f"The block {locked.label} is at revision {seen.number}, not {edit.expected_revision}: it was changed "
@@ -233,6 +238,7 @@ def _finish(
 ) -> BlockRevision:
     """Write the revision that an edit of a locked block makes, and put it in effect if the policy says so."""
     status = columns.pop("status", None) or _choose_status(block, edit)
+    # Only what takes effect replaces something; a proposal gets this when it is approved.
     replaced = block.current if status == _Status.APPLIED else None
     revision = _add_revision(block, operation, value, edit, status=status, base=base, replaced=replaced, **columns)
     if status == _Status.APPLIED:
@@ -257,6 +263,7 @@ def _add_revision(
         raise BlockFull(limit=block.char_limit, length=len(value))
     texts = {"value": value, "edit": edit_texts or {}, "reason": redact_text(check_text(edit.reason))}
     columns |= texts | {"operation": operation, "conversation_id": edit.conversation, "run_id": edit.run_id}
+    # A withdrawal must not be refused: it is how the words under an order go.
     if columns["status"] == _Status.APPLIED and operation != _Operation.WITHDRAW:
         check_writer(BlockRevision(project_id=block.project_id, created_by=edit.by.label, **columns))
     revision: BlockRevision = add_revision(block, by=edit.by, **columns)
@@ -271,6 +278,7 @@ def check_writer(revision: BlockRevision) -> None:
         CoveredByOrder: an order in force is on who wrote them, or on words that an undo would bring back.
     """
     with connection.cursor() as cursor:
+        # The rule exists once, in the database, whose trigger asks the same function with the whole row.
         cursor.execute(
             "SELECT memory_order_on_revision(jsonb_populate_record(NULL::memory_blockrevision, jsonb_build_object("
             "'project_id', %s::uuid, 'created_by', %s::text, 'run_id', %s::uuid, 'restores_id', %s::uuid)))",
@@ -284,6 +292,7 @@ def check_writer(revision: BlockRevision) -> None:
 def _find_earlier(block: Block, seen: BlockRevision) -> BlockRevision:
     """Return what stood there before the last edit that no undo has taken back yet."""
     step: BlockRevision | None = seen
+    # Undos are followed to what they restored, so that a second undo goes back and not forth.
     while step is not None and step.operation == _Operation.UNDO:
         step = step.restores
     earlier = None if step is None else step.replaced if step.status in IN_EFFECT else step.base
@@ -293,11 +302,11 @@ def _find_earlier(block: Block, seen: BlockRevision) -> BlockRevision:
 
 
 def _find_named(block: Block, number: int, edit: Edit) -> BlockRevision:
-    named = block.revisions.filter(number=number, erased_at__isnull=True).first()
-    own = named is not None and edit.conversation is not None and named.conversation_id == edit.conversation
-    if named is None or not (named.status in IN_EFFECT or own):
+    target = block.revisions.filter(number=number, erased_at__isnull=True).first()
+    own = target is not None and edit.conversation is not None and target.conversation_id == edit.conversation
+    if target is None or not (target.status in IN_EFFECT or own):
         raise NothingChanged(
             f"The block {block.label} has no revision {number} that was in effect, so nothing was changed. Its history "
             "lists them."
         )
-    return named
+    return target

@@ -16,7 +16,7 @@ def read_block(block: Block, conversation: UUID | None = None) -> BlockRevision:
 def read_blocks(block_ids: Collection[UUID], conversation: UUID | None = None) -> dict[UUID, BlockRevision]:
     """Return the revisions in effect by the ids of their blocks. One query, two in a conversation."""
     shared = Block.objects.filter(pk__in=block_ids, current__isnull=False).select_related("current")
-    found = {block.pk: block.current for block in shared if block.current is not None}
+    revisions = {block.pk: block.current for block in shared if block.current is not None}
     if conversation is not None:
         own = BlockRevision.objects.filter(
             block__in=block_ids,
@@ -24,5 +24,7 @@ def read_blocks(block_ids: Collection[UUID], conversation: UUID | None = None) -
             conversation_id=conversation,
             status__in=[_Status.OVERLAY, _Status.PROPOSED],
         )
-        found |= {revision.block_id: revision for revision in own.order_by("block_id", "-number").distinct("block_id")}
-    return found
+        revisions |= {
+            revision.block_id: revision for revision in own.order_by("block_id", "-number").distinct("block_id")
+        }
+    return revisions

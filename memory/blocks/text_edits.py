@@ -21,7 +21,8 @@ def replace_once(value: str, old: str, new: str) -> str:
     Raises:
         NoSingleMatch: it occurs more often or not at all; matches that overlap count each.
     """
-    count = sum(value.startswith(old, place) for place in range(len(value))) if old else 0
+    # `str.count` passes over matches that overlap.
+    count = sum(value.startswith(old, index) for index in range(len(value))) if old else 0
     if count != 1:
         raise NoSingleMatch(count)
     return value.replace(old, new, 1)
@@ -46,8 +47,8 @@ def apply_patch(value: str, patch: str) -> str:
     lines = value.split("\n") if value else []
     drift = 0  # lines that the hunks before have added
     for number, hunk in enumerate(hunks, 1):
-        place = _find_place(lines, hunk, stated=hunk.line - 1 + drift, number=number)
-        lines[place : place + len(hunk.old)] = hunk.new
+        start = _find_place(lines, hunk, stated=hunk.line - 1 + drift, number=number)
+        lines[start : start + len(hunk.old)] = hunk.new
         drift += len(hunk.new) - len(hunk.old)
     return "\n".join(lines)
 
@@ -63,6 +64,7 @@ def _read_hunks(patch: str) -> list[_Hunk]:
                     f"Line {number} of the patch stands before its first hunk. Send a unified diff: hunks that begin "
                     "with a line such as @@ -1,2 +1,3 @@."
                 )
+        # An empty context line often lacks its space.
         elif not line or line[0] == " ":
             hunks[-1].old.append(line[1:])
             hunks[-1].new.append(line[1:])
@@ -81,11 +83,11 @@ def _find_place(lines: Sequence[str], hunk: _Hunk, *, stated: int, number: int) 
     size = len(hunk.old)
     if not size:  # it only adds: behind the line it names
         return min(max(stated + 1, 0), len(lines))
-    places = [place for place in range(len(lines) - size + 1) if list(lines[place : place + size]) == hunk.old]
+    places = [start for start in range(len(lines) - size + 1) if list(lines[start : start + size]) == hunk.old]
     if len(places) == 1 or stated in places:
         return stated if stated in places else places[0]
-    found = f"occur {len(places)} times" if places else "are not in the block"
+    hits = f"occur {len(places)} times" if places else "are not in the block"
     raise PatchDoesNotApply(
-        f"The lines that hunk {number} keeps and removes {found}, so nothing was changed. Read the block and write the "
+        f"The lines that hunk {number} keeps and removes {hits}, so nothing was changed. Read the block and write the "
         "patch against what it says now" + (", with more lines around the change." if places else ".")
     )

@@ -82,6 +82,7 @@ def propose_tidied(block: Block, *, by: Actor) -> BlockRevision | None:
     tidied = tidy(current.value)
     if not (tidied.repeated or tidied.replaced):
         return None
+    # Proposed before on this very value, and perhaps rejected.
     if locked.revisions.filter(created_by=by.label, value=tidied.value, base=current).exists():
         return None
     return add_waiting(
@@ -93,12 +94,12 @@ def _find_repeated(lines: list[str]) -> set[int]:
     seen: set[tuple[int, str]] = set()
     repeated = set()
     for index, (section, line) in enumerate(_by_section(lines)):
-        said = section, _BULLET.sub("", line).strip()
-        if len(said[1]) < FEWEST_CHARACTERS:
+        statement = section, _BULLET.sub("", line).strip()
+        if len(statement[1]) < FEWEST_CHARACTERS:
             continue
-        if said in seen:
+        if statement in seen:
             repeated.add(index)
-        seen.add(said)
+        seen.add(statement)
     return repeated
 
 
@@ -110,6 +111,7 @@ def _find_replaced(lines: list[str], *, without: set[int]) -> dict[int, int]:
         if match is not None and index not in without:
             indent = line[: len(line) - len(line.lstrip())]
             keyed.setdefault((subject, indent, match["key"].strip().lower()), []).append(index)
+    # With three lines of a key it is unclear which replaces which, so none goes.
     return {
         indexes[0]: indexes[1]
         for (_, _, key), indexes in keyed.items()
@@ -160,5 +162,6 @@ def _by_section(lines: list[str]) -> Iterator[tuple[int, str]]:
     """Yield each line with the number of its section: what stands under another heading is about something else."""
     section = 0
     for line in lines:
+        # A Markdown heading, or a line such as "Allergies:".
         section += line.startswith("#") or line.rstrip().endswith(":")
         yield section, line

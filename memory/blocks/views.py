@@ -91,7 +91,7 @@ class BlockListView(ApiView):
     def get(self, request: Request) -> Response:
         blocks = Block.objects.filter(project=self.project, current__isnull=False).select_related("current")
         page = self.paginate_queryset(self.filter_queryset(blocks)) or ()
-        return self.get_paginated_response([describe_block(one, one.current) for one in page if one.current])
+        return self.get_paginated_response([describe_block(block, block.current) for block in page if block.current])
 
     @describe(
         "createBlock",
@@ -141,6 +141,7 @@ class BlockView(ApiView):
     def patch(self, request: Request, id: UUID) -> Response:
         sent = BlockPatch.from_body(self.body)
         block = get_block(self, id)
+        # The change may make no revision; only one with a higher number is the one that it made.
         newest = block.revisions.order_by("-number").values_list("number", flat=True).first() or 0
         with_refusal(
             request,
@@ -285,8 +286,8 @@ class BlockDecisionView(ApiView):
     )
     def post(self, request: Request, id: UUID) -> Response:
         sent = BlockDecision.from_body(self.body)
-        found = BlockRevision.objects.filter(project=self.project).select_related("base")
-        revision: BlockRevision = get_object_or_404(found, pk=id)
+        revisions = BlockRevision.objects.filter(project=self.project).select_related("base")
+        revision: BlockRevision = get_object_or_404(revisions, pk=id)
         decide_block_revision(
             revision,
             decision=sent.decision,
@@ -295,7 +296,7 @@ class BlockDecisionView(ApiView):
             reason=sent.reason,
             expected_revision=sent.expected_revision,
         )
-        return answer_edit(get_block(self, revision.block_id), found.get(pk=id), sent=sent)
+        return answer_edit(get_block(self, revision.block_id), revisions.get(pk=id), sent=sent)
 
 
 def get_block(view: ApiView, id: UUID) -> Block:
@@ -320,6 +321,7 @@ def answer_block(block: Block, *, conversation: UUID | None = None, status: int 
     assert block.current is not None, "every block has a value"
     seen = block.current if conversation is None else read_block(block, conversation)
     response = Response(describe_block(block, seen), status=status, headers={"ETag": f'"{seen.number}"'})
+    # The stored answer holds words of the block, which an erasure has to reach.
     response.resource_id = block.pk  # type: ignore[attr-defined]
     return response
 
@@ -341,6 +343,7 @@ def read_expected(request: Request) -> int | None:
     if header in ("", "*"):
         return None
     number = header.strip('"')
+    # 0 is the number of no revision: an ETag that is not ours fails the comparison, as RFC 9110 wants.
     return int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else 0
 
 

@@ -44,12 +44,15 @@ def erase_run(run: Trajectory, *, by: Actor) -> list[UUID]:
     for block in blocks:
         own = list(block.revisions.filter(run_id=run.pk).select_related("base"))
         lines = _find_added(own)
+        # First the current value, so that the block already points at a clean revision when history is cleared.
         _withdraw(block, written, by=by, reason="erasure")
-        later = block.revisions.filter(number__gte=min(one.number for one in own))
+        # Nothing older than the first revision of the run can hold words of it.
+        later = block.revisions.filter(number__gte=min(revision.number for revision in own))
         holding = [
-            one.pk
-            for one in later
-            if one.pk != block.current_id and (one.run_id == run.pk or lines.intersection(one.value.split("\n")))
+            revision.pk
+            for revision in later
+            if revision.pk != block.current_id
+            and (revision.run_id == run.pk or lines.intersection(revision.value.split("\n")))
         ]
         open_ones = block.revisions.filter(pk__in=holding, status__in=[_Status.PROPOSED, _Status.OVERLAY])
         open_ones.update(status=_Status.SUPERSEDED)
@@ -62,6 +65,7 @@ def erase_run(run: Trajectory, *, by: Actor) -> list[UUID]:
 def _lock_blocks(written: QuerySet[BlockRevision]) -> list[Block]:
     ids = set(written.values_list("block", flat=True))
     locked = Block.objects.select_for_update(of=("self",)).select_related("current").filter(pk__in=ids)
+    # In one order for all writers, so that two of them cannot deadlock.
     return list(locked.order_by("pk"))
 
 

@@ -78,25 +78,27 @@ def bring_lesson(project: Project, lesson: ClientLesson, *, by: Actor, client: s
     if kept["external_id"] != lesson.external_id:  # two such ids may be stored as the same text
         fault = "Leave secrets and personal data, such as an e-mail address, out of the id."
         raise InvalidInput({"/external_id": [fault]})
-    known = None
+    earlier = None
     if lesson.external_id:
+        # Two requests with the same new id would both find nothing. This lets one of them wait.
         lock_proposals_of(project.pk, client)
         same = Heuristic.objects.filter(project=project, client=client, external_id=kept["external_id"])
-        known = same.select_for_update().first()
-    if known is None:
+        earlier = same.select_for_update().first()
+    if earlier is None:
         origin = Authorship(confidence=lesson.confidence, client=client)
         heuristic = propose_heuristic(project, text=lesson.text, by=by, origin=origin, runs=origins)
     else:
-        heuristic = _bring_words(known, lesson.text, by=by, sources=Sources(runs=origins, client=client))
+        heuristic = _bring_words(earlier, lesson.text, by=by, sources=Sources(runs=origins, client=client))
     _keep(heuristic, lesson, kept)
     if lesson.evidence:
         _link_runs(heuristic, lesson.evidence, runs)
     embed_unless_client(heuristic, by=by)
-    return Brought(heuristic=heuristic, created=known is None)
+    return Brought(heuristic=heuristic, created=earlier is None)
 
 
 def _bring_words(known: Heuristic, text: HeuristicText, *, by: Actor, sources: Sources) -> Heuristic:
     """Propose the words if they are others than those this client sent last."""
+    # Compared with what the client sent, not only with what is current: a reviewer may have improved it since.
     sent_last = known.revisions.filter(created_by=by.label).order_by("-number").first()
     current = known.current_revision
     assert current is not None, "every heuristic has a revision"
@@ -112,6 +114,7 @@ def _keep(heuristic: Heuristic, lesson: ClientLesson, kept: dict[str, Any]) -> N
         changes["metadata"] = kept["metadata"]
     if lesson.confidence is not None:
         changes["confidence"] = lesson.confidence
+    # An update that changes nothing would still wait for locks and write a row.
     changes = {name: value for name, value in changes.items() if getattr(heuristic, name) != value}
     if changes:
         Heuristic.objects.filter(pk=heuristic.pk).update(**changes)
@@ -136,12 +139,12 @@ def cite_runs(heuristic: Heuristic, evidence: Sequence[CitedRun], *, project: Pr
 
 
 def _link_runs(heuristic: Heuristic, evidence: Sequence[CitedRun], runs: Sequence[Trajectory]) -> Heuristic:
-    pieces = [cite(heuristic, run, each.citation) for run, each in zip(runs, evidence, strict=True)]
+    pieces = [cite(heuristic, run, cited.citation) for run, cited in zip(runs, evidence, strict=True)]
     there = heuristic.evidence.filter(trajectory__in={run.pk for run in runs})
-    quotes = {(one.trajectory_id, one.first_step, one.last_step): one.quote for one in there}
+    quotes = {(stored.trajectory_id, stored.first_step, stored.last_step): stored.quote for stored in there}
     for number, piece in enumerate(pieces):
-        place = (piece.trajectory_id, piece.first_step, piece.last_step)
-        if piece.quote not in ("", quotes.setdefault(place, piece.quote)):
+        span = (piece.trajectory_id, piece.first_step, piece.last_step)
+        if piece.quote not in ("", quotes.setdefault(span, piece.quote)):
             fault = "These steps of the run are cited already, without this quote. Name other steps or leave it out."
             raise InvalidInput({f"/evidence/{number}/quote": [fault]})
     return link_evidence(heuristic, pieces)
@@ -149,21 +152,21 @@ def _link_runs(heuristic: Heuristic, evidence: Sequence[CitedRun], runs: Sequenc
 
 def _find_runs(project: Project, evidence: Sequence[CitedRun]) -> list[Trajectory]:
     """Return the run of each piece of evidence, after a check that it has the steps and the words."""
-    known = _find_named(project, {each.named for each in evidence}) if evidence else {}
-    for number, each in enumerate(evidence):
-        place, citation = f"/evidence/{number}", each.citation
-        if each.named not in known:
-            fault = f"No run {each.named!r} exists in this project. Record it first."
-            raise UnknownRun(fault, pointer=f"{place}/trajectory_id")
-        steps = known[each.named].steps
+    runs = _find_named(project, {cited.named for cited in evidence}) if evidence else {}
+    for number, cited in enumerate(evidence):
+        pointer, citation = f"/evidence/{number}", cited.citation
+        if cited.named not in runs:
+            fault = f"No run {cited.named!r} exists in this project. Record it first."
+            raise UnknownRun(fault, pointer=f"{pointer}/trajectory_id")
+        steps = runs[cited.named].steps
         if citation.last_step is not None and citation.last_step > len(steps):
-            raise InvalidInput({f"{place}/last_step": [f"The run has {len(steps)} steps."]})
+            raise InvalidInput({f"{pointer}/last_step": [f"The run has {len(steps)} steps."]})
         first, last = citation.first_step or 1, citation.last_step or len(steps)
         if not _says(steps[first - 1 : last], redact(citation.quote).value):
             raise InvalidInput(
-                {f"{place}/quote": ["The steps you name do not have these words. Quote the run itself."]}
+                {f"{pointer}/quote": ["The steps you name do not have these words. Quote the run itself."]}
             )
-    return [known[each.named] for each in evidence]
+    return [runs[cited.named] for cited in evidence]
 
 
 def _find_named(project: Project, names: Set[str]) -> dict[str, Trajectory]:
@@ -174,15 +177,16 @@ def _find_named(project: Project, names: Set[str]) -> dict[str, Trajectory]:
             ids[UUID(name)] = name
     runs = Trajectory.objects.for_project(project)
     by_external_id = {run.external_id: run for run in runs.filter(external_id__in=names - {""})}
+    # An id wins over an equal external id.
     return by_external_id | {ids[id]: run for id, run in runs.in_bulk(ids).items()}
 
 
 def _says(steps: Sequence[dict[str, Any]], quote: str) -> bool:
     """Tell whether steps have these words in this order, whatever spaces and lines are between them."""
-    said = []
+    texts = []
     for step in steps:
         action = step.get("action") or {}
         arguments = json.dumps(action.get("arguments", {}), ensure_ascii=False)
-        said += [step.get("thought", ""), action.get("name", ""), arguments, step.get("observation", "")]
-        said += [step.get("error", "")]
-    return " ".join(quote.split()) in " ".join(" ".join(said).split())
+        texts += [step.get("thought", ""), action.get("name", ""), arguments, step.get("observation", "")]
+        texts += [step.get("error", "")]
+    return " ".join(quote.split()) in " ".join(" ".join(texts).split())

@@ -50,6 +50,7 @@ def serve_revision(item: Heuristic, revision: HeuristicRevision, *, by: Actor) -
         CoveredByOrder, OrderUnderWay: see `check_servable`.
     """
     check_servable(item.project_id, [revision.lineage])
+    # First: the database allows one served wording of a row at a time.
     item.revisions.filter(served=True).exclude(pk=revision.pk).update(served=False)
     item.revisions.filter(pk=revision.pk).update(
         approved_sha256=revision.content_sha256, approved_by=by.label, approved_at=timezone.now(), served=True

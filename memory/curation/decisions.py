@@ -78,6 +78,7 @@ def approve_heuristic(
     project = check_decider(heuristic, by=by)
     revision = get_current_revision(heuristic, content_sha256=content_sha256)
     if project.four_eyes:
+        # A first approval serves nothing, so nothing further down would refuse words under an order.
         check_servable(heuristic.project_id, [revision.lineage])
         if not _is_second_approval(revision, by):
             record_review(heuristic, revision, _Decision.FIRST_APPROVAL, by=by, **note)
@@ -114,6 +115,7 @@ def edit_and_approve_heuristic(
         AlreadyDecided, ChangedMeanwhile, NothingChanged and the rest: as for the two steps.
     """
     revised = revise_heuristic(_lock_proposed(heuristic), text=text, by=by, content_sha256=content_sha256, waits=False)
+    # The text was just written here under the lock, so there is no reading to compare it with.
     revision = get_current_revision(revised, content_sha256=None)
     record_review(revised, revision, _Decision.EDIT, by=by, **note)
     return approve_heuristic(revised, by=by, content_sha256=revision.content_sha256, read_at=read_at, **note)
@@ -225,6 +227,7 @@ def quarantine_heuristic(heuristic: Heuristic, *, by: Actor, **note: Unpack[Revi
     """
     heuristic = lock_subject(heuristic)
     check_decider(heuristic, by=by, withdraws=True)
+    # Without a served wording there is nothing to withdraw, and the newest one is what may be harmful.
     if not heuristic.revisions.filter(served=True).exists() and (
         heuristic.status == _Status.PROPOSED or heuristic.revisions.filter(live=True).exists()  # in a release
     ):
@@ -356,6 +359,7 @@ def _is_second_approval(revision: HeuristicRevision, by: Actor) -> bool:
     """Tell whether another person has approved this wording before."""
     mine = find_owners(by)
     firsts = revision.reviews.filter(decision=_Decision.FIRST_APPROVAL).select_related("reviewer_key")
+    # An approval whose account is gone counts for no person.
     owned = [(first.reviewer, owner) for first in firsts if (owner := _find_owner(first)) is not None]
     if any(owner not in mine and label != by.label for label, owner in owned):
         return True

@@ -44,6 +44,7 @@ def link_evidence(heuristic: Heuristic, pieces: Sequence[Evidence]) -> Heuristic
 
     The tasks of approved evidence are searched from now on. Those of the rest are, once a reviewer approves it.
     """
+    # Agents send the same run again after a lost answer; the unique constraint decides what is new.
     Evidence.objects.bulk_create(pieces, ignore_conflicts=True)
     if any(piece.approved_at is not None for piece in pieces):
         after_commit(embed_heuristics, [heuristic.pk])
@@ -66,6 +67,7 @@ def copy_evidence(heuristic: Heuristic, *, into: Heuristic, seen: bool = False) 
                 trajectory=piece.trajectory_id, first_step=piece.first_step, last_step=piece.last_step
             )
             waiting = same.filter(approved_at__isnull=True)
+            # bulk_create passes over what is there, so its approval is carried over first.
             waiting.update(approved_at=piece.approved_at, approved_by=piece.approved_by)
     copies = [
         Evidence(
@@ -88,10 +90,12 @@ def copy_evidence(heuristic: Heuristic, *, into: Heuristic, seen: bool = False) 
 def take_back_evidence(heuristic: Heuristic) -> None:
     """Take back what a merge gave to another heuristic, now that this one stands by itself again."""
     merged = Q(merged_from=heuristic) | Q(merged_from__in=heuristic.evidence.order_by().values("merged_from"))
+    # Pieces carry the lesson they first came from, also over several merges.
     given = Evidence.objects.filter(merged, project=heuristic.project_id).exclude(heuristic=heuristic)
     holders = set(given.values_list("heuristic", flat=True))
     if not holders:
         return
     given.delete()
+    # In one order, so that two decisions that touch the same rows cannot deadlock.
     for holder in Heuristic.objects.select_for_update().filter(pk__in=holders).order_by("pk"):
         count_support(holder)

@@ -101,12 +101,14 @@ class HeuristicWording(Input):
         """
         words = {name: value for name, value in self.sent().items() if name in TEXT_MEMBERS}
         if "tags" in words:
+            # The text is frozen and hashable, which a list is not.
             words["tags"] = tuple(words["tags"])
         if base is None:
             words.setdefault("scope", _Scope.TASK_FAMILY if self.task_id else _Scope.PROJECT)
             text = HeuristicText(**words)
         else:
             text = replace(base, **words)
+        # Only where these are sent: an older lesson that lacks its family can still have other words changed.
         if words.keys() & {"scope", "task_id"} and text.scope == _Scope.TASK_FAMILY and not text.task_id:
             fault = "Name the task family, or send the scope project for a lesson that applies everywhere."
             raise InvalidInput({"/task_id": [fault]})
@@ -167,8 +169,9 @@ class HeuristicInput(HeuristicWording):
             text=self.text(),
             confidence=self.confidence,
             external_id=self.external_id,
+            # Sent empty, it clears what is there; left out, it keeps that.
             metadata=self.metadata if "metadata" in self.model_fields_set else None,
-            evidence=tuple(each.cited_run() for each in self.evidence),
+            evidence=tuple(piece.cited_run() for piece in self.evidence),
         )
 
 

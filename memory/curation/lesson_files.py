@@ -65,6 +65,7 @@ def import_lessons(
             if decisions is not None and isinstance(row, dict) and row.get("status") in ("superseded", "quarantined"):
                 done.left_out += 1
                 continue
+            # Each lesson is committed by itself, so that a broken line costs no other.
             lesson = _propose(project, row, by=by)
         except (MemoryAppError, ValueError) as error:
             done.failures.append((number, str(error)))
@@ -74,6 +75,7 @@ def import_lessons(
             continue
         done.proposed += 1
         try:
+            # In a transaction of its own: where the decisions do not apply, the proposal stays.
             done.decided += decisions is not None and _decide(lesson, row, decisions.get(str(row.get("id")), ()))
         except (MemoryAppError, ValueError) as error:
             done.failures.append((number, f"It was imported as a proposal, without its decisions. {error}"))
@@ -134,6 +136,7 @@ def _propose(project: Project, row: Any, *, by: Actor) -> Heuristic | None:
 @transaction.atomic
 def _decide(lesson: Heuristic, row: dict[str, Any], decisions: Sequence[dict[str, Any]]) -> bool:
     """Repeat what was decided on exactly these words elsewhere, until the lesson has the state that it had there."""
+    # Redaction may have changed the words here, so the hash of the other installation is not theirs.
     content_sha256 = lesson.revisions.get().content_sha256
     on_these_words = {
         decision["decision"]: decision

@@ -51,18 +51,20 @@ def merge_heuristics(
         raise CannotMerge("Choose another heuristic of the same project to merge this one into.")
     locked = lock_groups(heuristic, into)
     heuristic, into = locked[heuristic.pk], locked[into.pk]
-    for each in (heuristic, into):
-        if each.status not in _IN_USE:
-            raise AlreadyDecided(f"The heuristic {each} is {each.status}, so the two cannot be merged.")
+    for lesson in (heuristic, into):
+        if lesson.status not in _IN_USE:
+            raise AlreadyDecided(f"The heuristic {lesson} is {lesson.status}, so the two cannot be merged.")
     check_decider(heuristic, by=by)
     if by.user_id is not None:
         check_claim(into, user_id=by.user_id)  # its reviewer would otherwise see the wording change
     revision = get_current_revision(heuristic, content_sha256=content_sha256)
     get_current_revision(into, content_sha256=into_sha256)
-    members = [each for each in find_members(heuristic, read_at=read_at) if each.pk != into.pk]
+    # Read before the merge closes the proposal, and with it the group. The one that stays may be in it.
+    members = [lesson for lesson in find_members(heuristic, read_at=read_at) if lesson.pk != into.pk]
     review_id = close_duplicate(heuristic, into=into, by=by, **note)
     for member in members:
         close_duplicate(member, into=into, by=by, decided_with=review_id, reason=note.get("reason", ""))
+    # Its counts of evidence were written by the merge.
     into.refresh_from_db()
     if take_wording:
         into = _take_wording(into, revision, by=by, request_id=note.get("request_id", ""))
@@ -74,6 +76,7 @@ def _take_wording(into: Heuristic, revision: HeuristicRevision, *, by: Actor, re
     try:
         sources = Sources(wordings=(revision.pk,))
         revised = revise_heuristic(into, text=revision.as_text(), by=by, sources=sources, waits=not was_approved)
+    # The two have the same words already, which is no reason to refuse the merge.
     except NothingChanged:
         return into
     if not was_approved:

@@ -92,6 +92,7 @@ def find_fitting_tasks(heuristic: Heuristic) -> list[FittingTask]:
     with connection.cursor() as cursor:
         cursor.execute(_SHOW, {"ids": [heuristic.pk], "limit": SHOWN_TASKS})
         rows = cursor.fetchall()
+    # The columns of _SHOW are in the order of the fields.
     return [FittingTask(**dict(zip(FittingTask.__slots__, row, strict=True))) for row in rows]
 
 
@@ -115,6 +116,7 @@ def prioritise_heuristics(heuristic_ids: Iterable[UUID]) -> int:
     now = timezone.now()
     for row in rows:
         fit = counts.get(row.pk, _Fit())
+        # Sorted, so that the stored list does not change from one time to the next.
         codes = sorted(flags.get(row.pk, ()))
         row.review_basis = weigh(
             row,
@@ -137,6 +139,7 @@ def weigh(
     revision = heuristic.current_revision
     broad = revision is not None and revision.scope == HeuristicRevision.Scope.PROJECT
     traffic = (fit.similarity + FLOORS["hybrid"]) / (fit.tasks + 1)  # without any task: as if one just fitted
+    # As the standard error of a mean falls with the number of observations.
     uncertainty = max(1, heuristic.support) ** -0.5
     if heuristic.confidence is not None:
         uncertainty *= 1 - abs(2 * heuristic.confidence - 1) / 2
@@ -166,6 +169,7 @@ def prioritise_queue() -> int:
     Returns:
         how many were looked at; 0 where everything is up to date.
     """
+    # Traffic is measured against these tasks, so they come before the proposals.
     for project_id in find_projects_to_remember():
         remember_tasks(project_id)
     old = Q(prioritised_at__isnull=True) | Q(prioritised_at__lt=timezone.now() - VALID_FOR)

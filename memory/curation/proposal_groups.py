@@ -26,7 +26,7 @@ def lock_groups(*heuristics: Heuristic) -> dict[UUID, Heuristic]:
 
     They are locked in the order of their ids, so that two decisions on one group do not deadlock.
     """
-    ids = {id for each in heuristics for id in (each.pk, each.leader_id) if id is not None}
+    ids = {id for heuristic in heuristics for id in (heuristic.pk, heuristic.leader_id) if id is not None}
     rows = Heuristic.objects.select_for_update().filter(Q(pk__in=ids) | Q(leader__in=ids)).order_by("pk")
     return {row.pk: row for row in rows}
 
@@ -68,7 +68,7 @@ def join_group(heuristic: Heuristic, *, leader: Heuristic) -> bool:
     leader, joining = rows[leader.pk], rows[heuristic.pk]
     if leader.pk == joining.pk or leader.project_id != joining.project_id or _is_being_decided(joining.pk):
         return False
-    if any(each.status != _PROPOSED or each.leader_id is not None for each in (leader, joining)):
+    if any(proposal.status != _PROPOSED or proposal.leader_id is not None for proposal in (leader, joining)):
         return False
     _follow([joining.pk, *(row.pk for row in rows.values() if row.leader_id == joining.pk)], leader.pk)
     heuristic.leader = leader
@@ -82,10 +82,12 @@ def lead_group(heuristic: Heuristic) -> None:
     if former is None:
         return
     siblings = Heuristic.objects.filter(leader=former).exclude(pk=heuristic.pk)
+    # Read now: once the leader changes, the queryset would no longer find them.
     ids = list(siblings.values_list("pk", flat=True))
     joined_at = Value(heuristic.grouped_at, DateTimeField())  # since when its reader could see the others
     Heuristic.objects.filter(pk=heuristic.pk).update(leader=None)
     heuristic.leader = None
+    # A reader saw a wording only from when both were in the group, so the later of the two times counts.
     _follow(ids, heuristic.pk, since=Greatest(F("grouped_at"), joined_at))
     _follow([former.pk], heuristic.pk, since=joined_at)
     count_support(former)
@@ -100,6 +102,7 @@ def leave_group(heuristic: Heuristic) -> None:
         heuristic.leader = None
         count_support(former)
     if members:
+        # A group must have a leader, so the best of those left takes over.
         first, *rest = _rank(members)
         Heuristic.objects.filter(pk__in=members).update(leader=None)
         _follow(rest, first, since=F("grouped_at"))
@@ -117,6 +120,7 @@ def choose_leader(heuristic: Heuristic) -> None:
     if best != leader_id and not _is_being_decided(leader_id):
         Heuristic.objects.filter(pk=best).update(leader=None)
         _follow((id for id in ids if id != best), best)
+    # Also where the leader stays: the runs of a wording that joined count for it.
     count_support(Heuristic.objects.get(pk=leader_id))
     if best != leader_id:
         count_support(Heuristic.objects.get(pk=best))
@@ -129,6 +133,7 @@ def count_support(heuristic: Heuristic) -> Heuristic:
     drawn_from = Evidence.objects.filter(Q(heuristic=heuristic.pk) | Q(heuristic__leader=heuristic.pk))
     counted = drawn_from.aggregate(support=runs, approved_support=approved)
     heuristic.support, heuristic.approved_support = counted["support"], counted["approved_support"]
+    # Only these: the instance may be older than the row in the rest.
     heuristic.save(update_fields=["support", "approved_support"])
     return heuristic
 

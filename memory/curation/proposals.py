@@ -61,7 +61,7 @@ def revise_heuristic(
     Args:
         content_sha256: the hash of the wording the author saw; None takes the newest.
         sources: what the words were taken from, besides the wording before.
-        waits: for a decision; False where the caller decides at once, so that nobody is told of it.
+        waits: for a decision; False where the caller decides at once, so that no notice of it is sent.
 
     Raises:
         ChangedMeanwhile: the wording changed since the author saw it.
@@ -72,6 +72,7 @@ def revise_heuristic(
     current = get_current_revision(heuristic, content_sha256=content_sha256)
     if redact_text(text) == current.as_text():
         raise NothingChanged("The text is the same as before, so there is nothing to review.")
+    # One that waits already takes no more room in the queue.
     if heuristic.status != Heuristic.Status.PROPOSED:
         _take_room(heuristic.project_id, by)
     return repropose_heuristic(heuristic, text=text, by=by, sources=sources, waits=waits)
@@ -87,6 +88,7 @@ def repropose_heuristic(
         waits: as for `revise_heuristic`.
     """
     heuristic = lock_groups(heuristic)[heuristic.pk]
+    # Before the revision is added: the comparison is with what the group was formed on.
     if waits and heuristic.current_revision and not _is_same_advice(heuristic.current_revision.as_text(), text):
         leave_group(heuristic)
     _add_revision(heuristic, text=text, by=by, sources=sources)
@@ -127,6 +129,7 @@ def has_room(project_id: UUID, client: str) -> bool:
         return True
     of_client = Q(client=client) | Q(current_revision__created_by=f"key:{client}")
     waiting = Heuristic.objects.proposed().filter(of_client, project_id=project_id).order_by("pk")
+    # One row at the limit tells enough; a count would read all that wait.
     return not waiting.values_list("pk")[limit - 1 : limit]
 
 
@@ -153,6 +156,7 @@ def _announce(heuristic: Heuristic) -> None:
 
 def lock_proposals_of(project_id: UUID, client: str) -> None:
     """Let one transaction at a time propose for a client, until it ends."""
+    # There is no row of a client to lock, so a number made from its name stands for it.
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"memory.proposals:{project_id}:{client}"]

@@ -28,6 +28,7 @@ class Median(Aggregate):
     name = "median"
     template = "percentile_cont(0.5) WITHIN GROUP (ORDER BY %(expressions)s)"
     output_field = FloatField()
+    # PostgreSQL refuses DISTINCT in an ordered-set aggregate.
     allow_distinct = False
 
 
@@ -148,10 +149,10 @@ def find_regrets(reviews: QuerySet[Review]) -> list[Regret]:
     by_heuristic: dict[Any, list[Review]] = defaultdict(list)
     for withdrawal in withdrawals:
         by_heuristic[withdrawal.subject_id].append(withdrawal)
-    found = []
+    regrets = []
     for review in approvals:
-        withdrawal = next(one for one in by_heuristic[review.subject_id] if one.created_at > review.created_at)
-        found.append(
+        withdrawal = next(later for later in by_heuristic[review.subject_id] if later.created_at > review.created_at)
+        regrets.append(
             Regret(
                 heuristic=review.heuristic,
                 approved_by=review.reviewer,
@@ -162,17 +163,17 @@ def find_regrets(reviews: QuerySet[Review]) -> list[Regret]:
                 reason=withdrawal.reason,
             )
         )
-    return found
+    return regrets
 
 
 def find_disagreements(reviews: QuerySet[Review]) -> list[Disagreement]:
     """Return the words that were approved by one person and refused by another, newest first. Two queries."""
-    found = []
+    disagreements = []
     for first, second in _pairs(_compared(reviews)):
         if _approves(first) != _approves(second):
             yes, no = (first, second) if _approves(first) else (second, first)
-            found.append((max(first.created_at, second.created_at), yes, no))
-    newest = sorted(found, key=lambda item: item[0], reverse=True)[:_LISTED]
+            disagreements.append((max(first.created_at, second.created_at), yes, no))
+    newest = sorted(disagreements, key=lambda item: item[0], reverse=True)[:_LISTED]
     rows = Heuristic.objects.select_related("current_revision").in_bulk([no.subject_id for _, _, no in newest])
     return [
         Disagreement(heuristic=rows[no.subject_id], approved_by=yes.reviewer, refused_by=no.reviewer, at=at)
@@ -183,6 +184,7 @@ def find_disagreements(reviews: QuerySet[Review]) -> list[Disagreement]:
 def _compared(reviews: QuerySet[Review]) -> list[Review]:
     """Return everybody's last word on texts that more than one person decided on."""
     judged = decisions(reviews).filter(decision__in=[*APPROVALS, _Decision.REJECT, _Decision.QUARANTINE])
+    # By text, not by lesson: two people may have read different wordings of one lesson.
     twice: Any = (
         judged.values("subject_id", "content_sha256")
         .annotate(people=Count("reviewer", distinct=True))
@@ -190,6 +192,7 @@ def _compared(reviews: QuerySet[Review]) -> list[Review]:
         .values("content_sha256")
     )
     rows = judged.filter(content_sha256__in=twice).order_by("created_at", "id")
+    # Rows come oldest first, so the last one of a reviewer stays.
     latest = {(row.subject_id, row.content_sha256, row.reviewer): row for row in rows}
     return list(latest.values())
 

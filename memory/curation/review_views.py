@@ -41,6 +41,7 @@ class DecisionView(ApiView):
 
     def post(self, request: Request, id: UUID) -> Response:
         sent = self.input.from_body(self.body).sent()
+        # From the class: on the instance the function would be bound to the view.
         decide = type(self).decide
         decide(get_heuristic(self, id), by=self.actor, request_id=self.request_id, **sent)
         return answer_heuristic(self, id)
@@ -57,6 +58,7 @@ def decision_view(
 ) -> type[DecisionView]:
     """Make the view of one decision: what it is called, what it takes and the service that carries it out."""
     name = f"{operation_id[0].upper()}{operation_id[1:]}View"
+    # A class name of its own for each, as a class statement would give it.
     view: type[DecisionView] = type(name, (base,), {"decide": decide, "input": request})
     described = describe(
         operation_id,

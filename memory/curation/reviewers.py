@@ -1,4 +1,4 @@
-"""Which reviewer has claimed a heuristic: nobody else decides on it meanwhile (reliability D11)."""
+"""Which reviewer has claimed a heuristic: no other decides on it meanwhile (reliability D11)."""
 
 from datetime import timedelta
 
@@ -26,6 +26,7 @@ def check_decider(heuristic: Heuristic, *, by: Actor, withdraws: bool = False) -
         ClaimedByOther: another reviewer's claim has not expired.
     """
     project = check_rights(heuristic, by=by, withdraws=withdraws)
+    # Taking something harmful out of service does not wait for a reviewer to finish reading.
     if by.user_id is not None and not withdraws:
         check_claim(heuristic, user_id=by.user_id)
     return project
@@ -68,6 +69,7 @@ def take_over_heuristic(heuristic: Heuristic, *, by: Actor) -> Heuristic:
     if by.user_id is None:
         raise NotAllowed("Only people claim heuristics. Keys and policies decide without a claim.")
     check_rights(heuristic, by=by)
+    # Without a condition: to take over is to replace a claim that is in force.
     _row(heuristic).update(claimed_by=by.user_id, claimed_until=timezone.now() + CLAIM)
     return _row(heuristic).select_related("claimed_by").get()
 
@@ -75,6 +77,7 @@ def take_over_heuristic(heuristic: Heuristic, *, by: Actor) -> Heuristic:
 def release_heuristic(heuristic: Heuristic, *, by: Actor) -> None:
     """Give up one's claim, if one has it."""
     if by.user_id is not None:
+        # Another person may have taken over meanwhile; that claim stays.
         _row(heuristic).filter(claimed_by=by.user_id).update(claimed_by=None, claimed_until=None)
 
 

@@ -49,7 +49,7 @@ def undo_review(review: Review, *, by: Actor) -> Heuristic:
     """
     also = Review.objects.filter(decided_with=review.pk, project=review.project_id).select_related("revision")
     decided_with = list(also.order_by("subject_id"))
-    locked = lock_groups(review.heuristic, *(each.heuristic for each in decided_with))
+    locked = lock_groups(review.heuristic, *(other.heuristic for other in decided_with))
     heuristic = locked[review.subject_id]
     check_decider(heuristic, by=by)
     check_undoable(heuristic, review, by=by, of=_UNDOABLE, besides=[_Decision.REFLECT_AGAIN])
@@ -62,8 +62,10 @@ def undo_review(review: Review, *, by: Actor) -> Heuristic:
                 "The merge changed the words of the other lesson. Propose its earlier revision again there."
             )
         _stand_alone(heuristic)
+    # The approval counted this evidence after it wrote its record.
     heuristic.evidence.filter(approved_at__gte=review.created_at).update(approved_at=None, approved_by="")
     heuristic = count_support(heuristic)
+    # First: the database allows one served wording of a lesson at a time.
     HeuristicRevision.objects.filter(heuristic=heuristic, served=True).update(served=False)
     if served_before := _find_served_before(review):
         serve_again(HeuristicRevision.objects.get(pk=served_before))
@@ -74,7 +76,7 @@ def undo_review(review: Review, *, by: Actor) -> Heuristic:
     revision = get_current_revision(heuristic, content_sha256=None)
     reason = f"Undid: {review.decision}."
     undone = record_review(heuristic, revision, _Decision.UNDO, by=by, reason=reason, undoes=review.pk)
-    members = [(locked[each.subject_id], each) for each in decided_with]
+    members = [(locked[other.subject_id], other) for other in decided_with]
     for member, closed in members:
         _reopen_member(member, closed, leader=heuristic, by=by, decided_with=undone.pk)
     return count_support(heuristic)
@@ -90,6 +92,7 @@ def _stand_alone(heuristic: Heuristic) -> None:
 def _reopen_member(heuristic: Heuristic, closed: Review, *, leader: Heuristic, by: Actor, decided_with: UUID) -> None:
     """Put another wording back behind the proposal it was closed with, unless it was decided on again since."""
     latest = heuristic.reviews.first()
+    # It was decided on since, and that decision stands.
     if latest is None or latest.pk != closed.pk:
         return
     _stand_alone(heuristic)
@@ -117,6 +120,7 @@ def _find_served_before(review: Review) -> UUID | None:
     earlier = Review.objects.filter(subject_id=review.subject_id, created_at__lt=review.created_at)
     for decision, revision_id in earlier.order_by("created_at", "id").values_list("decision", "revision_id"):
         if decision == _Decision.UNDO:
+            # Only the latest decision can be undone, so the states form a stack.
             served = before.pop()
         elif decision not in _WITHOUT_EFFECT:
             before.append(served)

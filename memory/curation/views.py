@@ -44,6 +44,7 @@ class HeuristicListView(ApiView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         if self.asks_for_lessons(request):
+            # On the instance alone. `super()` checks the scope, so this comes first.
             self.required_scopes = {"GET": Scope.RETRIEVE}  # type: ignore[misc]
             self.allowed_query_params = RETRIEVE_PARAMS  # type: ignore[misc]
             self.pagination_class = self.filterset_class = None  # type: ignore[assignment]
@@ -157,6 +158,7 @@ class HeuristicView(ApiView):
         heuristic = get_heuristic(self, id)
         current = heuristic.current_revision
         assert current is not None, "every heuristic has a revision"
+        # The header is checked here for its own status, 412; the hash in the body is answered with 409.
         seen = read_if_match(request)
         if seen is not None and current.content_sha256 not in seen:
             raise Refusal(ErrorCode.CHANGED_MEANWHILE, "The text changed after you read it. Read it again.", status=412)
@@ -191,7 +193,7 @@ class EvidenceView(ApiView):
     )
     def post(self, request: Request, id: UUID) -> Response:
         sent = MoreEvidence.from_body(self.body)
-        runs = [each.cited_run() for each in sent.evidence]
+        runs = [piece.cited_run() for piece in sent.evidence]
         cite_runs(get_heuristic(self, id), runs, project=self.project)
         return answer_heuristic(self, id)
 
@@ -215,6 +217,7 @@ def answer_heuristic(view: ApiView, id: UUID, *, status: int = 200, headers: dic
     body = HeuristicDetail.write(heuristic)
     etag = {"ETag": f'"{body["content_sha256"]}"'}
     response = Response(body, status=status, headers=etag | (headers or {}))
+    # Its erasure then empties the stored answer.
     response.resource_id = heuristic.pk  # type: ignore[attr-defined]
     return response
 

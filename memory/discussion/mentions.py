@@ -23,5 +23,6 @@ def find_people(project_id: UUID, *roles: str) -> QuerySet[Any]:
 
 def find_mentioned(text: str, project_id: UUID) -> list[Any]:
     """Return the people of the project whom a text names as @name. Marks after a name are no part of it."""
-    names = {name for found in MENTION.findall(text) for name in (found, found.rstrip(".+-"))}
+    # A name may end in a full stop, or a sentence may; both readings are looked up.
+    names = {name for mention in MENTION.findall(text) for name in (mention, mention.rstrip(".+-"))}
     return list(find_people(project_id).filter(username__in=names)) if names else []

@@ -47,6 +47,7 @@ def write_comment(item: Item, *, text: str, by: Actor) -> Comment:
         NotAllowed: see `may_discuss`.
     """
     _check(item, by=by)
+    # Browsers send CRLF, which would count twice against the limit.
     text = text.replace("\r\n", "\n").strip()
     if not text:
         raise MemoryAppError("Write something first.")
@@ -98,6 +99,7 @@ def snooze_item(item: Item, *, until: datetime | None, by: Actor) -> ItemState:
 
 def _change(item: Item, *, by: Actor, **values: Any) -> ItemState:
     signed = {"changed_by": by.label, "changed_at": timezone.now()}
+    # Only what is given changes, so that a snooze keeps the assignee.
     state, _ = ItemState.objects.update_or_create(
         project_id=item.project_id, kind=item.kind, object_id=item.id, defaults={**values, **signed}
     )

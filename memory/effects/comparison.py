@@ -175,6 +175,7 @@ class LessonEffect:
             return NEUTRAL
         gain = weight = 0.0
         for strata in self.compared.by_client.values():
+            # A client with more weight than it may have is scaled down as a whole, its difference unchanged.
             share = min(1.0, CLIENT_WEIGHT / strata.weight) if strata.weight else 0.0
             gain, weight = gain + share * strata.gain, weight + share * strata.weight
         return round(NEUTRAL + gain / (weight + PSEUDO_WEIGHT) / 2, 3)
@@ -186,6 +187,7 @@ def compare_lessons(project_ids: Sequence[UUID], *, since: datetime) -> list[Les
     matched, given = _read_matched(_ask(_MATCHED, asked))
     together = find_inseparable(_ask(_BLOCKS, asked))
     uses = Heuristic.objects.filter(pk__in=given).values_list("pk", "usefulness_basis")
+    # All runs whose use is known said that it did not apply.
     idle = {pk for pk, basis in uses if basis.get("not_applicable") and basis["runs"] == basis["not_applicable"]}
     drawn = attribute(
         lambda settled: _read_by_chance(_ask(_BY_CHANCE, asked | {"settled": list(settled)})), together, idle=idle
@@ -219,9 +221,13 @@ def attribute(
     drawn: Mapping[UUID, ComparedRuns] = compare([])
     among, settled = len(drawn), dict[UUID, ComparedRuns]()
     everything = dict.fromkeys(drawn, ComparedRuns())
+    # A strong effect colours the lessons that stand beside it: without its blocks, their own remains.
     while sure := {
-        lesson: each for lesson, each in drawn.items() if each.find_sign(among=among) and lesson not in idle
+        lesson: comparison
+        for lesson, comparison in drawn.items()
+        if comparison.find_sign(among=among) and lesson not in idle
     }:
+        # The id decides among equals, so that every count gives the same order.
         clearest = max(sure, key=lambda lesson: (_get_clarity(sure[lesson]), lesson))
         settled |= {lesson: drawn[lesson] for lesson in (clearest, *together.get(clearest, ())) if lesson in drawn}
         drawn = compare(settled)
@@ -248,11 +254,12 @@ def find_inseparable(blocks: Iterable[tuple[Sequence[UUID], int]]) -> dict[UUID,
         for pair in combinations(lessons, 2):
             shared[pair] += count
     together: dict[UUID, list[UUID]] = defaultdict(list)
-    for (one, other), both in shared.items():
-        apart = runs[one] + runs[other] - 2 * both
+    for (first, other), both in shared.items():
+        # Runs with exactly one of the two: those with both are in each of the totals.
+        apart = runs[first] + runs[other] - 2 * both
         if apart < APART_RUNS and apart < both:
-            together[one].append(other)
-            together[other].append(one)
+            together[first].append(other)
+            together[other].append(first)
     return {lesson: tuple(sorted(others)) for lesson, others in together.items()}
 
 
@@ -260,21 +267,23 @@ def count_weeks(
     project_ids: Sequence[UUID], *, since: datetime, heuristic_ids: Iterable[UUID]
 ) -> dict[UUID, list[float]]:
     """Return for each lesson the success of the runs given it, week by week. One query."""
-    found: dict[UUID, list[float]] = {}
+    shares: dict[UUID, list[float]] = {}
     asked = {"projects": list(project_ids), "since": since, "ids": list(heuristic_ids)}
     for pk, _, share in _ask(_WEEKS, asked):
-        found.setdefault(pk, []).append(float(share))
-    return found
+        shares.setdefault(pk, []).append(float(share))
+    return shares
 
 
 def _read_by_chance(rows: Iterable[Sequence[Any]]) -> dict[UUID, ComparedRuns]:
     """Return the comparison of each lesson by client, and that of how often outcomes are known."""
     compared: dict[UUID, dict[str, Strata]] = {}
     reporting: dict[UUID, Strata] = {}
-    for lesson, client, exposed, known, good, held_out, other_known, other_good in rows:
-        reporting[lesson] = reporting.get(lesson, Strata()) + Strata.of(exposed, known, held_out, other_known)
-        _add(compared, lesson, client, Strata.of(known, good, other_known, other_good))
-    return {lesson: ComparedRuns(by_client=each, reporting=reporting[lesson]) for lesson, each in compared.items()}
+    for lesson, client, exposed, reported, good, held_out, other_known, other_good in rows:
+        reporting[lesson] = reporting.get(lesson, Strata()) + Strata.of(exposed, reported, held_out, other_known)
+        _add(compared, lesson, client, Strata.of(reported, good, other_known, other_good))
+    return {
+        lesson: ComparedRuns(by_client=by_client, reporting=reporting[lesson]) for lesson, by_client in compared.items()
+    }
 
 
 def _read_matched(rows: Iterable[Sequence[Any]]) -> tuple[dict[UUID, ComparedRuns], dict[UUID, Share]]:
@@ -285,10 +294,11 @@ def _read_matched(rows: Iterable[Sequence[Any]]) -> tuple[dict[UUID, ComparedRun
         share = given.get(lesson, Share(successes=0, known=0))
         given[lesson] = replace(share, successes=share.successes + times * good, known=share.known + times * n)
         _add(compared, lesson, client, Strata.of(n, good, without, other_good, times=times))
-    return {lesson: ComparedRuns(by_client=each) for lesson, each in compared.items()}, given
+    return {lesson: ComparedRuns(by_client=by_client) for lesson, by_client in compared.items()}, given
 
 
 def _add(compared: dict[UUID, dict[str, Strata]], lesson: UUID, client: str, strata: Strata) -> None:
+    # A stratum with runs on one side alone says nothing.
     if strata.weight:
         of_client = compared.setdefault(lesson, {})
         of_client[client] = of_client.get(client, Strata()) + strata

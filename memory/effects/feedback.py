@@ -38,11 +38,11 @@ def record_feedback(
     """
     if trajectory is None and retrieval is None:
         raise NoSuchRun("Name the trajectory_id or the retrieval_id that this feedback is about.")
-    place = {"trajectory": trajectory} if trajectory is not None else {"trajectory": None, "retrieval": retrieval}
+    key = {"trajectory": trajectory} if trajectory is not None else {"trajectory": None, "retrieval": retrieval}
     row, _ = HeuristicFeedback.objects.update_or_create(
         heuristic=heuristic,
         client=client,
-        **place,
+        **key,
         defaults={
             "project_id": heuristic.project_id,
             "retrieval": retrieval,
@@ -51,5 +51,6 @@ def record_feedback(
             "comment": redact(feedback.comment).value,
         },
     )
+    # In the same transaction, so that the counts never lack a stored verdict.
     refresh_uses([heuristic.pk])
     return row

@@ -36,15 +36,17 @@ def _measure_project(project: Project) -> int:
     now = timezone.now()
     effects = compare_lessons([project.pk], since=now - MEASURED)
     _write_usefulness(project, effects)
-    found = {effect.heuristic_id: effect for effect in effects if effect.sign < 0}
+    harmful_effects = {effect.heuristic_id: effect for effect in effects if effect.sign < 0}
     lessons = Heuristic.objects.for_project(project)
     kept = Review.objects.filter(decision=Review.Decision.KEEP, created_at__gte=now - KEPT_FOR)
-    in_use = lessons.filter(status=Heuristic.Status.APPROVED, pk__in=found)
+    in_use = lessons.filter(status=Heuristic.Status.APPROVED, pk__in=harmful_effects)
     harmful = list(in_use.exclude(pk__in=kept.values("subject_id")).only("pk", "harm"))
     for heuristic in harmful:
         is_new = heuristic.harm is None
+        # It has been harmful since it was first measured so, not since the latest hour.
         since = now.isoformat() if heuristic.harm is None else heuristic.harm["since"]
-        harm = _write(found[heuristic.pk], since=since)
+        harm = _write(harmful_effects[heuristic.pk], since=since)
+        # A reviewer may have retired it meanwhile; then there is nothing to announce.
         updated = Heuristic.objects.filter(pk=heuristic.pk, status=Heuristic.Status.APPROVED).update(harm=harm)
         if updated and is_new:
             details = {name: harm[name] for name in ("difference", "low", "high")}
@@ -52,6 +54,7 @@ def _measure_project(project: Project) -> int:
             announce(
                 ProjectEvent(kind=EventKind.LESSON_HARMFUL, project_id=project.pk, lesson_ids=ids, details=details)
             )
+    # Those that recovered, were kept or left service.
     lessons.filter(harm__isnull=False).exclude(pk__in=[heuristic.pk for heuristic in harmful]).update(harm=None)
     log.info("lessons_measured", project=str(project.pk), lessons=len(effects), harmful=len(harmful))
     return len(harmful)
@@ -67,6 +70,7 @@ def _write_usefulness(project: Project, effects: Sequence[LessonEffect]) -> None
         if heuristic.usefulness != usefulness:
             heuristic.usefulness = usefulness
             changed.append(heuristic)
+    # The statement names every row, so it must not grow with the project.
     Heuristic.objects.bulk_update(changed, ["usefulness"], batch_size=1000)
 
 

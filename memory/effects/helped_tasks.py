@@ -56,17 +56,18 @@ def note_help(help_of: Mapping[UUID, Help]) -> int:
     """
     kept, withdrawn = _find_kept(help_of)
     gone, _ = HeuristicEmbedding.objects.filter(pk__in=withdrawn).delete() if withdrawn else (0, {})
-    named = {
+    wanted = {
         run
-        for heuristic_id, each in help_of.items()
+        for heuristic_id, help_given in help_of.items()
         if len(have := kept.setdefault(heuristic_id, _Kept()).runs) < MAX_HELPED_TASKS
-        for run in each.helped
+        for run in help_given.helped
         if run not in have
     }
-    runs = Trajectory.objects.filter(pk__in=named, retrieval__isnull=False).order_by("created_at", "pk")
+    runs = Trajectory.objects.filter(pk__in=wanted, retrieval__isnull=False).order_by("created_at", "pk")
     new: dict[UUID, dict[UUID, str]] = {}
     for run, client, task, given in runs.values_list("pk", "client", "task", "retrieval__injected_ids"):
         for heuristic_id in given:
+            # An answer gives several lessons, and the run may have followed only some.
             if heuristic_id not in help_of or run not in help_of[heuristic_id].helped:
                 continue
             if kept[heuristic_id].take(run, client, task):
@@ -82,6 +83,7 @@ def _find_kept(help_of: Mapping[UUID, Help]) -> tuple[dict[UUID, _Kept], list[in
     for pk, heuristic_id, run, client, task in rows.values_list(
         "pk", "heuristic_id", "trajectory_id", "trajectory__client", "trajectory__task"
     ):
+        # The run was erased, or its outcome or verdict has changed since.
         if run is None or run in help_of[heuristic_id].others:
             withdrawn.append(pk)
         else:
@@ -92,10 +94,10 @@ def _find_kept(help_of: Mapping[UUID, Help]) -> tuple[dict[UUID, _Kept], list[in
 def _add(new: Mapping[UUID, Mapping[UUID, str]]) -> int:
     model = get_active_model()
     revisions = list(find_relevant_revisions(new))
-    known: Iterable[tuple[UUID, str]] = HeuristicEmbedding.objects.filter(
+    stored: Iterable[tuple[UUID, str]] = HeuristicEmbedding.objects.filter(
         revision__in=revisions, embedding_model=model
     ).values_list("revision_id", "text_sha256")
-    searched = set(known)  # a task it was learnt from among them
+    searched = set(stored)  # a task it was learnt from among them
     rows = [
         HeuristicEmbedding(
             project_id=revision.project_id,
@@ -110,5 +112,6 @@ def _add(new: Mapping[UUID, Mapping[UUID, str]]) -> int:
         for run, task in new[revision.heuristic_id].items()
         if (revision.pk, sha256 := hashlib.sha256(task.encode()).hexdigest()) not in searched
     ]
+    # Two processes may count at once; the unique key lets one of them write.
     HeuristicEmbedding.objects.bulk_create(rows, ignore_conflicts=True)
     return len(rows)

@@ -23,6 +23,7 @@ class Share:
 
     @property
     def high(self) -> float:
+        # Without runs nothing is ruled out, and the sum may fall short of 1 by rounding.
         return min(self._middle() + self._reach(), 1.0) if self.known else 1.0
 
     def __str__(self) -> str:

@@ -67,8 +67,8 @@ class OutcomeCount:
     @property
     def success_rate(self) -> float | None:
         """Return the share of successes among runs whose end is known."""
-        known = self.successes + self.failures
-        return self.successes / known if known else None
+        ended = self.successes + self.failures
+        return self.successes / ended if ended else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,6 @@
 """The difference of two success rates, compared within strata, with an interval that holds at every look.
 
-A stratum holds runs that were alike in all that was known before they began. Arms are never pooled over strata: where
+A stratum holds runs that agree in all that was known before they began. Arms are never pooled over strata: where
 the mix of tasks and success both differ, that feigns an effect (Simpson).
 """
 
@@ -10,7 +10,7 @@ from math import log, sqrt
 ALPHA = 0.05
 TAU = 0.1  # the spread of effects that the interval is best at: ten points
 FEWEST_RUNS = 30  # on each side, from which the difference counts as normal
-# As if one more pair had disagreed half the time: without it, arms in which all runs ended alike would leave no doubt.
+# As if one more pair had disagreed half the time: without it, arms whose runs all ended the same leave no doubt.
 _DOUBT = 0.25
 
 
@@ -81,7 +81,7 @@ class Strata:
         """Return the pooled difference of Mantel and Haenszel; None where no stratum has runs on both sides.
 
         The variance is the larger of two: that without an effect, and Sato's. By Sato's alone, a small side in which
-        all runs happen to end alike would look far more certain than it is.
+        all runs happen to end the same would look far more certain than it is.
         """
         if not self.weight:
             return None

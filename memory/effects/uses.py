@@ -45,6 +45,7 @@ class Use:
 
 def count_uses(uses: Iterable[Use]) -> dict[str, int]:
     """Return what runs did with a lesson, independent of the order of its uses."""
+    # By time and id, so that the newest of a client are the same whatever order the rows came in.
     ordered = sorted({use.trajectory_id: use for use in uses}.values(), key=lambda use: (use.at, use.trajectory_id))
     of_client: Counter[str] = Counter()
     tally: Counter[str] = Counter()
@@ -78,6 +79,7 @@ def refresh_uses(heuristic_ids: Iterable[UUID]) -> int:
     for heuristic in heuristics:
         basis = count_uses(uses.get(heuristic.pk, ()))
         if (heuristic.usefulness_basis, heuristic.usefulness_version) != (basis, VERSION):
+            # Only these can bring or take away a task that the lesson has helped with.
             if basis["followed_success"] or heuristic.usefulness_basis.get("followed_success"):
                 helped[heuristic.pk] = _sum_up(uses.get(heuristic.pk, []))
             heuristic.usefulness_basis, heuristic.usefulness_version = basis, VERSION
@@ -106,22 +108,22 @@ def find_uses(heuristic_ids: Sequence[UUID]) -> dict[UUID, list[Use]]:
 
     What the agent of a run says itself goes before what a judge read from it, and that before what others say.
     """
-    found: dict[tuple[UUID, UUID], tuple[int, Use]] = {}
+    best: dict[tuple[UUID, UUID], tuple[int, Use]] = {}
 
     def note(rank: int, use: Use) -> None:
         key = (use.heuristic_id, use.trajectory_id)
-        if key not in found or rank < found[key][0]:
-            found[key] = (rank, use)
+        if key not in best or rank < best[key][0]:
+            best[key] = (rank, use)
 
     for verdict in _newest(UsageVerdict.objects.of_judges().exclude(verdict=_Verdict.UNCLEAR), heuristic_ids):
         note(1, _as_use(verdict, verdict.trajectory))
-    for said in _newest(HeuristicFeedback.objects.filter(trajectory__isnull=False), heuristic_ids):
-        assert said.trajectory is not None  # filtered
-        note(0 if said.client == said.trajectory.client else 2, _as_use(said, said.trajectory))
-    for said, trajectory in _feedback_on_answers(heuristic_ids):
-        note(0 if said.client == trajectory.client else 2, _as_use(said, trajectory))
+    for feedback in _newest(HeuristicFeedback.objects.filter(trajectory__isnull=False), heuristic_ids):
+        assert feedback.trajectory is not None  # filtered
+        note(0 if feedback.client == feedback.trajectory.client else 2, _as_use(feedback, feedback.trajectory))
+    for feedback, trajectory in _feedback_on_answers(heuristic_ids):
+        note(0 if feedback.client == trajectory.client else 2, _as_use(feedback, trajectory))
     uses: dict[UUID, list[Use]] = {}
-    for _, use in found.values():
+    for _, use in best.values():
         uses.setdefault(use.heuristic_id, []).append(use)
     return uses
 
@@ -133,13 +135,15 @@ def _sum_up(uses: Sequence[Use]) -> Help:
 
 def _newest(rows: QuerySet[Any], heuristic_ids: Sequence[UUID]) -> Iterable[Any]:
     """Read only as many rows of a client as can count, however many it wrote."""
-    place = Window(
+    row_number = Window(
         RowNumber(),
         partition_by=[F("heuristic_id"), F("trajectory__client")],
         order_by=[F("trajectory__created_at").desc(), F("trajectory_id").desc(), F("created_at"), F("pk")],
     )
     wanted = (
-        rows.filter(_GIVEN, heuristic__in=heuristic_ids).annotate(place=place).filter(place__lte=2 * RUNS_OF_A_CLIENT)
+        rows.filter(_GIVEN, heuristic__in=heuristic_ids)
+        .annotate(place=row_number)
+        .filter(place__lte=2 * RUNS_OF_A_CLIENT)
     )
     return list(wanted.select_related("trajectory").defer("trajectory__steps").order_by("created_at", "pk"))
 
@@ -152,20 +156,20 @@ def _feedback_on_answers(heuristic_ids: Sequence[UUID]) -> Iterable[tuple[Heuris
         retrieval__trajectories__isnull=False,
         retrieval__injected_ids__contains=[F("heuristic_id")],
     )
-    place = Window(
+    row_number = Window(
         RowNumber(), partition_by=[F("heuristic_id"), F("client")], order_by=[F("created_at").desc(), F("pk").desc()]
     )
-    newest = list(rows.annotate(place=place).filter(place__lte=2 * RUNS_OF_A_CLIENT).distinct())
+    newest = list(rows.annotate(place=row_number).filter(place__lte=2 * RUNS_OF_A_CLIENT).distinct())
     runs: dict[UUID, list[Trajectory]] = {}
     if newest:
-        given = Trajectory.objects.filter(retrieval__in=[said.retrieval_id for said in newest]).defer("steps")
+        given = Trajectory.objects.filter(retrieval__in=[feedback.retrieval_id for feedback in newest]).defer("steps")
         for trajectory in given.order_by("created_at", "pk"):
             assert trajectory.retrieval_id is not None  # filtered
             runs.setdefault(trajectory.retrieval_id, []).append(trajectory)
-    for said in newest:
-        assert said.retrieval_id is not None  # filtered
-        for trajectory in runs.get(said.retrieval_id, ()):
-            yield said, trajectory
+    for feedback in newest:
+        assert feedback.retrieval_id is not None  # filtered
+        for trajectory in runs.get(feedback.retrieval_id, ()):
+            yield feedback, trajectory
 
 
 def _as_use(row: Any, trajectory: Trajectory) -> Use:

@@ -65,9 +65,11 @@ class RetrievalOutcomesView(ApiView):
         return Response(
             {
                 "days": query.days,
-                "by_mode": [{"mode": one.mode} | _figures(one) for one in counted.by_mode],
-                "by_family": [{"task_id": one.family, "mode": one.mode} | _figures(one) for one in counted.by_family],
-                "by_lesson": [{"heuristic": one.heuristic_id} | _figures(one) for one in counted.by_heuristic],
+                "by_mode": [{"mode": count.mode} | _figures(count) for count in counted.by_mode],
+                "by_family": [
+                    {"task_id": count.family, "mode": count.mode} | _figures(count) for count in counted.by_family
+                ],
+                "by_lesson": [{"heuristic": count.heuristic_id} | _figures(count) for count in counted.by_heuristic],
             }
         )
 

@@ -46,6 +46,7 @@ class Embedder(Protocol):
 def scale_to_unit(vectors: Vectors) -> Vectors:
     """Scale the rows of `vectors` to length 1; rows of zeros stay zero."""
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
+    # Rows of zeros would divide by zero.
     scaled: Vectors = vectors / np.maximum(lengths, np.float32(1e-12))
     return scaled
 
@@ -73,12 +74,20 @@ def join_sections(sections: Sequence[str]) -> str:
     for section in sections:
         words = [*_WORD.finditer(section)]
         read = tuple(word.group().casefold() for word in words)
-        repeated = max((len(one) for one in beginnings if len(one) < len(read) and read[: len(one)] == one), default=0)
+        # A section that begins with the words of an earlier one, as a text under its title, is read from behind them.
+        repeated = max(
+            (
+                len(beginning)
+                for beginning in beginnings
+                if len(beginning) < len(read) and read[: len(beginning)] == beginning
+            ),
+            default=0,
+        )
         beginnings.append(read)
         for sentence in _SENTENCE_END.split(section[words[repeated].start() :] if repeated else section):
-            said = tuple(word.casefold() for word in _WORD.findall(sentence))
-            if said:
-                sentences.setdefault(said, sentence.strip())
+            key = tuple(word.casefold() for word in _WORD.findall(sentence))
+            if key:
+                sentences.setdefault(key, sentence.strip())
     return "\n".join(sentences.values())
 
 
@@ -111,6 +120,7 @@ def embed_composites(
     if parts:
         vectors = embedder.embed(parts, timeout_seconds=timeout_seconds)
         weights = np.sqrt(np.array([len(part) for part in parts], np.float32))
+        # Not `summed[owners] +=`, which adds once where an owner occurs several times.
         np.add.at(summed, owners, vectors * weights[:, None])
     return scale_to_unit(summed)
 
@@ -124,6 +134,7 @@ def _take_evenly(parts: list[str], count: int) -> list[str]:
 def _cut(sentence: str, characters: int) -> Sequence[str]:
     pieces = []
     while len(sentence) > characters:
+        # From 1, so that a leading space cannot give an empty piece and an endless loop.
         end = sentence.rfind(" ", 1, characters)
         end = end if end > 0 else characters
         pieces.append(sentence[:end])

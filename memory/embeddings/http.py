@@ -51,6 +51,7 @@ class HttpEmbedder:
         except httpx.HTTPError as error:
             raise EmbedderError(f"The embedding service did not answer: {type(error).__name__}.") from error
         if status != httpx.codes.OK:
+            # Any other refusal is of the request itself and comes again however often it is sent.
             transient = status in (408, 429) or status >= 500
             raise EmbedderError(f"The embedding service answered {status}.", transient=transient)
         try:
@@ -79,8 +80,10 @@ class HttpEmbedder:
             return response.status_code, bytes(content)
 
     def _read(self, answer: Any, count: int) -> Vectors:
+        # The index says which text a vector belongs to; a service may answer out of order.
         rows = sorted(answer["data"], key=lambda row: row["index"])
         vectors = np.array([row["embedding"] for row in rows], np.float32)
+        # A wrong model or a NaN must not reach the index, where every comparison with it is wrong.
         if vectors.shape != (count, self.dimensions) or not np.isfinite(vectors).all():
             raise ValueError(vectors.shape)
         return vectors

@@ -147,6 +147,7 @@ def has_exact_fast_products() -> bool:
         lines = CPUINFO.read_text().splitlines()
     except OSError:
         return False
+    # The first processor speaks for all.
     features: set[str] = next((set(line.split()) for line in lines if line.startswith("flags")), set())
     return not features.isdisjoint({"avx512_vnni", "avx_vnni"})
 

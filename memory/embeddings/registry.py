@@ -66,7 +66,7 @@ def _get_bundled(kind: type[MiniLM]) -> MiniLM:
 
 
 def load_embedder() -> None:
-    """Load a bundled model now, which takes about a second, so that nobody waits and forks of this process share it."""
+    """Load a bundled model now, which takes about a second, so that no request waits and forks share it."""
     with suppress(EmbedderError):  # /ready and the first request report it
         embedder = get_embedder()
         if isinstance(embedder, MiniLM):
@@ -85,6 +85,7 @@ _threads_at_fork = 0
 def _count_threads() -> None:
     global _threads_at_fork
     try:
+        # From the kernel: `threading` does not see the threads of native libraries.
         _threads_at_fork = len([*Path("/proc/self/task").iterdir()])
     except OSError:  # not Linux
         _threads_at_fork = 0

@@ -58,6 +58,7 @@ class _Exporter:
             "global_rules": lambda rules: list(self._restore_rules(rules)),
             "task_rules": lambda tasks: {task_id: list(self._restore_rules(rules)) for task_id, rules in tasks.items()},
             "episode_log": lambda entries: list(self._restore_runs(entries, "agent_memory")),
+            # What is no list was kept as it was in the file.
             "score_history": lambda tasks: {
                 task_id: list(self._restore_runs(scores, "agent_memory_score")) if isinstance(scores, list) else scores
                 for task_id, scores in tasks.items()

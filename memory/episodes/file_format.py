@@ -29,6 +29,7 @@ def check_document(document: Any) -> None:
     """
     if not isinstance(document, dict):
         raise InvalidMemoryFile("The file is not a JSON object. Export it from the agent again.")
+    # An empty object is an empty memory.
     if document and not MEMBERS.keys() & document.keys():
         raise InvalidMemoryFile(
             f"This is not an agent's memory file: it has none of the members {', '.join(MEMBERS)}. Logs of runs are "
@@ -55,6 +56,7 @@ def _check_type(place: str, value: Any, wanted: type) -> None:
 
 def read_score(value: Any) -> float | None:
     """Return a number from 0 to 1, and None for anything else."""
+    # True is an integer to Python, and no score.
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         return None
     return float(value)
@@ -68,12 +70,13 @@ def read_time(episode: dict[str, Any]) -> datetime | None:
         return None
     if not _FIRST_YEAR <= at.year <= _LAST_YEAR:
         return None
+    # Files of agents have times without a zone; the database needs one.
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def read_texts(value: Any) -> list[str]:
     """Return the entries of a list that say something, as texts."""
-    return [str(each) for each in value if str(each).strip()] if isinstance(value, list) else []
+    return [str(entry) for entry in value if str(entry).strip()] if isinstance(value, list) else []
 
 
 def is_count(value: Any) -> TypeGuard[int]:

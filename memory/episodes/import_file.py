@@ -71,6 +71,7 @@ def import_memory(project: Project, *, document: Any, by: Actor, agent: str = ""
     """
     check_json(document, limits=FILE_JSON)
     check_document(document)
+    # Before the hash, which would otherwise let a guessed secret be tested against it.
     clean = redact(document).value
     sha256 = hash_value(clean)
     project = Project.objects.select_for_update(no_key=True).get(pk=project.pk)  # one import at a time
@@ -150,6 +151,7 @@ class _Importer:
             "successes": read_texts(episode.get("successes")),
             "created_at": read_time(episode) or timezone.now(),
             "stated_step_count": steps if is_count(steps) and steps <= MAX_STATED_STEPS else None,
+            # The whole episode, so that an export gives it back as it was.
             "metadata": {"agent_memory": episode},
         }
 
@@ -168,6 +170,7 @@ class _Importer:
             if not isinstance(scores, list):
                 outline[task_id] = scores
                 continue
+            # The last scores of the list belong to the episodes, which become runs themselves.
             older = scores[: max(0, len(scores) - scored[task_id])]
             copies: Counter[str] = Counter()  # equal scores are told apart by their number
             runs = []
@@ -181,6 +184,7 @@ class _Importer:
                     task_id=task_id,
                     agent=self.agent,
                     score=read_score(score.get("score") if isinstance(score, dict) else score),
+                    # A millisecond apart, so that they keep the order of the file.
                     created_at=before - timedelta(milliseconds=len(older) - index),
                     metadata={"agent_memory_score": score},
                 )
@@ -203,12 +207,14 @@ class _Importer:
         if created:
             self.made["cards"] += 1
             after_commit(settle_cards, [card.pk], new_ids=[card.pk])
+        # The higher of the two: a file that has grown counts the same runs again.
         card.details |= {"imported_count": max(card.imported_count, count), "imported": raw}
         card.save(update_fields=["details"])
         recount(card)
         return {"card": str(card.pk)}
 
     def _make_run(self, kind: str, name: str, **fields: Any) -> dict[str, str]:
+        # By a name made of the contents, so that a file that has grown adds only what is new.
         run, created = Trajectory.objects.get_or_create(
             project=self.project,
             external_id=f"memory-import:{name}",

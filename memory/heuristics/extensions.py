@@ -25,8 +25,8 @@ class Tally:
     family: str = ""
 
     def __str__(self) -> str:
-        place = self.family or "the project"
-        met = f"Would have met {self.failures_met} of {_count(self.failures, 'failure')} in {place}"
+        scope = self.family or "the project"
+        met = f"Would have met {self.failures_met} of {_count(self.failures, 'failure')} in {scope}"
         if self.successes_contradicted is None:
             return f"{met}; whether a success did the opposite is not known."
         of_all = _count(self.successes, "success", "successes")
@@ -71,6 +71,7 @@ def add_reflection_request(ask: AskForReflection) -> None:
 
 def add_erasure(forget: Forget) -> None:
     """Remove what another app made of a run, in the transaction that erases the run and before its rows go."""
+    # Apps may be set up more than once in a process.
     if forget not in _hooks.forget:
         _hooks.forget.append(forget)
 
@@ -84,11 +85,11 @@ def forget_elsewhere(trajectory: Trajectory) -> None:
 def find_flags(heuristic_ids: Iterable[UUID]) -> dict[UUID, set[str]]:
     """Return the codes of what the checks of other apps found in these heuristics."""
     ids = list(heuristic_ids)
-    found: dict[UUID, set[str]] = {}
+    flags: dict[UUID, set[str]] = {}
     for find in _hooks.flags:
         for heuristic_id, codes in find(ids).items():
-            found.setdefault(heuristic_id, set()).update(codes)
-    return found
+            flags.setdefault(heuristic_id, set()).update(codes)
+    return flags
 
 
 def find_tallies(heuristic_ids: Iterable[UUID]) -> dict[UUID, Tally]:

@@ -274,6 +274,7 @@ class Heuristic(ReviewSubject):
     @property
     def is_claimed(self) -> bool:
         """Whether a reviewer has claimed it now."""
+        # A claim that has expired is not cleared, so its end is compared.
         return self.claimed_by_id is not None and self.claimed_until is not None and self.claimed_until > timezone.now()
 
 
@@ -389,6 +390,7 @@ class HeuristicRevision(AbstractRevision):
                 name="memory_revision_named",
                 condition=Q(live=True, names__gt=""),
             ),
+            # Nearly empty, so that the periodic work finds at once that nothing is left to name.
             models.Index(fields=["id"], name="memory_revision_nameless", condition=Q(names__isnull=True)),
         ]
 
@@ -453,6 +455,7 @@ class Evidence(models.Model):
             ),
             models.UniqueConstraint(
                 fields=["heuristic", "trajectory", "first_step", "last_step"],
+                # A run that is cited as a whole has no steps, and is cited once too.
                 nulls_distinct=False,
                 name="memory_evidence_once",
             ),

@@ -34,6 +34,7 @@ class WordOrigin(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["project_id", "wording_id", "client", "trajectory_id"],
+                # Words without a run are written down once for a client too.
                 nulls_distinct=False,
                 name="memory_wordorigin_once",
             ),
@@ -58,14 +59,15 @@ OWN_WORDS = Sources()
 
 def record_origins(revision: HeuristicRevision, sources: Sources) -> None:
     """Write down who said the words of a new wording. What an API key sent itself a trigger writes down."""
-    said = {"project_id": revision.project_id, "wording_id": revision.pk}
+    shared = {"project_id": revision.project_id, "wording_id": revision.pk}
     runs = Trajectory.objects.filter(project=revision.project_id, pk__in=sources.runs)
     origins = [
-        WordOrigin(**said, client=client, api_key_id=key, trajectory_id=run, said_at=recorded_at)
+        WordOrigin(**shared, client=client, api_key_id=key, trajectory_id=run, said_at=recorded_at)
         for run, client, key, recorded_at in runs.values_list("pk", "client", "api_key_id", LAST_WORDS_AT)
     ]
+    # A run names its client, so a client of its own is written down only where there is no run.
     if not origins and sources.client:
-        origins = [WordOrigin(**said, client=sources.client, said_at=revision.created_at)]
+        origins = [WordOrigin(**shared, client=sources.client, said_at=revision.created_at)]
     WordOrigin.objects.bulk_create(origins, ignore_conflicts=True)
 
 
@@ -77,6 +79,7 @@ def check_servable(project_id: UUID, lineages: list[list[UUID]]) -> None:
         OrderUnderWay: an order is being placed in the project.
     """
     with connection.cursor() as cursor:
+        # A shared lock: decisions do not exclude each other, only an order that is being placed.
         cursor.execute("SELECT pg_try_advisory_xact_lock_shared(memory_quarantine_lock(%s))", [project_id])
         if cursor.fetchone() != (True,):
             raise OrderUnderWay(

@@ -9,9 +9,9 @@ def compare_heuristics(one: HeuristicText, other: HeuristicText, *, similarity: 
 
     What holds for another family or in another sense is other advice, and so is what one of them limits further.
     """
-    said = compare_advice(one.trigger, one.guideline, other.trigger, other.guideline, similarity=similarity)
-    if said.verdict is not MeaningVerdict.SAME:
-        return said
+    comparison = compare_advice(one.trigger, one.guideline, other.trigger, other.guideline, similarity=similarity)
+    if comparison.verdict is not MeaningVerdict.SAME:
+        return comparison
     if one.polarity != other.polarity:
         return Comparison(MeaningVerdict.DOUBTFUL, "one says what works, the other what to avoid")
     if one.avoid and other.avoid:
@@ -24,7 +24,7 @@ def compare_heuristics(one: HeuristicText, other: HeuristicText, *, similarity: 
             return Comparison(MeaningVerdict.DOUBTFUL, "their exceptions differ")
     if get_place(one) != get_place(other):
         return Comparison(MeaningVerdict.DOUBTFUL, "they are for different tasks")
-    return said
+    return comparison
 
 
 def get_place(text: HeuristicText) -> str:

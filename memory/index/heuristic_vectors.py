@@ -74,6 +74,7 @@ def embed_heuristics(heuristic_ids: Iterable[UUID], *, model: EmbeddingModel | N
         cursor.executemany(
             _INSERT, [_as_row(text, model, vector) for text, vector in zip(missing, vectors, strict=True)]
         )
+    # New words change how rare the others are.
     for project_id in {text.revision.project_id for text in missing}:
         count_terms(project_id)
     return len(missing)
@@ -96,8 +97,9 @@ def store_lesson_vector(revision: HeuristicRevision, *, model_id: str, vector: s
 def find_heuristics_without_vectors(*, limit: int = 100, model: EmbeddingModel | None = None) -> list[UUID]:
     """Return heuristics of which a current or served revision is not fully searchable, oldest first."""
     lacking = _revisions_lacking(model or get_active_model())
-    found = lacking.order_by("created_at").values_list("heuristic_id", flat=True)
-    return list(dict.fromkeys(found[:limit]))
+    ids = lacking.order_by("created_at").values_list("heuristic_id", flat=True)
+    # Several wordings of a heuristic may lack something; it is named once, in order of age.
+    return list(dict.fromkeys(ids[:limit]))
 
 
 def count_heuristics_without_vectors(model: EmbeddingModel) -> int:
@@ -132,6 +134,7 @@ def get_wanted_model() -> EmbeddingModel:
 @transaction.atomic
 def activate_model(model: EmbeddingModel) -> EmbeddingModel:
     """Search the vectors of another model from now on; its rows must be there."""
+    # First: one model is active at a time.
     EmbeddingModel.objects.filter(active=True).exclude(pk=model.pk).update(active=False)
     EmbeddingModel.objects.filter(pk=model.pk).update(active=True)
     model.active = True
@@ -206,8 +209,8 @@ def _find_missing(heuristic_ids: list[UUID], model: EmbeddingModel, *, with_vect
 
 def _lesson_text(revision: HeuristicRevision) -> _Text:
     # What not to do belongs to the lesson; when it does not apply would only attract the wrong tasks.
-    said = join_sections((revision.trigger, revision.guideline, revision.avoid))
-    return _Text(revision=revision, trajectory_id=None, kind=_Kind.LESSON, body=said)
+    words = join_sections((revision.trigger, revision.guideline, revision.avoid))
+    return _Text(revision=revision, trajectory_id=None, kind=_Kind.LESSON, body=words)
 
 
 def _find_source_tasks(heuristic_ids: list[UUID]) -> dict[UUID, dict[str, UUID | None]]:
@@ -216,7 +219,7 @@ def _find_source_tasks(heuristic_ids: list[UUID]) -> dict[UUID, dict[str, UUID |
     Those of approved evidence come first: what no reviewer has seen displaces none of them. So many of each lesson that
     was merged into it: a merge makes none harder to find.
     """
-    found: dict[UUID, dict[str, UUID | None]] = {}
+    by_heuristic: dict[UUID, dict[str, UUID | None]] = {}
     taken: Counter[tuple[UUID, UUID | None]] = Counter()
     rows = Evidence.objects.filter(heuristic__in=heuristic_ids).order_by(
         F("approved_at").desc(nulls_last=True), "-created_at"
@@ -224,18 +227,18 @@ def _find_source_tasks(heuristic_ids: list[UUID]) -> dict[UUID, dict[str, UUID |
     for heuristic_id, merged_from, trajectory_id, task in rows.values_list(
         "heuristic_id", "merged_from_id", "trajectory_id", "trajectory__task"
     ):
-        tasks = found.setdefault(heuristic_id, {})
+        tasks = by_heuristic.setdefault(heuristic_id, {})
         if task not in tasks and taken[heuristic_id, merged_from] < MAX_SOURCE_TASKS:
             tasks[task] = trajectory_id
             taken[heuristic_id, merged_from] += 1
-    return found
+    return by_heuristic
 
 
 def _find_helped_tasks(heuristic_ids: list[UUID]) -> dict[UUID, dict[str, UUID]]:
     """Return the different tasks that each heuristic has helped with, as note_help keeps them for any wording."""
-    found: dict[UUID, dict[str, UUID]] = {}
+    by_heuristic: dict[UUID, dict[str, UUID]] = {}
     rows = HeuristicEmbedding.objects.filter(heuristic__in=heuristic_ids, kind=_Kind.HELPED_TASK).order_by("id")
     for heuristic_id, trajectory_id, task in rows.values_list("heuristic_id", "trajectory_id", "trajectory__task"):
         if task and trajectory_id:
-            found.setdefault(heuristic_id, {}).setdefault(task, trajectory_id)
-    return found
+            by_heuristic.setdefault(heuristic_id, {}).setdefault(task, trajectory_id)
+    return by_heuristic

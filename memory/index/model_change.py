@@ -33,12 +33,13 @@ def make_vectors(model: EmbeddingModel) -> Iterator[int]:
         EmbedderError: the embedder gives none.
     """
     before: list[object] = []
-    while found := find_heuristics_without_vectors(limit=BATCH, model=model):
-        if found == before:
+    while ids := find_heuristics_without_vectors(limit=BATCH, model=model):
+        # The same ones are still lacking, so another round would not end.
+        if ids == before:
             raise EmbedderError("The embedder gives no vectors. The log says why.")
-        embed_heuristics(found, model=model)
-        yield len(found)
-        before = list(found)
+        embed_heuristics(ids, model=model)
+        yield len(ids)
+        before = list(ids)
 
 
 def compare_rankings(old: Embedder, new: Embedder, *, limit: int) -> ModelComparison:
@@ -50,7 +51,7 @@ def compare_rankings(old: Embedder, new: Embedder, *, limit: int) -> ModelCompar
     rows = Retrieval.objects.order_by("-created_at").values_list("project_id", "task")[: 10 * limit]
     shares = []
     for project_id, task in list(dict.fromkeys(rows))[:limit]:
-        found = []
+        rankings = []
         for embedder in (old, new):
             search = Search(
                 project_id=project_id,
@@ -60,7 +61,7 @@ def compare_rankings(old: Embedder, new: Embedder, *, limit: int) -> ModelCompar
                 meaning_weight=MEANING_WEIGHT,
                 limit=COMPARED_DEPTH,
             )
-            found.append({one.heuristic_id for one in find_in_database(search, model_id=embedder.model_id)})
-        if any(found):
-            shares.append(len(found[0] & found[1]) / max(map(len, found)))
+            rankings.append({lesson.heuristic_id for lesson in find_in_database(search, model_id=embedder.model_id)})
+        if any(rankings):
+            shares.append(len(rankings[0] & rankings[1]) / max(map(len, rankings)))
     return ModelComparison(tasks=len(shares), overlap=sum(shares) / len(shares) if shares else 1.0)

@@ -41,10 +41,10 @@ def remember_tasks(project_id: UUID) -> int:
     runs = Trajectory.objects.filter(project=project_id).order_by("-created_at", "-id")
     newest = list(runs.values_list("pk", flat=True)[:RECENT_TASKS])
     TaskVector.objects.filter(project=project_id).exclude(trajectory__in=newest).delete()
-    known = TaskVector.objects.filter(trajectory__in=newest, embedding_model=model, terms__isnull=False)
+    stored = TaskVector.objects.filter(trajectory__in=newest, embedding_model=model, terms__isnull=False)
     if find_embedder(model.pk) is not None:
-        known = known.filter(vector__isnull=False)
-    there = set(known.values_list("pk", flat=True))
+        stored = stored.filter(vector__isnull=False)
+    there = set(stored.values_list("pk", flat=True))
     # The newest comes last: as long as it is missing, something is.
     missing = [pk for pk in reversed(newest) if pk not in there][:BATCH]
     if not missing:

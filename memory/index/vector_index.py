@@ -28,8 +28,8 @@ def has_index(table: type[models.Model], model: EmbeddingModel) -> bool:
     """Tell whether searches can use the index of a table's vectors."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", [_name(table, model)])
-        found = cursor.fetchone()
-    return bool(found and found[0])
+        row = cursor.fetchone()
+    return bool(row and row[0])
 
 
 def keep_index(table: type[models.Model], *, threshold: int = INDEX_FROM_TEXTS, **searched: Any) -> bool:
@@ -44,6 +44,7 @@ def keep_index(table: type[models.Model], *, threshold: int = INDEX_FROM_TEXTS, 
         searched: which of the rows searches read.
     """
     model = EmbeddingModel.objects.filter(active=True).first()
+    # Only the owner of a table may index it, and the lock belongs to that connection.
     with as_owner(), _alone(table) as allowed:
         if not allowed or model is None:
             return False
@@ -51,6 +52,7 @@ def keep_index(table: type[models.Model], *, threshold: int = INDEX_FROM_TEXTS, 
         counts = [count for _, count in rows.order_by().values_list("project").annotate(count=Count("pk"))]
         name, largest = _name(table, model), max(counts, default=0)
         is_there = has_index(table, model)
+        # A lower bar for one that is there, so that a project at the threshold does not build and drop in turn.
         is_wanted = largest >= threshold * (SHRUNK if is_there else 1) and model.dimensions and is_indexable(model.pk)
         for other in _find_indexes(table):  # also of other models, and what a build that broke off has left
             if not (is_wanted and is_there and other == name):
@@ -105,6 +107,7 @@ def _alone(table: type[models.Model]) -> Iterator[bool]:
         allowed = bool(cursor.fetchone()[0])
         try:
             if allowed:
+                # A build takes longer than any request may.
                 cursor.execute("SET statement_timeout = 0")
                 cursor.execute("SET lock_timeout = 0")
             yield allowed

@@ -24,17 +24,18 @@ def add_project_argument(parser: ArgumentParser) -> None:
 
 def get_project(slug: str | None) -> Project:
     """Return the named project, or the only one; raise CommandError with the known ones."""
-    named = ", ".join(Project.objects.values_list("slug", flat=True)[:MAX_NAMED])
+    slugs = ", ".join(Project.objects.values_list("slug", flat=True)[:MAX_NAMED])
     if slug:
         project = Project.objects.filter(slug=slug).first()
         if project is None:
-            raise CommandError(f"There is no project {slug!r} (known: {named or 'none yet'}).")
+            raise CommandError(f"There is no project {slug!r} (known: {slugs or 'none yet'}).")
         return project
+    # Two are enough to know that there are several.
     projects = list(Project.objects.all()[:2])
     if not projects:
         raise CommandError("There is no project yet. Run manage.py quickstart, or create_api_key --create-project.")
     if len(projects) > 1:
-        raise CommandError(f"Name the project with --project SLUG (known: {named}).")
+        raise CommandError(f"Name the project with --project SLUG (known: {slugs}).")
     return projects[0]
 
 
@@ -44,6 +45,7 @@ def quiet_logs(*, verbosity: int) -> Iterator[None]:
     root = logging.getLogger()
     before = root.level
     if verbosity < 2:
+        # `max`, so that an installation that logs errors alone stays as quiet as it was.
         root.setLevel(max(before, logging.WARNING))
     try:
         yield
@@ -58,6 +60,7 @@ def number_up_to(most: int, *, least: int = 0) -> Callable[[str], int]:
         try:
             number = int(text)
         except ValueError:
+            # Out of range, so that one sentence answers both mistakes.
             number = least - 1
         if not least <= number <= most:
             raise ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most:,}")
@@ -74,6 +77,7 @@ def read_time(text: str) -> datetime:
     """
     units = {"m": "minutes", "h": "hours", "d": "days"}
     if text[:-1].isdigit() and text[-1:] in units:
+        # By the clock that dated the rows, which may differ from this machine's.
         return database_now() - timedelta(**{units[text[-1]]: int(text[:-1])})
     try:
         moment = parse_datetime(text)

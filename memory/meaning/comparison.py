@@ -55,20 +55,21 @@ def compare_texts(one: str, other: str, *, similarity: float | None = None) -> C
     if first.words == second.words:
         return Comparison(MeaningVerdict.SAME)
     shared, left, right = _match(first, second)
+    # Dice's coefficient: words in common, twice, over the words of both.
     overlap = 2 * len(shared) / max(1, len(first.stems) + len(second.stems))
-    found = list(_differences(first, second, shared, left, right))
-    sure = [each for each in found if each.is_sure]
+    differences = list(_differences(first, second, shared, left, right))
+    sure = [difference for difference in differences if difference.is_sure]
     is_near = overlap >= 0.5 or (similarity is not None and similarity >= NEAR)
     if sure:
-        opposite = next((each for each in sure if each.is_opposite), None)
-        only_opposite = opposite is not None and overlap >= 0.5 and all(each.is_opposite for each in sure)
+        opposite = next((difference for difference in sure if difference.is_opposite), None)
+        only_opposite = opposite is not None and overlap >= 0.5 and all(difference.is_opposite for difference in sure)
         return Comparison(
             MeaningVerdict.DIFFERENT, (opposite or sure[0]).reason, is_opposite=only_opposite, is_sure=True
         )
     if not is_near:
         return Comparison(MeaningVerdict.DIFFERENT, "they speak of different things")
-    if found:
-        return Comparison(MeaningVerdict.DOUBTFUL, found[0].reason)
+    if differences:
+        return Comparison(MeaningVerdict.DOUBTFUL, differences[0].reason)
     if overlap >= 0.75 or (similarity is not None and similarity >= 0.8 and overlap >= 0.4):
         return Comparison(MeaningVerdict.SAME)
     return Comparison(MeaningVerdict.DOUBTFUL, "they share few words")
@@ -82,31 +83,31 @@ def compare_advice(
     A condition that is "" or names only a kind of task says nothing more. What one says in its condition, another may
     say in its advice.
     """
-    when, other_when = (_without_kind(each) for each in (condition, other_condition))
-    said = compare_texts(advice, other_advice, similarity=similarity)
-    if said.verdict is MeaningVerdict.DIFFERENT and not (when or other_when):
-        return said
+    when, other_when = (_without_kind(part) for part in (condition, other_condition))
+    advised = compare_texts(advice, other_advice, similarity=similarity)
+    if advised.verdict is MeaningVerdict.DIFFERENT and not (when or other_when):
+        return advised
     held = (
         compare_texts(when, other_when, similarity=similarity)
         if when and other_when
         else Comparison(MeaningVerdict.SAME)
     )
-    if MeaningVerdict.SAME is said.verdict is held.verdict:
-        return said
+    if MeaningVerdict.SAME is advised.verdict is held.verdict:
+        return advised
     whole = compare_texts(
         f"{when}: {advice}" if when else advice,
         f"{other_when}: {other_advice}" if other_when else other_advice,
         similarity=similarity,
     )
-    if whole.verdict is MeaningVerdict.SAME and not (said.is_sure or held.is_sure):
+    if whole.verdict is MeaningVerdict.SAME and not (advised.is_sure or held.is_sure):
         return whole
     # Other advice under another condition is no contradiction
-    if said.is_sure and (not said.is_opposite or held.verdict is MeaningVerdict.SAME):
-        return said
-    if said.is_sure or held.is_sure or whole.is_sure:
-        reason = next(each.reason for each in (held, said, whole) if each.is_sure)
+    if advised.is_sure and (not advised.is_opposite or held.verdict is MeaningVerdict.SAME):
+        return advised
+    if advised.is_sure or held.is_sure or whole.is_sure:
+        reason = next(part.reason for part in (held, advised, whole) if part.is_sure)
         return Comparison(MeaningVerdict.DIFFERENT, reason, is_sure=True)
-    return Comparison(MeaningVerdict.DOUBTFUL, next(each.reason for each in (said, held, whole) if each.reason))
+    return Comparison(MeaningVerdict.DOUBTFUL, next(part.reason for part in (advised, held, whole) if part.reason))
 
 
 def _without_kind(condition: str) -> str:
@@ -119,8 +120,9 @@ def _match(one: Reading, other: Reading) -> tuple[dict[str, str], set[str], set[
     """Return which words of one text are which of the other, and those left over on both sides."""
     shared = {word: word for word in one.stems & other.stems}
     left, right = set(one.stems - other.stems), set(other.stems - one.stems)
+    # Sorted: which twin a word gets must not depend on the order of a set.
     for word in sorted(left):
-        twin = next((each for each in sorted(right) if _is_form(word, each)), None)
+        twin = next((candidate for candidate in sorted(right) if _is_form(word, candidate)), None)
         if twin is not None:
             shared[word] = twin
             left.discard(word)
@@ -129,12 +131,13 @@ def _match(one: Reading, other: Reading) -> tuple[dict[str, str], set[str], set[
 
 
 def _is_form(word: str, other: str) -> bool:
-    """Tell whether two words begin alike for so long that one is a form of the other."""
+    """Tell whether two words share a beginning so long that one is a form of the other."""
+    # Names are the same or not; a shared beginning means nothing.
     if "`" in word or "`" in other:
         return False
     most = max(len(word), len(other))
     same = next(
-        (place for place, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other))
+        (index for index, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other))
     )
     return same >= 5 and same >= 0.8 * most
 
@@ -156,7 +159,7 @@ def _differences(
         yield _Difference("two words have changed places", is_sure=False)
     yield from _compare_conditions(one, other, shared)
     yield from _compare_rest(one, other, left, right, shared=len(shared))
-    is_bound = any(each.is_conditional or each.orders for each in (one, other))
+    is_bound = any(reading.is_conditional or reading.orders for reading in (one, other))
     if one.only and other.only and not one.only & other.only and not is_bound:
         yield _Difference("“only” is about other words", is_sure=False)
     if not is_bound and sorted(one.sequence) == sorted(other.sequence) and one.sequence != other.sequence:
@@ -176,12 +179,12 @@ def _compare_names(one: Reading, other: Reading) -> Iterator[_Difference]:
 
 
 def _only_named(one: Reading, other: Reading) -> list[str]:
-    said = " ".join(other.words)
+    other_text = " ".join(other.words)
     return sorted(
         name
         for name, parts in one.names.items()
         if name not in other.names
-        and f" {name} " not in f" {said} "
+        and f" {name} " not in f" {other_text} "
         and not (parts and parts <= other.plain and _PLAIN.fullmatch(name))
     )
 
@@ -192,11 +195,12 @@ def _compare_numbers(one: Reading, other: Reading) -> Iterator[_Difference]:
         return
     values = [{(value, unit) for _, value, unit in numbers} for numbers in (one.numbers, other.numbers)]
     if values[0] != values[1]:
+        # A number that only one text has may be left out by the other; two different ones contradict.
         sure = bool(values[0] - values[1]) and bool(values[1] - values[0])
         yield _Difference("the numbers or their units are others", is_opposite=True, is_sure=sure)
         return
     signs = [{sign for sign, _, _ in numbers} for numbers in (left, right)]
-    loose = all("=" in each for each in signs) or any(each == {"="} for each in signs)
+    loose = all("=" in side for side in signs) or any(side == {"="} for side in signs)
     yield _Difference("the limits are others", is_opposite=True, is_sure=not loose)
 
 
@@ -210,9 +214,9 @@ def _compare_conditions(one: Reading, other: Reading, shared: dict[str, str]) ->
     """Find a condition of which the other text has not even the words."""
     if one.is_conditional == other.is_conditional or (one.orders and other.orders):
         return
-    conditional, said = (one, set(shared)) if one.is_conditional else (other, set(shared.values()))
-    named = [words for words, _ in conditional.conditions]
-    if not named or any(words - said - _LIGHT for words in named):
+    conditional, common = (one, set(shared)) if one.is_conditional else (other, set(shared.values()))
+    conditions = [words for words, _ in conditional.conditions]
+    if not conditions or any(words - common - _LIGHT for words in conditions):
         yield _Difference("only one names a condition", is_sure=False)
 
 
@@ -220,7 +224,7 @@ def _follows(one: Reading, other: Reading) -> bool:
     """Tell whether a text says in turn, without "then", what another says first and then."""
     places = [
         [
-            next((place for place, clause in enumerate(one.clauses) if not words.isdisjoint(clause)), -1)
+            next((index for index, clause in enumerate(one.clauses) if not words.isdisjoint(clause)), -1)
             for words in pair
         ]
         for pair in other.orders
@@ -265,7 +269,7 @@ _LIGHT, _LIGHTER = frozenset(map(stem, LIGHT)), frozenset(map(stem, LIGHTER))
 
 
 def _compare_signs(one: Reading, other: Reading, shared: dict[str, str]) -> Iterator[_Difference]:
-    numbers = {each: each for each in one.signs.keys() & other.signs.keys() - one.stems}
+    numbers = {number: number for number in one.signs.keys() & other.signs.keys() - one.stems}
     for word, twin in sorted((shared | numbers).items()):
         signs, others = one.signs[word], other.signs[twin]
         # "Search by number, not by name" says and denies a search: only what has no sign in common differs.
@@ -280,10 +284,10 @@ def _compare_signs(one: Reading, other: Reading, shared: dict[str, str]) -> Iter
 
 def _compare_small(one: Reading, other: Reading) -> Iterator[_Difference]:
     apart = one.small ^ other.small
-    for group in {OPPOSITES[place] for word in apart for place in OPPOSED.get(word, ())}:
-        said, others = group & one.small, group & other.small
-        if said - others and others - said:
-            pair = f"one says “{min(said - others)}”, the other “{min(others - said)}”"
+    for group in {OPPOSITES[index] for word in apart for index in OPPOSED.get(word, ())}:
+        own, others = group & one.small, group & other.small
+        if own - others and others - own:
+            pair = f"one says “{min(own - others)}”, the other “{min(others - own)}”"
             yield _Difference(pair, is_opposite=True)
     for word in apart:
         bases = (word.removeprefix(each) for each in _PREFIXES if word.startswith(each))
@@ -294,6 +298,7 @@ def _compare_small(one: Reading, other: Reading) -> Iterator[_Difference]:
         yield _Difference("one says “and”, the other “or”", is_sure=False)
     differ = (one.quantifiers ^ other.quantifiers) - WHOLE
     if any(sign in "≤≥" for sign, _, _ in one.numbers | other.numbers):
+        # "May take up to five" and "takes up to five" set the same limit.
         differ -= {"may"}
     if differ:
         yield _Difference(f"only one says “{min(differ)}”", is_sure=False)
@@ -303,7 +308,7 @@ def _is_reordered(one: Reading, other: Reading) -> bool:
     """Tell whether words have changed places: "the client calls the server" and the reverse."""
     if _is_regrouped(one, other):
         return True
-    passive = [each.small & {"be", "been", "being", "is", "are", "was", "were"} for each in (one, other)]
+    passive = [reading.small & {"be", "been", "being", "is", "are", "was", "were"} for reading in (one, other)]
     for clause in one.clauses:
         for twin in other.clauses:
             if len(clause) != len(twin) or sorted(clause) != sorted(twin) or clause == twin:
@@ -318,8 +323,8 @@ def _is_reordered(one: Reading, other: Reading) -> bool:
 def _is_regrouped(one: Reading, other: Reading) -> bool:
     """Tell whether two parts have exchanged words: "true for odd, false for others" and the reverse."""
     places = [
-        {word: {place for place, clause in enumerate(each.clauses) if word in clause} for word in each.stems}
-        for each in (one, other)
+        {word: {index for index, clause in enumerate(reading.clauses) if word in clause} for word in reading.stems}
+        for reading in (one, other)
     ]
     moves = {
         (first, second)

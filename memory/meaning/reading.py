@@ -104,7 +104,7 @@ class Reading:
 @lru_cache(maxsize=4096)
 def read(text: str) -> Reading:
     """Read a text, at most its first 2,000 characters."""
-    shown = "".join(each for each in text[:MAX_CHARACTERS] if unicodedata.category(each) != "Cf")
+    shown = "".join(character for character in text[:MAX_CHARACTERS] if unicodedata.category(character) != "Cf")
     return _MeaningReader(unicodedata.normalize("NFKC", shown).replace("’", "'")).read()
 
 
@@ -146,8 +146,8 @@ class _MeaningReader:
         signs: dict[str, set[int]] = {}
         numbers: dict[str, set[int]] = {}
         for clause in clauses:
-            for each in clause.stems:
-                signs.setdefault(each, set()).add(clause.sign)
+            for term in clause.stems:
+                signs.setdefault(term, set()).add(clause.sign)
             for _, value, unit in clause.numbers:
                 numbers.setdefault(f"{value:g} {unit}".strip(), set()).add(clause.sign)
         return Reading(
@@ -160,7 +160,7 @@ class _MeaningReader:
             stems=frozenset(signs),
             plain=frozenset(self.plain),
             said=self.said,
-            signs={each: frozenset(found) for each, found in (signs | numbers).items()},
+            signs={term: frozenset(term_signs) for term, term_signs in (signs | numbers).items()},
             orders=tuple(self.orders),
             in_turn=self.in_turn,
             only=frozenset(self.only),
@@ -184,7 +184,7 @@ class _MeaningReader:
             elif kind == "path" and (not _WORDS.fullmatch(text) or text.count("/") > 1):
                 yield "name", self._name(text)
             elif kind == "path":
-                yield from (("word", each.lower()) for each in _PART.findall(text))
+                yield from (("word", part.lower()) for part in _PART.findall(text))
             elif kind == "number":
                 yield from self._number(match["number"], (match["unit"] or "").strip().lower())
             elif kind == "word" and (_is_variable(self.text, match) or "_" in text or _CAMEL.search(text)):
@@ -202,11 +202,11 @@ class _MeaningReader:
             starts = False
 
     def _name(self, name: str) -> str:
-        said = self._last_name = " ".join(name.split()).casefold()
-        self.names[said] = frozenset(
+        key = self._last_name = " ".join(name.split()).casefold()
+        self.names[key] = frozenset(
             stem(part.lower()) for part in _PART.findall(_CAMEL.sub(" ", name.replace("_", " ")))
         )
-        return said
+        return key
 
     def _number(self, digits: str, unit: str) -> Iterator[tuple[str, str]]:
         if unit in ("st", "nd", "rd", "th"):
@@ -222,7 +222,7 @@ class _MeaningReader:
         lower = text.lower()
         if lower in _CONTRACTED or lower.endswith("n't"):
             spelled = _CONTRACTED.get(lower) or f"{lower[:-3]} not"
-            yield from (("word", each) for each in spelled.split())
+            yield from (("word", word) for word in spelled.split())
             return
         for part in lower.removesuffix("'s").replace("'", " ").replace("-", " ").split():
             yield "word", part
@@ -235,9 +235,9 @@ class _MeaningReader:
         sentences, clauses, clause = [], [_Clause()], _Clause()
         clauses = [clause]
         comparison = ""
-        for place, (kind, text) in enumerate(tokens):
-            after = tokens[place + 1] if place + 1 < len(tokens) else ("break", ".")
-            before = tokens[place - 1] if place else ("break", ".")
+        for index, (kind, text) in enumerate(tokens):
+            after = tokens[index + 1] if index + 1 < len(tokens) else ("break", ".")
+            before = tokens[index - 1] if index else ("break", ".")
             if kind == "break" and text in ".!?;\n":
                 sentences.append(clauses)
                 clause = _Clause()
@@ -263,19 +263,19 @@ class _MeaningReader:
                 if before[1] == "only" and not comparison:
                     comparison = "≤"
                     self.quantifiers.discard("only")
-                unit = next((each for each in (after[1], before[1]) if find_unit(each)), "")
+                unit = next((word for word in (after[1], before[1]) if find_unit(word)), "")
                 name, factor = find_unit(unit) or ("", 1.0)
                 if text == "1" and not name and not comparison:
                     comparison = "≤"  # one is at most one
                 clause.numbers.append((comparison or "=", round(float(text) * factor, 6), name))
-                self._place(text, place, tokens)
+                self._place(text, index, tokens)
                 comparison = ""
                 self._is_of = False
             elif kind == "name":
                 self._is_of = False
-                self.joined |= {(self._joint_word, each, f"`{text}`") for each in self._joint}
+                self.joined |= {(self._joint_word, word, f"`{text}`") for word in self._joint}
                 clause.stems += [*sorted(self.names[text]), f"`{text}`"]
-                self._place(f"`{text}`", place, tokens)
+                self._place(f"`{text}`", index, tokens)
             elif kind == "word":
                 clause = self._add_word(text, clauses, clause, before=before, after=after)
         return [*sentences, clauses]
@@ -351,40 +351,40 @@ class _MeaningReader:
             if before[1] == "only":
                 self.only.add(plain)
             self.joined |= {
-                (self._joint_word, each, plain) for each in self._joint
+                (self._joint_word, neighbour, plain) for neighbour in self._joint
             }  # "the tool's answer over the page"
         self._is_of = word == "of" or (self._is_of and word in STOP)
         return clause
 
     def _settle(self, clauses: list[_Clause]) -> list[_Clause]:
         """Work out what the small words between the clauses of a sentence mean for their signs and their order."""
-        for place, clause in enumerate(clauses):
+        for index, clause in enumerate(clauses):
             if clause.denied % 2 and not clause.stems:  # "Never, under any circumstances, …"
-                for each in clauses[place + 1 :]:
-                    each.denied += 1
-                if not any(each.stems for each in clauses[place + 1 :]):
+                for other in clauses[index + 1 :]:
+                    other.denied += 1
+                if not any(other.stems for other in clauses[index + 1 :]):
                     self.quantifiers.add("no")  # "Refund it? Never." denies what another sentence says
         if self.language != "en":  # "no … nunca", "ne … pas": two say no once
             for clause in clauses:
                 clause.denied = min(clause.denied, 1)
         clauses = [clause for clause in clauses if clause.stems or clause.numbers]
-        for place, clause in enumerate(clauses):
-            leads = place == 0
+        for index, clause in enumerate(clauses):
+            leads = index == 0
             if clause.link == "because":
                 clause.stems, clause.numbers = [], []  # the reason is no part of the advice
             elif clause.link == "and":
-                _carry(clauses[place - 1] if place else None, clause)
+                _carry(clauses[index - 1] if index else None, clause)
             elif clause.link == "instead":
                 clause.denied += 1
             elif clause.link in ORDERS or clause.link in ("unless", "if", "when", "while", "evenif"):
                 if leads:
-                    main = next((each for each in clauses[1:] if each.link in ("", "and", "then")), None)
+                    main = next((other for other in clauses[1:] if other.link in ("", "and", "then")), None)
                 else:
-                    asides = [each for each in clauses[:place] if not each.is_aside and each.link != "instead"]
-                    main = asides[-1] if asides else clauses[place - 1]
+                    asides = [other for other in clauses[:index] if not other.is_aside and other.link != "instead"]
+                    main = asides[-1] if asides else clauses[index - 1]
                 self._relate(clause, main)
-            elif clause.first and place + 1 < len(clauses) and clauses[place + 1].link in ("", "and"):
-                self._order(clause, clauses[place + 1])
+            elif clause.first and index + 1 < len(clauses) and clauses[index + 1].link in ("", "and"):
+                self._order(clause, clauses[index + 1])
         for clause in clauses:  # "not more than five" is at most five
             if clause.denied % 2 and any(sign in _FLIPPED for sign, _, _ in clause.numbers):
                 clause.numbers = [(_FLIPPED.get(sign, sign), value, unit) for sign, value, unit in clause.numbers]

@@ -194,9 +194,9 @@ NUMBERS = {
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
     for pair in text.replace("\n", "|").split("|"):
-        said, equals, meant = pair.strip().partition("=")
+        phrase, equals, meant = pair.strip().partition("=")
         if equals:
-            yield said, meant
+            yield phrase, meant
 
 
 PHRASES = dict(_pairs(_PHRASES))

@@ -33,6 +33,7 @@ def _bare(word: str) -> str:
         if word.endswith(ending) and len(rest) >= 3 and not _VOWELS.isdisjoint(rest):
             word = rest + instead
             break
+    # "planning" leaves "plann", where "plan" is meant.
     if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeious":
         word = word[:-1]
     if word.endswith("e") and len(word) > 3:
@@ -57,7 +58,7 @@ def find_unit(word: str) -> tuple[str, float] | None:
 def guess_language(words: Sequence[str]) -> str:
     """Return the language most of whose small words occur, English where as many of its words do, or ""."""
     counted = {"en": sum(word in _ENGLISH or stem(word) in SYNONYMS for word in words)}
-    counted |= {language: sum(word in known for word in words) for language, known in FOREIGN.items()}
+    counted |= {language: sum(word in small_words for word in words) for language, small_words in FOREIGN.items()}
     best = max(counted, key=lambda language: counted[language])
     return best if counted[best] else ""
 
@@ -71,13 +72,13 @@ def say_in_few_words(tokens: Sequence[tuple[str, str]], language: str) -> list[t
     translated = ((kind, foreign.get(text, text) if kind == "word" else text) for kind, text in tokens)
     read = [(kind, text) for kind, text in translated if text]
     short: list[tuple[str, str]] = []
-    place = 0
-    while place < len(read):
-        length, phrase = _find_phrase(read, place)
+    position = 0
+    while position < len(read):
+        length, phrase = _find_phrase(read, position)
         if phrase == "or-equal" and short and short[-1][1] in ("<", ">"):
             phrase = {"<": "≤", ">": "≥"}[short.pop()[1]]
-        short += [_as_token(word) for word in phrase.split()] if length else [_read_alone(read, place)]
-        place += length or 1
+        short += [_as_token(word) for word in phrase.split()] if length else [_read_alone(read, position)]
+        position += length or 1
     return short
 
 

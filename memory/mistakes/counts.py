@@ -42,6 +42,7 @@ def recount(card: MistakeCard) -> None:
 
 def lock_root(card: MistakeCard) -> MistakeCard:
     """Return, locked, the card that counts this one's runs: itself, or the one it was finally merged into."""
+    # A merged card may itself be merged into another one later.
     while card.superseded_by_id is not None:
         card = MistakeCard.objects.select_for_update().get(pk=card.superseded_by_id)
     return card

@@ -42,6 +42,7 @@ def approve_card(card: MistakeCard, *, by: Actor, content_sha256: str, reason: s
     if card.status != _Status.PROPOSED:
         raise AlreadyDecided(f"This card is {card.status}, not proposed: it was already decided.")
     if project.four_eyes:
+        # One person is enough for a card, but a policy or a key without an owner is no person.
         find_owners(by)
     revision = get_current_revision(card, content_sha256=content_sha256)
     serve_revision(card, revision, by=by)
@@ -77,9 +78,10 @@ def note_words(card: MistakeCard, text: MistakeText, *, trajectory: Trajectory |
     if current is None:
         propose_words(card, text, sources=_name_sources(trajectory, by), by=by)
         return
-    said = MistakeText.of(current)
-    newest = replace(said, **{name: words for name, words in text.words().items() if words})
-    if newest.says_the_same_as(said):
+    current_text = MistakeText.of(current)
+    # A report may leave a part out; what was known of it stays.
+    newest = replace(current_text, **{name: words for name, words in text.words().items() if words})
+    if newest.says_the_same_as(current_text):
         return
     if not current.approved_sha256 and not current.reviews.exists():
         card.revisions.filter(pk=current.pk).update(**newest.columns(), created_by=by.label)

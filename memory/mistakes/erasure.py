@@ -22,6 +22,7 @@ def forget_mistakes(trajectory: Trajectory) -> list[UUID]:
     """
     sightings = Evidence.objects.filter(trajectory=trajectory, heuristic__kind=Heuristic.Kind.MISTAKE)
     ids = list(sightings.values_list("heuristic_id", flat=True))
+    # In one order, so that two erasures cannot deadlock.
     cards = list(MistakeCard.objects.select_for_update().filter(pk__in=ids).order_by("pk"))
     sightings.delete()
     orphans = [card for card in cards if not card.imported_count and not card.evidence.exists()]
@@ -31,6 +32,7 @@ def forget_mistakes(trajectory: Trajectory) -> list[UUID]:
         _delete(card)
     for card in others:
         _replace_words(card, trajectory)
+        # Deleting an orphan may have changed which card counts the runs of this one.
         card.refresh_from_db()
         recount(lock_root(card))
     return deleted
@@ -53,10 +55,10 @@ def _replace_words(card: MistakeCard, trajectory: Trajectory) -> None:
     decided = Review.objects.filter(revision_id=OuterRef("pk"))
     waiting = card.revisions.filter(~Exists(decided), approved_sha256="").order_by("-number").first()
     newest = card.evidence.order_by("-created_at", "-id").first()
-    said = newest.words if newest is not None else None
-    if waiting is None or newest is None or not said or not any(said.values()):
+    reported = newest.words if newest is not None else None
+    if waiting is None or newest is None or not reported or not any(reported.values()):
         return
     if WordOrigin.objects.filter(wording_id=waiting.pk, trajectory_id=trajectory.pk).exists():
-        words = {COLUMNS[name]: text for name, text in said.items()}
+        words = {COLUMNS[name]: text for name, text in reported.items()}
         card.revisions.filter(pk=waiting.pk).update(**words)
         record_origins(waiting, Sources(runs=(newest.trajectory_id,)))

@@ -39,12 +39,12 @@ def merge_cards(
     if by != AUTOMATIC:
         check_rights(card, by=by)
     card, into = _lock_pair(card, into)
-    for each in (card, into):
-        if each.superseded_by_id is not None:
-            raise AlreadyDecided(f"The card {each} has already been merged into another.")
-        if each.status not in IN_USE:
+    for side in (card, into):
+        if side.superseded_by_id is not None:
+            raise AlreadyDecided(f"The card {side} has already been merged into another.")
+        if side.status not in IN_USE:
             raise AlreadyDecided(
-                f"The card {each} is {each.status}: only cards that are proposed or approved are merged."
+                f"The card {side} is {side.status}: only cards that are proposed or approved are merged."
             )
     served = find_row(card.revisions.filter(served=True))
     card.revisions.filter(served=True).update(served=False)
@@ -80,6 +80,7 @@ def undo_merge(card: MistakeCard, *, by: Actor, reason: str = "") -> MistakeCard
         raise AlreadyDecided("This merge has already been undone.")
     card, into = _lock_pair(card, into)
     merge = card.merge
+    # Checked again under the lock: another undo may have been first.
     if card.superseded_by_id != into.pk or merge is None:
         raise AlreadyDecided("This merge has already been undone.")
     undone = {"into": str(into.pk), "by": merge["by"], "undone_by": by.label, "at": timezone.now().isoformat()}

@@ -101,6 +101,8 @@ def _is_corroborated(card: MistakeCard, judged: HeuristicRevision) -> bool:
     words = MistakeText.of(judged)
     sightings = card.evidence.order_by().values_list("client", "words")
     clients = [
-        client for client, said in sightings.iterator() if words.says_the_same_as(replace(words, **(said or {})))
+        client
+        for client, reported in sightings.iterator()
+        if words.says_the_same_as(replace(words, **(reported or {})))
     ]
     return len(clients) >= CORROBORATED_RUNS and len(set(clients)) >= CORROBORATED_CLIENTS

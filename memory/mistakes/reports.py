@@ -80,6 +80,7 @@ def read_mistake(raw: Mapping[str, Any], *, task_id: str = "", worker_id: str = 
     values = {field.name: str(raw.get(field.name) or "").strip() for field in fields(MistakeText)}
     values["task_id"] = values["task_id"] or task_id
     values["worker_id"] = values["worker_id"] or worker_id
+    # The type is the wording's trigger, which the database wants filled.
     values["mistake_type"] = values["mistake_type"] or "mistake"
     if not (values["bad_decision"] or values["correct_decision"] or values["lesson"]):
         return None
@@ -93,6 +94,7 @@ def identify_mistake(text: MistakeText) -> str:
     """
     decision = text.correct_decision or text.lesson or text.bad_decision
     parts = [_fold(part) for part in (text.mistake_type, text.task_id, text.worker_id, decision)]
+    # As JSON, so that words cannot move from one part to the next and give the same hash.
     return hashlib.sha256(json.dumps(parts, ensure_ascii=False).encode()).hexdigest()
 
 

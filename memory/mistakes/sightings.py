@@ -26,6 +26,7 @@ def sight_mistakes(trajectory: Trajectory, *, by: Actor) -> None:
     """
     reports = _read_reports(trajectory)
     if reports and not _has_room(trajectory.project_id, trajectory.client):
+        # Mistakes that have a card are still counted; only new cards need room.
         existing = MistakeCard.objects.filter(project_id=trajectory.project_id, identity_sha256__in=list(reports))
         reports = {identity: reports[identity] for identity in existing.values_list("identity_sha256", flat=True)}
     if not reports:
@@ -48,6 +49,7 @@ def sight_mistakes(trajectory: Trajectory, *, by: Actor) -> None:
         .filter(project_id=trajectory.project_id, identity_sha256__in=list(reports))
         .order_by("pk")
     )
+    # bulk_create gives an id to every row, also to those that were there; only a stored one is new.
     new = {card.pk for card in made} & {card.pk for card in cards}
     for card in cards:
         text = reports[card.identity_sha256]
@@ -70,6 +72,7 @@ def _has_room(project_id: UUID, client: str) -> bool:
     if not limit or not client:
         return True
     waiting = MistakeCard.objects.proposed().filter(project_id=project_id, client=client).order_by("pk")
+    # One row at the limit tells enough; a count would read all that wait.
     return not waiting.values_list("pk")[limit - 1 : limit]
 
 

@@ -76,12 +76,17 @@ def merge_similar(card_id: UUID) -> None:
     """
     if not _embed(card_id):
         return
-    found = find_similar_cards(card_id, floor=MERGE_SIMILARITY, limit=COMPARED, mergeable=True)
-    for other_id, similarity in found:
+    candidates = find_similar_cards(card_id, floor=MERGE_SIMILARITY, limit=COMPARED, mergeable=True)
+    for other_id, similarity in candidates:
+        # Looked up each time: a merge earlier in the loop may have given the card another root.
         root_id, other_root_id = _find_root(card_id), _find_root(other_id)
         texts = _read_texts({card_id, other_id, root_id, other_root_id})
-        said = compare_mistakes(texts[card_id], texts[other_id], similarity=similarity)
-        if root_id == other_root_id or said.verdict is not MeaningVerdict.SAME or _was_undone(root_id, other_root_id):
+        comparison = compare_mistakes(texts[card_id], texts[other_id], similarity=similarity)
+        if (
+            root_id == other_root_id
+            or comparison.verdict is not MeaningVerdict.SAME
+            or _was_undone(root_id, other_root_id)
+        ):
             continue
         # A chain of wordings may lead to another mistake: cards whose own words differ are never joined.
         if not compare_mistakes(texts[root_id], texts[other_root_id]).is_sure:
@@ -103,12 +108,14 @@ def _was_undone(card_id: UUID, other_id: UUID) -> bool:
 def _merge_pair(card_id: UUID, other_id: UUID, *, similarity: float) -> None:
     with transaction.atomic():
         rows = MistakeCard.objects.select_for_update().filter(pk__in=[card_id, other_id]).order_by("pk")
+        # Both were found without a lock and may have been merged since.
         pair = [row for row in rows if row.superseded_by_id is None]
         if len(pair) < 2:
             return
-        served = [each.revisions.filter(served=True).exists() for each in pair]
+        served = [card.revisions.filter(served=True).exists() for card in pair]
         if all(served):
             return  # people merge two approved cards
+        # By id, which grows with time. A served card stays whatever its age.
         older, younger = pair if not served[1] else pair[::-1]
         if older.status not in IN_USE:
             return
@@ -150,6 +157,7 @@ def _embed(card_id: UUID) -> bool:
     vectors = HeuristicEmbedding.objects.filter(heuristic=card_id, embedding_model=model, kind=_KIND)
     if vectors.filter(revision=revision, text_sha256=sha256).exists():
         return True
+    # Before the transaction: a service may take seconds.
     vector = HalfVector(embed_composites(embedder, [sections])[0])
     with transaction.atomic():
         vectors.delete()  # those of earlier words

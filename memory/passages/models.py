@@ -21,8 +21,8 @@ from memory.stored_text import StoredArray, StoredText
 class PassageQuerySet(models.QuerySet["Passage"]):
     def readable(self, project: Project, *, owner: UUID | None = None) -> Self:
         """Those of a project that no quarantine order covers: of one owner, and those that are shared."""
-        found = self.filter(project=project, quarantine_order_id__isnull=True)
-        return found if owner is None else found.filter(Q(owner=owner) | Q(owner__isnull=True))
+        passages = self.filter(project=project, quarantine_order_id__isnull=True)
+        return passages if owner is None else passages.filter(Q(owner=owner) | Q(owner__isnull=True))
 
 
 class Passage(models.Model):

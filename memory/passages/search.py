@@ -160,29 +160,33 @@ def search_passages(project: Project, query: PassageQuery, *, limit: int = 10, o
     }
     ranked = _rank(asked, text, _write_search(model, asked))
     page = ranked[offset : offset + limit]
+    # Only this page is read; one that was deleted meanwhile is left out below.
     rows = Passage.objects.in_bulk([pk for pk, _ in page])
-    found = [FoundPassage(passage=rows[pk], score=parts.total, parts=parts) for pk, parts in page if pk in rows]
-    return FoundPassages(passages=found, total=len(ranked), degraded=vector is None)
+    passages = [FoundPassage(passage=rows[pk], score=parts.total, parts=parts) for pk, parts in page if pk in rows]
+    return FoundPassages(passages=passages, total=len(ranked), degraded=vector is None)
 
 
 def _write_search(model: EmbeddingModel, asked: dict[str, Any]) -> str:
     """Write the statement: with the index where there is one and more than a few passages are in question."""
+    # Counted only where an index could serve, and no further than FEW + 1.
     by_index = asked["vector"] is not None and has_index(PassageEmbedding, model) and _read(_COUNT, asked)[0][0] > FEW
     return _SEARCH.replace("COMPARED", _FOUND.replace("DIMENSIONS", str(model.dimensions)) if by_index else _COMPARE)
 
 
 def _rank(asked: dict[str, Any], text: str, search: str) -> list[tuple[UUID, Parts]]:
+    # A short word in capitals could be any other word.
     names = [name.key for name in find_names(text) if not name.is_word][:MAX_NAMES]
     places = _read(_NAMED, asked | {"keys": names, "most_named": MOST_LESSONS + 1}) if names else []
-    named = weigh(names, places)
-    rows = _read(search, asked | {"named": choose_added(named)})
+    namings = weigh(names, places)
+    rows = _read(search, asked | {"named": choose_added(namings)})
     floor = LISTED_SHARE * FLOORS["hybrid" if asked["vector"] is not None else "lexical"]
     fitting = []
     for pk, meaning, words in rows:
-        share = named[pk].share if pk in named else 0.0
+        share = namings[pk].share if pk in namings else 0.0
         if max(words or 0.0, measure_fit(meaning, words, (), named_share=share)) >= floor:
             fitting.append((pk, score_heuristic(meaning, words, meaning_weight=asked["weight"], named_share=share)))
-    return sorted(fitting, key=lambda each: (-each[1].total, each[0]))[:MAX_FOUND_PASSAGES]
+    # By id among equals, so that pages do not overlap.
+    return sorted(fitting, key=lambda pair: (-pair[1].total, pair[0]))[:MAX_FOUND_PASSAGES]
 
 
 def _embed(text: str, model_id: str) -> str | None:
@@ -191,6 +195,7 @@ def _embed(text: str, model_id: str) -> str | None:
     except EmbedderError as error:
         log.info("passages_searched_by_words", reason=str(error))
         return None
+    # Behind the length and two spare bytes, as PostgreSQL reads a halfvec.
     return str(HalfVector(np.frombuffer(vector.bytes[4:], ">f2").astype(np.float32)).to_text())
 
 

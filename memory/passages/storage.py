@@ -64,8 +64,10 @@ def insert_passage(project: Project, new: NewPassage, *, by: Actor) -> tuple[Pas
         **({"created_at": new.created_at} if new.created_at is not None else {}),
     )
     same = Passage.objects.filter(project=project, owner=new.owner, text_sha256=passage.text_sha256)
+    # Two clients may keep the same text at once; the unique key decides which row stays.
     Passage.objects.bulk_create([passage], ignore_conflicts=True)
     stored = same.get()
+    # The id was made here, so another one tells that the text was there.
     if stored.pk != passage.pk:
         return stored, False
     index_words(stored.pk)
@@ -100,6 +102,7 @@ def quarantine_source(project: Project, *, client: str, api_key: ApiKey | None, 
     runs = Trajectory.objects.filter(project=project, created_at__gte=since, client=client)
     if api_key is not None:
         runs = runs.filter(api_key=api_key)
+    # Also what a run of the source wrote under another name, such as an agent's.
     of_runs = written.filter(run_id__in=runs.values("pk"))
     return written.filter(created_by=f"key:{client}").update(quarantine_order_id=order_id) + of_runs.update(
         quarantine_order_id=order_id
@@ -112,6 +115,6 @@ def lift_quarantine(order_id: UUID) -> int:
 
 
 def _check_named(project: Project, member: str, id: UUID | None, models: Sequence[type[Model]], fault: str) -> None:
-    known = (model._default_manager.filter(project=project, pk=id).exists() for model in models)
-    if id is not None and not any(known):
+    matches = (model._default_manager.filter(project=project, pk=id).exists() for model in models)
+    if id is not None and not any(matches):
         raise InvalidInput({f"/{member}": [fault]})

@@ -37,6 +37,7 @@ def get_searched_model() -> EmbeddingModel:
 
 def index_words(passage_id: UUID) -> None:
     """Make a passage findable by its words and names, in the transaction that writes it."""
+    # Without a vector yet: an embedder must not be asked inside a transaction.
     _store([passage_id], [None], get_searched_model())
 
 
@@ -55,7 +56,7 @@ def embed_passages(passage_ids: Collection[UUID], *, model: EmbeddingModel | Non
     except EmbedderError as error:
         log.warning("passages_not_embedded", reason=str(error), count=len(passages))
         return 0
-    _store([one.pk for one in passages], [HalfVector(vector).to_text() for vector in made], model)
+    _store([row.pk for row in passages], [HalfVector(vector).to_text() for vector in made], model)
     return len(passages)
 
 
@@ -77,6 +78,7 @@ def make_passage_vectors(model: EmbeddingModel) -> None:
     """
     done = PassageEmbedding.objects.filter(passage=OuterRef("pk"), embedding_model=model, vector__isnull=False)
     while find_embedder(model.pk) is not None and Passage.objects.filter(~Exists(done)).exists():
+        # Some are lacking and none was made, so another round would not end.
         if not embed_new_passages(model=model):
             raise EmbedderError("The embedder gives no vectors. The log says why.")
 

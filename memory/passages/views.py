@@ -105,10 +105,10 @@ class PassageSearchView(ApiView):
             since=sent.since,
             until=sent.until,
         )
-        found = search_passages(self.project, query, limit=sent.limit, offset=sent.offset)
-        page = {"limit": sent.limit, "offset": sent.offset, "total": found.total}
-        results = [describe_found(passage) for passage in found.passages]
-        return Response({"results": results, "pagination": page, "degraded": found.degraded})
+        answer = search_passages(self.project, query, limit=sent.limit, offset=sent.offset)
+        page = {"limit": sent.limit, "offset": sent.offset, "total": answer.total}
+        results = [describe_found(passage) for passage in answer.passages]
+        return Response({"results": results, "pagination": page, "degraded": answer.degraded})
 
 
 class PassageView(ApiView):

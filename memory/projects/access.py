@@ -87,6 +87,7 @@ def check_right(right: Right, project: Project, *, by: Actor) -> None:
 def _find_lack(user_id: int, right: Right, project: Project) -> str:
     """Return what keeps a person from doing something in a project, as in "You …"; "" if nothing does."""
     people = get_user_model()._default_manager.only("is_active", "is_superuser")  # all that a request may read of them
+    # Read now: the account may have been closed since the person signed in or made the key.
     user = people.filter(pk=user_id, is_active=True).first()
     if user is None:
         return "no longer have an active account"

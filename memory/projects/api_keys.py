@@ -69,6 +69,7 @@ def mint_credential() -> Credential:
 def parse_token(token: str) -> Credential | None:
     """Return the parts of a key, or None if its form or checksum is wrong."""
     match = _TOKEN.fullmatch(token)
+    # A mistyped key is refused here, without a query.
     if match is None or _checksum(token.rpartition("_")[0]) != match[3]:
         return None
     return Credential(prefix=match[1], secret=match[2])
@@ -168,6 +169,7 @@ def rotate_api_key(api_key: ApiKey, *, overlap: timedelta = timedelta(hours=24),
         owner_id=api_key.created_by_id,  # the owner stays; a person who replaces a key without an owner becomes it
     )
     end = Now() + overlap
+    # A key that ends sooner keeps its end: a replacement must not extend it.
     ApiKey.objects.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=end), pk=api_key.pk).update(expires_at=end)
     log.info("api_key_rotated", api_key_id=str(api_key.pk), new_api_key_id=str(new.api_key.pk))
     return new
@@ -177,6 +179,7 @@ def rotate_api_key(api_key: ApiKey, *, overlap: timedelta = timedelta(hours=24),
 def revoke_api_key(api_key: ApiKey, *, by: Actor | None = None) -> bool:
     """End a key for good; web processes notice within 5 seconds. Return whether it was still active."""
     name_actor(by)
+    # The condition keeps the first time where two people revoke it.
     changed = ApiKey.objects.filter(pk=api_key.pk, revoked_at__isnull=True).update(revoked_at=Now())
     if changed:
         log.info("api_key_revoked", api_key_id=str(api_key.pk), by=by.label if by else "")
@@ -197,6 +200,7 @@ def _may_review(project: Project, client: str, owner_id: int | None) -> bool:
 
 
 def _symbols(count: int) -> str:
+    # `secrets`, not `random`, whose next values can be computed from earlier ones.
     return "".join(secrets.choice(_ALPHABET) for _ in range(count))
 
 

@@ -33,6 +33,7 @@ def validate_record_sizes(sizes: Any) -> None:
     for name, size in sizes.items():
         if name not in RECORD_SIZES:
             raise ValidationError(f"There is no section {name!r}. The sections are {', '.join(RECORD_SIZES)}.")
+        # True is an integer to Python, and no number of lines.
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= MAX_RECORD_SIZE:
             raise ValidationError(f"{name}: give a whole number from 0, which leaves it out, to {MAX_RECORD_SIZE}.")
 
@@ -280,8 +281,8 @@ class RuleChange(models.Model):
         ]
 
     def __str__(self) -> str:
-        said = ", ".join(f"{name}: {value}" for name, value in self.values.items())
-        return f"{self.get_kind_display()} ({said})"
+        changes = ", ".join(f"{name}: {value}" for name, value in self.values.items())
+        return f"{self.get_kind_display()} ({changes})"
 
 
 def project_ids_of(user: Any, *, roles: Sequence[str] = ()) -> "models.QuerySet[Project, Any]":
@@ -290,5 +291,5 @@ def project_ids_of(user: Any, *, roles: Sequence[str] = ()) -> "models.QuerySet[
     if roles:
         memberships = memberships.filter(role__in=roles)
     in_all = memberships.filter(project__isnull=True)
-    named = memberships.filter(project=models.OuterRef("pk"))
-    return Project.objects.filter(models.Exists(in_all) | models.Exists(named)).values("pk")
+    in_project = memberships.filter(project=models.OuterRef("pk"))
+    return Project.objects.filter(models.Exists(in_all) | models.Exists(in_project)).values("pk")

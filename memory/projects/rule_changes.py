@@ -30,7 +30,7 @@ def change_settings(project: Project, *, values: Mapping[str, Any], by: Actor) -
         values: new values of some of RULE_SETTINGS.
 
     Raises:
-        NotAllowed: a person who may not review in the project asks, or nobody who is known.
+        NotAllowed: the actor is no known person, or one who may not review in the project.
     """
     return _change(_Kind.SETTINGS, project=project, values=values, by=by)
 
@@ -65,8 +65,10 @@ def confirm_change(change: RuleChange, *, by: Actor) -> RuleChange:
     """
     change = _lock(change)
     _check_person(by, change.project)
+    # None is a closed account, which may have been this person's.
     if change.requested_user_id in (None, by.user_id):
         raise SecondReviewerNeeded("You requested this change, so another reviewer has to confirm it.")
+    # First: a trigger lets the change through only with a confirmed request.
     _decide(change, status=_Status.CONFIRMED, by=by)
     _apply(change.kind, project=change.project, values=change.values, by=by)
     return change
@@ -149,8 +151,10 @@ def _apply(kind: str, *, project: Project | None, values: Mapping[str, Any], by:
             Project.objects.filter(pk=project.pk).update(**{name: values[name] for name in values})
         case _Kind.REVIEWER:
             role = ProjectMembership.Role.REVIEWER
+            # The person may have become a reviewer some other way while this waited.
             ProjectMembership.objects.get_or_create(user_id=values["user"], project=project, role=role)
         case _Kind.API_KEY:
+            # Scopes are read and written back, and another change must not come between.
             key = ApiKey.objects.select_for_update().get(pk=values["api_key"], project=project)
             key.scopes = sorted({*key.scopes, ApiKey.Scope.REVIEW})
             key.save(update_fields=["scopes"])

@@ -38,11 +38,13 @@ class Confinement:
         """Tell the database, unless it knows in this transaction; it forgets with the savepoint it was told in."""
         if self._told_in is None or self._told_in not in connection.atomic_blocks:
             self._run(_HOLD, [self.role, str(self.project_id)])
+            # A rollback of this block takes the settings back too, so they are known only while it lasts.
             self._told_in = connection.atomic_blocks[-1]
 
     def release(self) -> None:
         """Take back the role where the transaction outlives the request, as in a test."""
         told = self._told_in is not None and self._told_in in connection.atomic_blocks
+        # After an error PostgreSQL takes no statement before the rollback, which undoes the settings anyway.
         if told and connection.in_atomic_block and not connection.needs_rollback:
             self._run(_RELEASE, [])
         self._told_in = None
@@ -56,6 +58,7 @@ class Confinement:
 
     def _run(self, statement: str, parameters: list[str]) -> None:
         with connection.wrap_database_errors:
+            # Past Django's cursor, whose wrappers would call `guard` again.
             connection.connection.execute(statement, parameters)
 
 

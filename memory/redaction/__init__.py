@@ -76,31 +76,31 @@ def _read(value: Any) -> _Contents:
         number = len(contents.containers)
         contents.containers.append((item, parent, slot))
         is_object = isinstance(item, dict)
-        named = find_named_kind(item) if is_object else ""
+        object_kind = find_named_kind(item) if is_object else ""
         children: Iterable[tuple[Any, Any]] = item.items() if is_object else enumerate(item)
         before = ""  # the kind that an element of a list gives the next: ["--password", …]
         for location, child in children:
-            kind, said = member, Said.MEMBER
+            kind, standing = member, Said.MEMBER
             if is_object:
                 kind, plain = read_name(location) if isinstance(location, str) else ("", True)
                 if not plain:
                     contents.texts.append(location)
                     contents.locations.append((number, location, True))
                 if not kind and location in INNER_MEMBERS:
-                    kind = member or (named if location in VALUE_MEMBERS else "")
+                    kind = member or (object_kind if location in VALUE_MEMBERS else "")
             if isinstance(child, dict | list | tuple):
                 stack.append((child, number, location, kind))
                 continue
             if isinstance(child, str):
                 text = child
                 if not is_object and not member:
-                    kind, said = before, Said.NEAR
+                    kind, standing = before, Said.NEAR
                     before = read_name(child)[0] if child.startswith("-") or len(item) == 2 else ""
             elif isinstance(child, int) and not isinstance(child, bool) and (kind or child >= 10**12):
                 text = str(child)
             else:
                 continue
-            if kind and is_secret(text, kind=kind, said=said):
+            if kind and is_secret(text, kind=kind, said=standing):
                 contents.named.append((text, (number, location, False), kind))
             else:
                 contents.texts.append(text)
@@ -129,6 +129,7 @@ def _rebuild(containers: list[_Container], changed: dict[_Location, str]) -> Any
             copies[number][slot] = new
     for number, names in renamed.items():
         items = [(names.get(key, key), item) for key, item in copies[number].items()]
+        # Filled again as a whole: a new key at its old position keeps the order of the members.
         copies[number].clear()
         copies[number].update(items)
     return copies[0][0]
@@ -137,15 +138,16 @@ def _rebuild(containers: list[_Container], changed: dict[_Location, str]) -> Any
 def _redact_texts(texts: list[str], counts: Counter[str]) -> dict[int, str]:
     """Redact all texts in one search; return the changed ones by index."""
     blob = SEPARATOR.join(texts)
+    # One search over all texts, since each search has a cost of its own for every rule.
     spans = find_secrets(blob)
     if not spans:
         return {}
     starts = [0, *accumulate(len(text) + 1 for text in texts)][: len(texts)]
-    found: dict[int, list[SecretSpan]] = {}
+    by_text: dict[int, list[SecretSpan]] = {}
     for span in spans:
-        found.setdefault(bisect_right(starts, span.start) - 1, []).append(span)
+        by_text.setdefault(bisect_right(starts, span.start) - 1, []).append(span)
     changed = {}
-    for index, parts in found.items():
+    for index, parts in by_text.items():
         text, offset, done, pieces = texts[index], starts[index], 0, []
         for start, end, kind, _ in parts:
             pieces += [text[done : start - offset], placeholder(kind, blob[start:end])]

@@ -156,6 +156,7 @@ def _read_private_key(view: View, position: int) -> SecretSpan | None:
     if not (head := _PEM.match(text, position)):
         return None
     limit = head.end() + _PEM_MAX
+    # A key ends with its text; the next text of the value is another one.
     if (border := text.find(SEPARATOR, head.end(), limit)) >= 0:
         limit = border
     close = text.find("-----END", head.end(), limit)

@@ -59,21 +59,22 @@ def _read_named(
         after: words of which one comes before the name, unless there are none.
     """
     lower = view.lower
-    if not (found := name.match(lower, position)):
+    if not (name_match := name.match(lower, position)):
         return None
     if after and not lower[max(0, position - 16) : position].rstrip(b"-_ ").endswith(after):
         return None
-    tail = _TAIL.match(lower, found.end())
-    end = tail.end() if tail else found.end()
-    if lower.endswith(_NOT_ITSELF, found.end(), end):
+    tail = _TAIL.match(lower, name_match.end())
+    end = tail.end() if tail else name_match.end()
+    if lower.endswith(_NOT_ITSELF, name_match.end(), end):
         return None
-    for said, introduction in _INTRODUCTIONS:
-        if (said is Said.NEAR and kind != "password") or not (led := introduction.match(lower, end)):
+    for standing, introduction in _INTRODUCTIONS:
+        if (standing is Said.NEAR and kind != "password") or not (led := introduction.match(lower, end)):
             continue
-        if span := _read_value(view, led.end(), kind=kind, said=said):
+        if span := _read_value(view, led.end(), kind=kind, said=standing):
             return span
         if _REDACTED.match(view.text, led.end()):
             return None
+    # A blank introduces a value only behind an option: "--password X", not "password X".
     if (blanks := _BLANKS.match(lower, end)) and _OPTION.search(lower, max(0, position - 32), position):
         return _read_value(view, blanks.end(), kind=kind, said=Said.SET)
     return None
@@ -85,6 +86,7 @@ def _read_value(view: View, position: int, *, kind: str, said: Said) -> SecretSp
     if quote := _QUOTED.match(text, position):
         position = quote.end()
         said = Said.SET if said is Said.TOLD else said
+        # Bounded, so that a quote that never closes does not cost a search of the whole text.
         close = text.find(quote[0], position, position + _LONGEST_QUOTED)
         if close >= 0 and not _LINE_END.search(text, position, close):
             value = text[position:close]
@@ -125,16 +127,16 @@ _COMMAND_LENGTH = 200  # before the option
 
 def _read_option(view: View, position: int) -> SecretSpan | None:
     """Read the password in a short option of a well-known command."""
-    if position + 2 >= len(view.lower) or not (known := _OPTIONS.get(view.lower[position + 2])):
+    if position + 2 >= len(view.lower) or not (patterns := _OPTIONS.get(view.lower[position + 2])):
         return None
-    commands, option = known
+    commands, option = patterns
     begin = max(0, position - _COMMAND_LENGTH)
     begin = max(begin, *(view.text.rfind(border, begin, position) for border in ("\n", TAKEN)))
     if not commands.search(view.lower, begin, position) or not (match := option.match(view.text, position)):
         return None
     joined = match[0][-len(match[1]) - 1] != " "  # mysql -p shop: the name of the database
-    said = Said.SET if joined else Said.NEAR
-    return SecretSpan(*match.span(1), "password") if is_secret(match[1], kind="password", said=said) else None
+    standing = Said.SET if joined else Said.NEAR
+    return SecretSpan(*match.span(1), "password") if is_secret(match[1], kind="password", said=standing) else None
 
 
 RULES = (

@@ -56,6 +56,7 @@ def _read_iban(view: View, position: int) -> SecretSpan | None:
         return None
     end = position
     for _ in range(length):
+        # The match may have taken letters behind the IBAN; its real end is counted in characters without spaces.
         end += 2 if view.text[end] == " " else 1
     if view.text[end : end + 1].isalnum():
         return None
@@ -74,6 +75,7 @@ def _read_card(view: View, position: int) -> SecretSpan | None:
 def is_card(number: str) -> bool:
     """Return whether `number` has the length, first digits and check digit (Luhn) of a payment card."""
     digits = [int(c) for c in number if c.isdigit()]
+    # Equal digits pass Luhn's check (0000…) and are no card.
     if not 13 <= len(digits) <= 19 or len(set(digits)) == 1 or not _CARD_ISSUERS.match("".join(map(str, digits[:3]))):
         return False
     doubled = (sum(divmod(2 * d, 10)) for d in digits[-2::-2])
@@ -88,14 +90,14 @@ def _read_groups(view: View, position: int) -> SecretSpan | None:
     after = text[end : end + 2]
     if after[:1].isalnum() or after[:1] == "_" or (after[:1] == "-" and after[1:].isdigit()):
         return None
-    found, start = None, max(0, end - _NORTH_AMERICAN_LENGTH)
+    continued, start = None, max(0, end - _NORTH_AMERICAN_LENGTH)
     while match := _NORTH_AMERICAN.search(text, start, end):
         start = match.start()
         if not follows_word(text, start):
             return SecretSpan(start, end, "phone")
-        found = found or SecretSpan(start, end, "phone", free=False)
+        continued = continued or SecretSpan(start, end, "phone", free=False)
         start += 1
-    return found
+    return continued
 
 
 RULES = (

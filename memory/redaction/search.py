@@ -34,15 +34,16 @@ _URL_SAFE = bytes.maketrans(b"-_", b"+/")
 def find_secrets(text: str) -> list[SecretSpan]:
     """Find all secrets in `text`, in order and without overlaps. Looks at each character a bounded number of times."""
     shown = view(text)
-    found = _find(shown)
-    spans = _resolve(shown, found)
+    candidates = _find(shown)
+    spans = _resolve(shown, candidates)
     if any(_read_escaped(shown)):
+        # What was found is hidden, so that decoding does not find it a second time.
         left = blot(shown, spans)
-        found += _find_encoded(left, [*_read_escaped(left)])
-        spans = _resolve(shown, found)
+        candidates += _find_encoded(left, [*_read_escaped(left)])
+        spans = _resolve(shown, candidates)
     if runs := [*_read_base64(shown, spans)]:
-        found += _find_encoded(shown, runs)
-        spans = _resolve(shown, found)
+        candidates += _find_encoded(shown, runs)
+        spans = _resolve(shown, candidates)
     return spans
 
 
@@ -69,7 +70,7 @@ def _find_encoded(shown: View, runs: list[tuple[int, int, str]]) -> list[SecretS
     """Find the secrets in encoded runs by what they say, one level deep."""
     decoded = view(SEPARATOR.join(text for _, _, text in runs))
     starts = [0, *accumulate(len(text) + 1 for _, _, text in runs)]
-    found = []
+    spans = []
     read, places = -1, [0]
     for span in _find(decoded):
         if not _BORDERS.isdisjoint(decoded.text[span.start : span.end]):
@@ -78,16 +79,16 @@ def _find_encoded(shown: View, runs: list[tuple[int, int, str]]) -> list[SecretS
         begin, end, _ = runs[number]
         if _ESCAPED.search(shown.text, begin, end):
             if number != read:
-                read, places = number, [each.start() for each in _CHARACTER.finditer(shown.text, begin, end)] + [end]
+                read, places = number, [sign.start() for sign in _CHARACTER.finditer(shown.text, begin, end)] + [end]
             begin, end = places[span.start - starts[number]], places[span.end - starts[number]]
-        found.append(SecretSpan(begin, end, span.kind, span.free))
-    return found
+        spans.append(SecretSpan(begin, end, span.kind, span.free))
+    return spans
 
 
 def _read_escaped(shown: View) -> Iterator[tuple[int, int, str]]:
     """Yield runs with escaped characters: start, end, and what they say."""
     text, done = shown.text, 0
-    for position in sorted(found.start() for mark in _ESCAPES for found in mark.finditer(shown.raw)):
+    for position in sorted(match.start() for mark in _ESCAPES for match in mark.finditer(shown.raw)):
         if position < done or not _ESCAPED.match(text, position):
             continue
         begin = max(done, position - _LOOK_BACK)
@@ -120,6 +121,7 @@ def _read_base64(shown: View, spans: list[SecretSpan]) -> Iterator[tuple[int, in
         done = run.end()
         code = run[0].rstrip(b"=").translate(_URL_SAFE)
         try:
+            # One character left over says less than a byte, so it is cut. Padding that is too long is ignored.
             text = a2b_base64(code[: len(code) - (len(code) % 4 == 1)] + b"==").decode()
         except ValueError:
             continue

@@ -108,7 +108,7 @@ def view(text: str) -> View:
                 if character in text:
                     text = text.replace(character, plain)
     if "[REDACTED:" in text:
-        text = PLACEHOLDER.sub(lambda found: TAKEN * len(found[0]), text)
+        text = PLACEHOLDER.sub(lambda match: TAKEN * len(match[0]), text)
     raw = text.encode("ascii", NO_LETTER)
     lower = raw.lower()
     if not text.isascii() and ("\u0130" in text or "\u212a" in text):

@@ -73,6 +73,7 @@ def is_entropic(value: str) -> bool:
     sample = value[:64]
     bits = -sum(n / len(sample) * log2(n / len(sample)) for n in Counter(sample).values())
     if not digits or digits == len(value):
+        # Without digits only long text of mixed case is believed: shorter ones are words or names.
         return len(value) >= 24 and bits >= 3.5 and not digits and not value.islower()
     return bits >= (2.5 if len(value) < 16 else 3.0)
 
@@ -107,10 +108,10 @@ def read_name(name: str) -> tuple[str, bool]:
     if len(name) > 64:
         return "", False
     word = name.translate(_FOR_COMPARISON).lower()
-    named = word.rstrip("0123456789")
-    kind = _SECRET_MEMBERS.get(named, "")
-    if not kind and named.endswith(_SUFFIXES) and not named.endswith(_PAGING):
-        kind = "token" if named.endswith("token") else "password" if "pass" in named else "secret"
+    base = word.rstrip("0123456789")
+    kind = _SECRET_MEMBERS.get(base, "")
+    if not kind and base.endswith(_SUFFIXES) and not base.endswith(_PAGING):
+        kind = "token" if base.endswith("token") else "password" if "pass" in base else "secret"
     return kind, len(name) <= 24 and word.isalpha()
 
 

@@ -69,11 +69,11 @@ def show_text(text: str) -> str:
 
 def find_oddities(*texts: str) -> list[Oddity]:
     """Find words that mix scripts or pass for words of another, and what is written from right to left."""
-    found: dict[str, Oddity] = {}
+    by_part: dict[str, Oddity] = {}
     for text in texts:
         if not text.isascii():
-            found |= {oddity.part: oddity for oddity in _find_in(text[:_MAX_CHECKED_CHARS])}
-    return list(found.values())[:_MAX_WARNINGS]
+            by_part |= {oddity.part: oddity for oddity in _find_in(text[:_MAX_CHECKED_CHARS])}
+    return list(by_part.values())[:_MAX_WARNINGS]
 
 
 def _find_in(text: str) -> Iterator[Oddity]:

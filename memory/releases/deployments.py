@@ -91,7 +91,7 @@ def cut_variant(
     deployment = lock_deployment(project, serves_releases=True)
     assert deployment.stable is not None  # what serves releases has one
     manifest = deployment.stable.manifest
-    varied = {part: {**manifest.get(part, {}), **named} for part, named in parts.items() if named}
+    varied = {part: {**manifest.get(part, {}), **additions} for part, additions in parts.items() if additions}
     manifest = {**manifest, **varied, "lessons": add_lessons(manifest["lessons"], lessons)}
     return _store(deployment, manifest, by=by, how=Release.How.HAND, note=note)
 
@@ -115,6 +115,7 @@ def change_deployment(project: Project, *, by: Actor, change: DeploymentChange, 
     before = _read_state(deployment)
     if change.holdout_share is not None:
         if change.holdout_share and not deployment.holdout_share:
+            # Another draw, so that it is not again the units of an earlier hold-out that go without lessons.
             deployment.holdout_salt = _new_salt()
         deployment.holdout_share = change.holdout_share
     for name in _SHADOW:
@@ -146,11 +147,13 @@ def start_canary(project: Project, *, release: Release, share: int, by: Actor, r
     deployment = lock_deployment(project, serves_releases=True)
     if release.pk == deployment.stable_id:
         raise NotDeployable(f"{release} is stable already, so there is nothing to try. Cut a release first.")
+    # Sent again, it changes nothing and leaves no event.
     if (deployment.candidate_id, deployment.canary_share) == (release.pk, share):
         return deployment
     if deployment.candidate_id != release.pk:
         keep_ready(release)
         deployment.candidate = release
+        # Another draw, so that the same units are not the first to try every candidate.
         deployment.canary_salt = _new_salt()
     deployment.canary_share = share
     return _save(deployment, _Kind.CANARY, by=by, reason=reason)
@@ -192,6 +195,7 @@ def roll_back(project: Project, *, by: Actor, to: Release | None = None, reason:
     check_deployer(project, by=by, withdraws=True)
     name_actor(by)
     deployment = lock_deployment(project, serves_releases=True)
+    # Going back to the release that is stable already means ending the canary.
     ends_canary = deployment.candidate_id is not None if to is None else to.pk == deployment.stable_id
     if ends_canary:
         if deployment.candidate_id is None:
@@ -201,6 +205,7 @@ def roll_back(project: Project, *, by: Actor, to: Release | None = None, reason:
         wanted = to or deployment.previous
         if wanted is None:
             raise NotDeployable("No release was stable before this one. Name the release to return to.")
+        # An event is the proof that it was stable; a release that was only cut was never in use.
         if not deployment.events.filter(state__stable_id=str(wanted.pk)).exists():
             raise NotDeployable(f"{wanted} was never stable, so there is no going back to it. Promote it instead.")
         deployment.previous = _find_previous(deployment, wanted)
@@ -225,8 +230,8 @@ def acknowledge_roll_back(project: Project, *, by: Actor) -> Deployment:
 
 def get_deployment(project: Project) -> Deployment:
     """Return what is deployed in a project; one that never chose serves every approval at once."""
-    found = find_row(Deployment.objects.filter(project=project).select_related("stable", "candidate", "previous"))
-    return found or Deployment(project=project, holdout_salt="")
+    deployment = find_row(Deployment.objects.filter(project=project).select_related("stable", "candidate", "previous"))
+    return deployment or Deployment(project=project, holdout_salt="")
 
 
 def serves_releases(project_id: UUID) -> bool:
@@ -242,20 +247,21 @@ def get_release(project: Project, name: str) -> Release:
     """
     releases = Release.objects.filter(project=project)
     if name.isdecimal() and len(name) < 8:
-        found = list(releases.filter(number=int(name)))
+        matches = list(releases.filter(number=int(name)))
     elif len(name) >= 8:
-        found = list(releases.filter(sha256__startswith=name.lower())[:2])
+        matches = list(releases.filter(sha256__startswith=name.lower())[:2])
     else:
-        found = []
-    if len(found) != 1:
+        matches = []
+    if len(matches) != 1:
         raise NoSuchRelease(
             f"There is no release {name[:64]!r} in the project {project}. List its releases to see their names."
         )
-    return found[0]
+    return matches[0]
 
 
 def lock_deployment(project: Project, *, serves_releases: bool = False) -> Deployment:
     """Return the row of a project, which is made if it is missing, and hold it until the transaction ends."""
+    # Two first requests may both make the row; the unique key lets one of them.
     Deployment.objects.get_or_create(project=project, defaults={"holdout_salt": _new_salt()})
     deployment = Deployment.objects.select_for_update().get(project=project)
     if serves_releases and deployment.mode != _Mode.RELEASES:
@@ -275,6 +281,7 @@ def _store(deployment: Deployment, manifest: dict[str, Any], *, by: Actor, how: 
     if release is None:
         release = Release.objects.create(
             project=project,
+            # No gap and no repeat: the deployment's row is locked by the caller.
             number=newest.number + 1 if newest else 1,
             sha256=sha256,
             parent=deployment.stable or newest,
@@ -329,6 +336,7 @@ def _find_previous(deployment: Deployment, release: Release) -> Release | None:
 
 def _save(deployment: Deployment, kind: str, *, by: Actor, reason: str) -> Deployment:
     """Write the row and its event, which is the change."""
+    # The row is locked, so no two changes get one number.
     deployment.version += 1
     deployment.changed_at = timezone.now()
     deployment.save()

@@ -34,10 +34,7 @@ def diff_releases(before: Release, after: Release) -> ReleaseDiff:
     old, new = index_lessons(before.manifest), index_lessons(after.manifest)
     changed = [id for id in {**old, **new} if old.get(id) != new.get(id)]
     ids = {side[id][0] for id in changed for side in (old, new) if id in side}
-    words = {
-        heuristic_revision.pk: heuristic_revision
-        for heuristic_revision in HeuristicRevision.objects.filter(project=before.project_id, pk__in=ids)
-    }
+    words = {wording.pk: wording for wording in HeuristicRevision.objects.filter(project=before.project_id, pk__in=ids)}
     diff = ReleaseDiff(unchanged=len(old.keys() & new.keys()) - sum(id in old and id in new for id in changed))
     for id in sorted(changed):
         change = LessonChange(

@@ -41,12 +41,13 @@ def build_manifest(project: Project) -> dict[str, Any]:
 
     It holds no text of a lesson: a wording is an immutable row, and its hash is here.
     """
+    # Settings that a change of an agent made must outlive the next cut.
     tuned = _find_stable(project).get(TUNED, {})
     approved = HeuristicRevision.objects.of_lessons().for_project(project).served().order_by("heuristic_id", "id")
     quotas = PolarityQuota.objects.filter(project=project).values_list("task_id", "max_works_share", "max_avoid_share")
     return {
         "format": FORMAT,
-        "lessons": [_name(*each) for each in approved.values_list("heuristic_id", "id", "content_sha256")],
+        "lessons": [_name(*wording) for wording in approved.values_list("heuristic_id", "id", "content_sha256")],
         "retrieval": {**_read_settings(), "constants_sha256": hash_constants(), **tuned},
         "quotas": {family: [works, avoid] for family, works, avoid in quotas},
         "prompts": {"lessons": HEADER, "record": RECORD_HEADER, "record_titles": TITLES},
@@ -58,11 +59,11 @@ def build_manifest(project: Project) -> dict[str, Any]:
 
 def add_lessons(listed: list[dict[str, str]], lessons: Iterable[HeuristicRevision]) -> list[dict[str, str]]:
     """Return the lessons of a manifest with others, each in one wording, in the order of their ids."""
-    named = {each["heuristic"]: each for each in listed}
-    named |= {
+    by_heuristic = {entry["heuristic"]: entry for entry in listed}
+    by_heuristic |= {
         str(lesson.heuristic_id): _name(lesson.heuristic_id, lesson.pk, lesson.content_sha256) for lesson in lessons
     }
-    return [named[heuristic] for heuristic in sorted(named)]
+    return [by_heuristic[heuristic] for heuristic in sorted(by_heuristic)]
 
 
 def tune(retrieval: Mapping[str, int]) -> dict[str, Mapping[str, int]]:
@@ -84,6 +85,7 @@ def hash_manifest(manifest: dict[str, Any]) -> str:
 def hash_constants() -> str:
     """Return the hash of the numbers that scoring and ranking are made with, so that a change of them is seen."""
     numbers = {
+        # With its name, so that a constant that is added or renamed counts as a change too.
         f"{module.__name__}.{name}": value
         for module in (scoring, ranking)
         for name, value in vars(module).items()
@@ -94,7 +96,9 @@ def hash_constants() -> str:
 
 def index_lessons(manifest: dict[str, Any]) -> dict[UUID, tuple[UUID, str]]:
     """Return the revision and hash of every lesson of a manifest, by heuristic."""
-    return {UUID(one["heuristic"]): (UUID(one["revision"]), one["content_sha256"]) for one in manifest["lessons"]}
+    return {
+        UUID(entry["heuristic"]): (UUID(entry["revision"]), entry["content_sha256"]) for entry in manifest["lessons"]
+    }
 
 
 def _name(heuristic: UUID, revision: UUID, sha256: str) -> dict[str, str]:

@@ -161,6 +161,7 @@ class Deployment(models.Model):
                 name="memory_deployment_shares_to_1000",
             ),
             models.CheckConstraint(
+                # So that code that serves releases need not ask whether there is a stable one.
                 condition=Q(mode=DeploymentMode.CONTINUOUS, stable__isnull=True, candidate__isnull=True)
                 | Q(mode=DeploymentMode.RELEASES, stable__isnull=False),
                 name="memory_deployment_releases_have_a_stable",
@@ -178,16 +179,18 @@ class Deployment(models.Model):
 
     def in_words(self) -> str:
         """Return what agents are given as a sentence. Runs no query if the releases are loaded."""
-        said = "Every approval is live at once" if self.stable is None else f"Release {self.stable.number} is stable"
+        sentence = (
+            "Every approval is live at once" if self.stable is None else f"Release {self.stable.number} is stable"
+        )
         if self.candidate is not None:
-            said += f", release {self.candidate.number} is on trial with {self.canary_share / 10:g}% of the units"
+            sentence += f", release {self.candidate.number} is on trial with {self.canary_share / 10:g}% of the units"
         if self.holdout_share:
-            said += f", {self.holdout_share / 10:g}% of the units get no lessons"
+            sentence += f", {self.holdout_share / 10:g}% of the units get no lessons"
         if self.shadow_share:
             answers = f"{self.shadow_share / 10:g}% of the answers"
             once = "are compared in shadow" if self.candidate else "wait for a candidate to compare them with in shadow"
-            said += f", {answers} {once}"
-        return f"{said}."
+            sentence += f", {answers} {once}"
+        return f"{sentence}."
 
 
 class DeploymentEventKind(models.TextChoices):

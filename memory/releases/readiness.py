@@ -49,6 +49,7 @@ def keep_ready(release: Release) -> None:
         cursor.execute(_BRING_IN, {"release": release.pk})
         brought: list[UUID] = [row[0] for row in cursor.fetchall()]
     if brought:
+        # Wordings of an old release may have been embedded by an earlier model.
         after_commit(embed_heuristics, brought)
         after_commit(count_terms, release.project_id)
 
@@ -57,10 +58,12 @@ def let_go_of_old(deployment: Deployment) -> None:
     """Take out what belongs to no release that is deployed or among the newest."""
     newest = Release.objects.filter(project=deployment.project_id).order_by("-number").values_list("pk", flat=True)
     deployed = (deployment.stable_id, deployment.candidate_id, deployment.previous_id)
+    # What is deployed stays ready, however old it is.
     kept = [*newest[:KEPT_READY], *(pk for pk in deployed if pk is not None)]
     with connection.cursor() as cursor:
         cursor.execute(_TAKE_OUT, {"project": deployment.project_id, "kept": kept})
         (revisions,) = cursor.fetchone()
+        # Only these may have left service, and the trigger runs for every row that is written.
         if revisions:
             cursor.execute(_DECIDE_AGAIN, {"revisions": revisions})
             after_commit(count_terms, deployment.project_id)

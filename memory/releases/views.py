@@ -91,8 +91,8 @@ class ReleaseView(ApiView):
         responses=ReleaseDetail,
     )
     def get(self, request: Request, id: str) -> Response:
-        found = get_release(self.project, id)
-        return Response(describe_release(found) | {"manifest": found.manifest})
+        release = get_release(self.project, id)
+        return Response(describe_release(release) | {"manifest": release.manifest})
 
 
 class ReleaseDiffView(ApiView):
@@ -256,7 +256,10 @@ def describe_diff(before: Release, after: Release, diff: ReleaseDiff) -> dict[st
     return {
         "before": before.number,
         "after": after.number,
-        **{name: [_describe_change(one) for one in getattr(diff, name)] for name in ("added", "removed", "reworded")},
+        **{
+            name: [_describe_change(change) for change in getattr(diff, name)]
+            for name in ("added", "removed", "reworded")
+        },
         "settings": [{"name": name, "before": was, "after": now} for name, was, now in diff.settings],
         "unchanged": diff.unchanged,
     }

@@ -129,6 +129,7 @@ def prepare_empty_answer(question: Question, *, is_late: bool) -> Prepared:
     answer = replace(prepared.answer, degraded=NO_DATABASE)
     if is_late or prepared.row is None:
         return Prepared(answer=answer, row=None)
+    # What was asked for stays on record, although the answer was made in mode none.
     row = prepared.row | {"degraded": NO_DATABASE, "requested_mode": question.mode or _Mode.HYBRID}
     return Prepared(answer=answer, row=row)
 
@@ -148,6 +149,7 @@ def prepare_answer(question: Question) -> Prepared:
     else:
         written, exposure = _find_or_write(question, choice)
     selection, context, retrieval_id = written.selection, written.context, uuid7()
+    # Only here: a finished answer is shared, and a boundary belongs to one retrieval.
     if question.random_boundary:
         context = add_boundary(context, retrieval_id=retrieval_id)
     answer = RetrievalAnswer(
@@ -207,19 +209,21 @@ class FinishedAnswers:
     def find(self, key: Any) -> tuple[ProjectState, _Written] | None:
         """Return what was answered, in whatever state the project was then."""
         with self._lock:
-            if (found := self._kept.get(key)) is not None:
+            if (answer := self._kept.get(key)) is not None:
                 self._kept.move_to_end(key)
-            return found
+            return answer
 
     def keep(self, key: Any, state: ProjectState, written: _Written) -> None:
         """Keep an answer unless it is long, and forget the one that was not asked for the longest."""
         texts = (written.context.text, written.columns["items"], written.items_json, orjson.dumps(state.record))
+        # A long answer would take the room of many short ones.
         if sum(map(len, texts)) > MOST_KEPT_CHARACTERS:
             return
         with self._lock:
             self._kept[key] = state, written
             self._kept.move_to_end(key)
             while len(self._kept) > FINISHED_ANSWERS:
+                # The oldest; `find` moves what is used to the end.
                 self._kept.popitem(last=False)
 
 
@@ -257,12 +261,14 @@ def _find_or_write(question: Question, choice: _Choice) -> tuple[_Written, Expos
     columns, parameters = ask_record(question) if budget else ("", {})
     asked = (question.task, question.task_id, question.filters, question.seed, question.budget_tokens)
     key = (project_id, *asked, choice, budget, *sorted(sizes.items()))
-    known = finished_answers.find(key)
-    if known is not None:
+    finished = finished_answers.find(key)
+    if finished is not None:
+        # Without the task: its words are needed only where there is something to search.
         state = read_state(project_id, columns=columns, parameters=parameters)
         exposure = expose(state.deployed, question)
-        if known[0] == _limit(state, exposure):
-            return _give(known[1], exposure), exposure
+        # In another state of the project the answer may hold what was withdrawn since.
+        if finished[0] == _limit(state, exposure):
+            return _give(finished[1], exposure), exposure
     state = read_state(project_id, task=question.task, columns=columns, parameters=parameters)
     exposure = expose(state.deployed, question)
     state, release_id = _limit(state, exposure), exposure.release_id
@@ -291,6 +297,7 @@ def _give(written: _Written, exposure: Exposure) -> _Written:
     if exposure.arm != ServedArm.HOLDOUT:
         return written
     scores = {item["id"]: item["scores"].get("score", 0.0) for item in written.items}
+    # The block's ids are a set; in the record the best come first.
     withheld = sorted(written.context.ids, key=lambda id: -scores.get(id, 0.0))
     return replace(
         written,
@@ -321,10 +328,10 @@ def _write(question: Question, selection: Selection, record: Context, choice: _C
     lesson_tokens = choice.lesson_tokens
     if question.budget_tokens is not None:
         lesson_tokens = question.budget_tokens - get_cost(record)
-    items = [_describe(place) for place in selection.ranked]
+    items = [_describe(lesson) for lesson in selection.ranked]
     places = [*zip(items, selection.ranked, strict=True)]
-    fitting = [item for item, place in places if place.fits and item["id"] not in record.ids]
-    values = {item["id"]: place.value for item, place in places}
+    fitting = [item for item, lesson in places if lesson.fits and item["id"] not in record.ids]
+    values = {item["id"]: lesson.value for item, lesson in places}
     context = join_blocks(record, build_context(fitting, budget_tokens=lesson_tokens, values=values))
     subtasks = [clean_lines(part) for part in selection.subtasks]
     for item in items:
@@ -342,7 +349,7 @@ def _write(question: Question, selection: Selection, record: Context, choice: _C
         columns={
             "heuristic_ids": _as_array(item["id"] for item in items),
             "injected_ids": _as_array([*sorted(context.ids.difference(injected)), *injected]),  # rules first
-            "items": orjson.dumps([_as_record(item, place, subtasks, record.ids) for item, place in places]).decode(),
+            "items": orjson.dumps([_as_record(item, lesson, subtasks, record.ids) for item, lesson in places]).decode(),
             "considered_ids": _as_array(candidate.heuristic_id.hex for candidate in selection.considered),
             "considered_scores": _as_array(repr(round(candidate.score, 4)) for candidate in selection.considered),
         },

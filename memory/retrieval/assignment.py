@@ -83,6 +83,7 @@ NOT_EXPOSED = Exposure()
 def draw_bucket(salt: str, deployment_id: UUID, unit: str) -> int:
     """Return the place of a unit in a draw, from 0 to 999: the same in every process, independent for another salt."""
     digest = hashlib.sha256(f"{salt}:{deployment_id}:{unit}".encode()).hexdigest()
+    # 32 bits over 1000 buckets: the bias is below one in four million.
     return int(digest[:8], 16) % BUCKETS
 
 
@@ -91,8 +92,8 @@ def name_unit(kind: str, question: Question) -> str:
     if kind == DeploymentUnit.AGENT:
         return f"agent:{question.agent or question.client or question.by.label}"
     if kind == DeploymentUnit.SESSION:
-        named = (("session", question.session), ("family", question.task_id), ("agent", question.agent))
-        for name, value in named:
+        names = (("session", question.session), ("family", question.task_id), ("agent", question.agent))
+        for name, value in names:
             if value:
                 return f"{name}:{value}"
     return f"task:{hashlib.sha256(question.task.encode()).hexdigest()[:32]}"
@@ -167,15 +168,16 @@ def find_pinned(project_id: UUID, name: str) -> UUID:
     Raises:
         NoSuchRelease: the project has none of that name that is kept ready, or it serves every approval at once.
     """
+    # Eight digits or more may be the beginning of a hash.
     is_number = name.isdecimal() and len(name) < 8
-    found = []
+    rows = []
     if is_number or re.fullmatch("[0-9a-f]{8,64}", name):
         asked = {"project": project_id, "number": int(name) if is_number else None, "start": f"{name}%"}
-        found = read_prepared(_PINNED, asked)
-    if len(found) != 1:
+        rows = read_prepared(_PINNED, asked)
+    if len(rows) != 1:
         raise NoSuchRelease(
             f"No release {name!r} is ready in this project. Name one that is deployed or among the newest; "
             "GET /releases lists them."
         )
-    id: UUID = found[0][0]
+    id: UUID = rows[0][0]
     return id

@@ -58,22 +58,23 @@ def find_candidates(search: Search, state: ProjectState) -> list[Candidate]:
         state: of the project, as it was a moment ago, with the words of the task.
     """
     snapshot = None
+    # A snapshot has no columns to filter by, and the vectors of one model only.
     if search.filters == NO_FILTERS and search.model_id in ("", state.model_id):
         snapshot = snapshots.find(search.project_id, state)
     if snapshot is None or state.words is None:
         return find_in_database(search, index=state.index)
-    named = _find_named(search)
-    found = snapshot.search(search, state.words, named=choose_added(named))
-    return _score(snapshot.read_rows(state.whole, found), search.meaning_weight, named)
+    namings = _find_named(search)
+    lessons = snapshot.search(search, state.words, named=choose_added(namings))
+    return _score(snapshot.read_rows(state.whole, lessons), search.meaning_weight, namings)
 
 
 def find_in_database(
     search: Search, *, index: UsableIndex | None = None, model_id: str | None = None
 ) -> list[Candidate]:
     """Return candidates without anything that this process remembers; see `search_database` for the arguments."""
-    named = _find_named(search)
-    rows = search_database(search, index=index, named=choose_added(named), model_id=model_id)
-    return _score(rows, search.meaning_weight, named)
+    namings = _find_named(search)
+    rows = search_database(search, index=index, named=choose_added(namings), model_id=model_id)
+    return _score(rows, search.meaning_weight, namings)
 
 
 def draw_candidates(
@@ -90,15 +91,16 @@ def _find_named(search: Search) -> Mapping[UUID, Naming]:
 
 def _score(rows: Iterable[tuple[Any, ...]], meaning_weight: float, named: Mapping[UUID, Naming]) -> list[Candidate]:
     """Score what a search returned, and put it in order, best first."""
-    found = list(rows)
-    compared = ((meaning, words, tasks or ()) for *_, meaning, words, tasks, _ in found)
+    searched = list(rows)
+    compared = ((meaning, words, tasks or ()) for *_, meaning, words, tasks, _ in searched)
     rises = find_rises(compared, meaning_weight=meaning_weight)
     candidates = []
-    for (*texts, revision_id, meaning, words, tasks, vector), rise in zip(found, rises, strict=True):
+    for (*texts, revision_id, meaning, words, tasks, vector), rise in zip(searched, rises, strict=True):
         naming = named.get(revision_id)
         share = naming.share if naming is not None else 0.0
         parts = score_heuristic(meaning, words, rise, meaning_weight=meaning_weight, named_share=share)
         fit = measure_fit(meaning, words, tasks or (), named_share=share)
         candidates.append(Candidate(*(*texts, parts, fit, parts.total, vector, naming)))
-    candidates.sort(key=lambda one: (-one.score, one.heuristic_id))
+    # The id among equals, so that the same state gives the same answer.
+    candidates.sort(key=lambda candidate: (-candidate.score, candidate.heuristic_id))
     return candidates

@@ -59,11 +59,11 @@ def ask_again(retrieval: Retrieval, *, mode: str, top_k: int, budget_tokens: int
 
 def find_moves(before: Iterable[str], after: Iterable[str]) -> list[Move]:
     """Return every lesson of two answers with its places, in the order of the second, then those it leaves out."""
-    old = {heuristic: place for place, heuristic in enumerate(before, 1)}
-    new = {heuristic: place for place, heuristic in enumerate(after, 1)}
+    old = {heuristic: position for position, heuristic in enumerate(before, 1)}
+    new = {heuristic: position for position, heuristic in enumerate(after, 1)}
     return [
         Move(heuristic_id=heuristic, before=old.get(heuristic), after=new.get(heuristic))
-        for heuristic in [*new, *(each for each in old if each not in new)]
+        for heuristic in [*new, *(lesson for lesson in old if lesson not in new)]
     ]
 
 

@@ -45,6 +45,7 @@ def count_tokens(text: str) -> int:
 
     It never changes, unlike the tokenizers of models; for English it is within a fifth of theirs.
     """
+    # Floor division of the negative rounds up.
     return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 
@@ -66,27 +67,30 @@ def build_context(
     offered = list(lessons)
     frame = count_tokens(f"{OPEN}\n{header}\n{CLOSE}") + 1
     bodies = [write_body(lesson) for lesson in offered]
+    # By the highest number, so that no lesson costs more than this wherever it ends up.
     costs = [count_tokens(f"{len(offered)}. {body}\n") for body in bodies]
     chosen = _fill(range(len(offered)), costs, budget_tokens - frame)
     if values and len(chosen) < len(offered):
         worth = [values.get(str(lesson["id"]), 0.0) for lesson in offered]
-        dense = sorted(range(len(offered)), key=lambda place: (-worth[place] / costs[place], place))
+        # Greedy by value for a token; it is taken only where it is worth more than the plain order.
+        dense = sorted(range(len(offered)), key=lambda index: (-worth[index] / costs[index], index))
         other = _fill(dense, costs, budget_tokens - frame)
-        if sum(worth[place] for place in other) > sum(worth[place] for place in chosen):
+        if sum(worth[index] for index in other) > sum(worth[index] for index in chosen):
             chosen = other
+    # In the block the best comes first, in whatever order the budget was filled.
     chosen = sorted(chosen)
-    lines = [f"{number}. {bodies[place]}" for number, place in enumerate(chosen, 1)]
+    lines = [f"{number}. {bodies[index]}" for number, index in enumerate(chosen, 1)]
     text = "\n".join([OPEN, header, *lines, CLOSE]) if lines else ""
-    return Context.of(text, (str(offered[place]["id"]) for place in chosen))
+    return Context.of(text, (str(offered[index]["id"]) for index in chosen))
 
 
 def _fill(order: Iterable[int], costs: Sequence[int], budget_tokens: int) -> list[int]:
     """Take what still fits, in the given order."""
     taken, left = [], budget_tokens
-    for place in order:
-        if costs[place] <= left:
-            taken.append(place)
-            left -= costs[place]
+    for index in order:
+        if costs[index] <= left:
+            taken.append(index)
+            left -= costs[index]
     return taken
 
 
@@ -108,8 +112,8 @@ def write_condition(trigger: str) -> str:
 
 def write_exceptions(avoid: str, not_when: str) -> str:
     """Write what follows a guideline: ` (avoid: …; not when: …)`, or nothing."""
-    said = (("avoid:", clean(avoid)), ("not when:", clean(not_when)))
-    limits = "; ".join(f"{word} {text}" for word, text in said if text)
+    parts = (("avoid:", clean(avoid)), ("not when:", clean(not_when)))
+    limits = "; ".join(f"{word} {text}" for word, text in parts if text)
     return f" ({limits})" if limits else ""
 
 

@@ -53,22 +53,27 @@ def rerank(reranker: Reranker, *, task: str, candidates: Sequence[Candidate]) ->
         return []
     if breaker.is_resting:
         raise RerankingFailed("did not answer a moment ago")
-    texts = [" ".join(part for part in (one.trigger, one.guideline, one.avoid) if part) for one in asked]
+    texts = [
+        " ".join(part for part in (candidate.trigger, candidate.guideline, candidate.avoid) if part)
+        for candidate in asked
+    ]
     try:
-        found = reranker.score_texts(task, texts)
+        relevances = reranker.score_texts(task, texts)
     except RerankingFailed:
         breaker.note(answered=False)
         raise
     breaker.note(answered=True)
     # float: a reranker may give those of numpy, which JSON does not know
-    scale = float if all(0 <= score <= 1 for score in found.values()) else _from_logit
-    scores = [scale(found[place]) if place in found else 0.0 for place in range(len(asked))]
+    scale = float if all(0 <= score <= 1 for score in relevances.values()) else _from_logit
+    scores = [scale(relevances[index]) if index in relevances else 0.0 for index in range(len(asked))]
+    # Half of the lowest, so that those it was not shown come last.
     lowest = min(scores) / 2
     return [
-        *(one._replace(score=score, rerank=score) for one, score in zip(asked, scores, strict=True)),
-        *(one._replace(score=lowest, rerank=lowest) for one in rest),
+        *(candidate._replace(score=score, rerank=score) for candidate, score in zip(asked, scores, strict=True)),
+        *(candidate._replace(score=lowest, rerank=lowest) for candidate in rest),
     ]
 
 
 def _from_logit(score: float) -> float:
+    # The bounds keep exp from overflowing; beyond them the result is 0 or 1 anyway.
     return 1 / (1 + math.exp(-max(-60.0, min(60.0, score))))

@@ -54,6 +54,7 @@ def read_prepared(statement: str, parameters: dict[str, Any]) -> list[tuple[Any,
     here = connections[DEFAULT_DB_ALIAS]  # looked up once: `connection` does so at every attribute
     if here.in_atomic_block or here.connection is None or getattr(here, _CHECKED):
         return _read(statement, parameters)
+    # Otherwise `execute_prepared` would let Django ask first.
     setattr(here, _CHECKED, True)
     started = time.monotonic()
     try:
@@ -107,6 +108,7 @@ class ServingRole:
         """Return the role that ERL_SERVING_ROLE names, which is `auto` where the database has ours; "" for none."""
         if settings.ERL_SERVING_ROLE != "auto":
             return str(settings.ERL_SERVING_ROLE)
+        # A role that is there is not asked for again; that it is lost shows in an error.
         if not self._is_there and time.monotonic() - self._asked_at >= self.ASK_AGAIN_SECONDS:
             asked = "SELECT pg_has_role(session_user, oid, 'SET') FROM pg_roles WHERE rolname = %(name)s"
             self._is_there = execute_prepared(asked, {"name": self.NAME}) == [(True,)]
@@ -155,6 +157,7 @@ def execute_prepared(statement: str, parameters: dict[str, Any], *, role: str = 
 def _register(raw: psycopg.Connection[Any]) -> None:
     if getattr(raw, _MARK, False):
         return
+    # The type's number differs from one database to the next, so each connection asks once.
     info = TypeInfo.fetch(raw, "halfvec")
     if info is None:
         raise psycopg.errors.UndefinedObject("The extension pgvector is missing. Run `manage.py migrate`.")

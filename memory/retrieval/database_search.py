@@ -219,6 +219,7 @@ def search_database(
     if search.filters != NO_FILTERS:
         filtered += _FILTERED
         parameters |= _filter_parameters(search.filters)
+    # Rounded up, so that a smaller limit takes no less than usual.
     width = -(-search.limit // USUAL_LIMIT)
     pool = (search.project_id, index, width) if index is not None and search.vector is not None else None
     return read_prepared(_write_search(pool, filtered=filtered, named=bool(named)), parameters)

@@ -45,54 +45,57 @@ def find_given_wordings(retrievals: Sequence[Retrieval]) -> dict[UUID, list[Give
 
     The record of earlier runs keeps words without their revision: a wording counts if the record says its words.
     """
-    wanted = {id for one in retrievals for id in (*one.heuristic_ids, *one.injected_ids)}
+    wanted = {id for retrieval in retrievals for id in (*retrieval.heuristic_ids, *retrieval.injected_ids)}
     revisions: dict[UUID, list[HeuristicRevision]] = {}
     for revision in HeuristicRevision.objects.filter(heuristic__in=wanted) if wanted else ():
         revisions.setdefault(revision.heuristic_id, []).append(revision)
     cards = _read_cards(retrievals)
-    return {one.pk: [*_find_lessons(one, revisions), *_find_cards(one, cards)] for one in retrievals}
+    return {
+        retrieval.pk: [*_find_lessons(retrieval, revisions), *_find_cards(retrieval, cards)] for retrieval in retrievals
+    }
 
 
 def find_order_over(retrieval: Retrieval) -> UUID | None:
     """Return an order in force that covers words of this answer, if there is one."""
     given = find_given_wordings([retrieval])[retrieval.pk]
-    return find_covering_order(retrieval.project_id, [one.lineage for one in given]) if given else None
+    return find_covering_order(retrieval.project_id, [wording.lineage for wording in given]) if given else None
 
 
 def _find_lessons(retrieval: Retrieval, revisions: dict[UUID, list[HeuristicRevision]]) -> Iterable[GivenWording]:
     listed = {UUID(item["heuristic"]): item for item in retrieval.items}
+    # Rules of the record are injected without being listed; each lesson counts once.
     for heuristic_id in dict.fromkeys([*listed, *retrieval.heuristic_ids, *retrieval.injected_ids]):
-        known = revisions.get(heuristic_id, [])
+        wordings = revisions.get(heuristic_id, [])
         item = listed.get(heuristic_id)
         if item is not None:
-            said = [one for one in known if one.number == item["revision"]]
+            given = [wording for wording in wordings if wording.number == item["revision"]]
         else:  # a rule of the record
-            said = [one for one in known if clean(one.guideline) in retrieval.record_text] or known
+            given = [wording for wording in wordings if clean(wording.guideline) in retrieval.record_text] or wordings
         injected = heuristic_id in retrieval.injected_ids
-        for one in said:
-            yield GivenWording(id=one.pk, subject_id=heuristic_id, lineage=one.lineage, injected=injected)
+        for wording in given:
+            yield GivenWording(id=wording.pk, subject_id=heuristic_id, lineage=wording.lineage, injected=injected)
 
 
 def _read_cards(retrievals: Sequence[Retrieval]) -> dict[tuple[UUID, str], list[_CardWording]]:
     labels: dict[UUID, set[str]] = {}
-    for one in retrievals:
-        labels.setdefault(one.project_id, set()).update(_CARD_LABEL.findall(one.record_text))
-    found: dict[tuple[UUID, str], list[_CardWording]] = {}
+    for retrieval in retrievals:
+        labels.setdefault(retrieval.project_id, set()).update(_CARD_LABEL.findall(retrieval.record_text))
+    cards: dict[tuple[UUID, str], list[_CardWording]] = {}
     for project_id, wanted in labels.items():
         if not wanted:
             continue
         with connection.cursor() as cursor:
             cursor.execute(_CARDS, [project_id, sorted(wanted)])
             for label, *columns in cursor.fetchall():
-                found.setdefault((project_id, label), []).append(_CardWording(*columns))
-    return found
+                cards.setdefault((project_id, label), []).append(_CardWording(*columns))
+    return cards
 
 
 def _find_cards(
     retrieval: Retrieval, cards: Mapping[tuple[UUID, str], Sequence[_CardWording]]
 ) -> Iterable[GivenWording]:
     for label in _CARD_LABEL.findall(retrieval.record_text):
-        for one in cards.get((retrieval.project_id, label), []):
-            texts = [clean(text).rstrip(".") for text in one.texts]
+        for card in cards.get((retrieval.project_id, label), []):
+            texts = [clean(text).rstrip(".") for text in card.texts]
             if any(text and text in retrieval.record_text for text in texts):
-                yield GivenWording(id=one.id, subject_id=one.card_id, lineage=one.lineage, injected=True)
+                yield GivenWording(id=card.id, subject_id=card.card_id, lineage=card.lineage, injected=True)

@@ -137,10 +137,13 @@ def rank_with_model(
         return []
     whole = len(candidates) <= MAX_POOL
     shown = candidates if whole else candidates[:MAX_CANDIDATES]
+    # Labels instead of ids: what the model was not shown, it cannot name.
     by_label = {f"L{number}": candidate for number, candidate in enumerate(shown, 1)}
     offered = [
-        OfferedHeuristic(label=label, source_task=one.matched_task, trigger=one.trigger, guideline=one.guideline)
-        for label, one in by_label.items()
+        OfferedHeuristic(
+            label=label, source_task=lesson.matched_task, trigger=lesson.trigger, guideline=lesson.guideline
+        )
+        for label, lesson in by_label.items()
     ]
     try:
         choices = ranker(
@@ -158,8 +161,8 @@ def rank_with_model(
     breaker.note(answered=True)
     ordered = _check(choices, by_label)
     if limits != NO_LIMITS:
-        kept = {one.heuristic_id for one in limits.apply([one for _, one in ordered], top_k=top_k)}
-        ordered = [(choice, one) for choice, one in ordered if one.heuristic_id in kept]
+        kept = {lesson.heuristic_id for lesson in limits.apply([lesson for _, lesson in ordered], top_k=top_k)}
+        ordered = [(choice, lesson) for choice, lesson in ordered if lesson.heuristic_id in kept]
     return _take(ordered, top_k=top_k)
 
 
@@ -177,23 +180,27 @@ def _check(choices: Sequence[RankedChoice], by_label: Mapping[str, Candidate]) -
 
 def _take(ordered: Sequence[tuple[RankedChoice, Candidate]], *, top_k: int) -> list[Ranked]:
     """Take greedily what is relevant and unlike what was taken (maximal marginal relevance), without repeats."""
-    left = [(choice, one, read_vector(one.vector) if one.vector is not None else None) for choice, one in ordered]
+    left = [
+        (choice, candidate, read_vector(candidate.vector) if candidate.vector is not None else None)
+        for choice, candidate in ordered
+    ]
     taken: list[Ranked] = []
-    said: set[tuple[str, ...]] = set()
+    wordings: set[tuple[str, ...]] = set()
     vectors: list[Vectors] = []
     served: Counter[str] = Counter()
     while left and len(taken) < top_k:
         worth = []
         for choice, _, vector in left:
-            known = [float(np.dot(vector, other)) for other in vectors] if vector is not None else []
+            overlaps = [float(np.dot(vector, other)) for other in vectors] if vector is not None else []
             repeated = SAME_SUBTASK * served[_normalise(choice.subtask)]
-            worth.append((1 - DIVERSITY) * choice.relevance - DIVERSITY * max(known, default=0.0) - repeated)
+            worth.append((1 - DIVERSITY) * choice.relevance - DIVERSITY * max(overlaps, default=0.0) - repeated)
         best = worth.index(max(worth))
-        choice, one, vector = left.pop(best)
-        wording = tuple(f"{one.trigger} {one.guideline} {one.avoid}".casefold().split())
-        if wording not in said:
-            said.add(wording)
-            taken.append(_as_ranked(choice, one))
+        choice, candidate, vector = left.pop(best)
+        wording = tuple(f"{candidate.trigger} {candidate.guideline} {candidate.avoid}".casefold().split())
+        # Two lessons may have the same words; the second would only cost room.
+        if wording not in wordings:
+            wordings.add(wording)
+            taken.append(_as_ranked(choice, candidate))
             vectors += [vector] if vector is not None else []
             served[_normalise(choice.subtask)] += 1
     return taken
@@ -209,6 +216,7 @@ def _as_ranked(choice: RankedChoice, candidate: Candidate) -> Ranked:
         "similarity": choice.similarity,
         "informativeness": choice.informativeness,
     }
+    # Written by a model that read the task, so it may repeat a secret of it or hold a delimiter.
     why = clean(redact_text(choice.why))[:MAX_WHY_CHARACTERS]
     return Ranked(
         candidate=candidate,

@@ -58,21 +58,22 @@ def find_names(text: str) -> tuple[Name, ...]:
     """Return the different names of a text in order."""
     if not _ANY.search(text, 0, MAX_CHARACTERS):
         return ()
-    found: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     capitals: dict[str, str] = {}
     for token in _TOKEN.findall(text[:MAX_CHARACTERS]):
         for part in _take_apart(token):
             key = _NOT_OF_KEY.sub("", part).lower()
-            if key in found or not SHORTEST <= len(key) <= LONGEST or key.isdigit():
+            if key in spellings or not SHORTEST <= len(key) <= LONGEST or key.isdigit():
                 continue
             if _SIGN.search(part) or (_COMPOUND.match(part) and not LITTLE_WORDS & set(part.lower().split("-"))):
-                found[key] = part
+                spellings[key] = part
             elif _CAPITALS.match(part) and key not in SHARED_WORDS and key not in STRESSED:
                 capitals.setdefault(key, part)
-    capitals = {key: part for key, part in capitals.items() if key not in found}
+    # A word in capitals may be a name elsewhere in the text, with a sign in it.
+    capitals = {key: part for key, part in capitals.items() if key not in spellings}
     if len(capitals) <= MOST_CAPITALS:
-        found |= capitals
-    return tuple(Name(key, spelled) for key, spelled in found.items())
+        spellings |= capitals
+    return tuple(Name(key, spelled) for key, spelled in spellings.items())
 
 
 def is_near(key: str, other: str) -> bool:
@@ -83,6 +84,7 @@ def is_near(key: str, other: str) -> bool:
     shortest = min(len(key), len(other))
     if shortest < SHORTEST_NEAR or key[:2] != other[:2] or get_digits(key) != get_digits(other):
         return False
+    # One wrong letter in a short name makes another name; a long one stands two.
     most = 1 if shortest < LONG else 2
     return abs(len(key) - len(other)) <= most and _count_slips(key, other) <= most
 
@@ -94,6 +96,7 @@ def get_digits(key: str) -> str:
 
 def _take_apart(token: str) -> list[str]:
     """Return a name and its parts: the method of a class, the file of a path, the id behind its kind."""
+    # A placeholder is one name; its kind alone would match every secret of that kind.
     if token.startswith("REDACTED:"):
         return [token]
     parts = [token, *re.split(r"[/:]+", token), *re.split(r"[/:.]+", token)]
@@ -105,6 +108,7 @@ def _count_slips(one: str, other: str) -> int:
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, sign in enumerate(one, 1):
+        # Three rows of the table are enough: a swap looks back two.
         longest_ago, before, row = before, row, [i]
         for j, against in enumerate(other, 1):
             slips = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (sign != against))
@@ -134,24 +138,24 @@ def find_named(project_id: UUID, text: str) -> Mapping[UUID, Naming]:
 
 def weigh(keys: Sequence[str], rows: Sequence[tuple[int, UUID, str]]) -> dict[UUID, Naming]:
     """Return what the names in each revision are worth. The fewer lessons have a name, the more it counts."""
-    found: dict[tuple[int, str], set[UUID]] = {}
-    for place, revision_id, names in rows:
-        key = keys[place - 1]
+    holders: dict[tuple[int, str], set[UUID]] = {}
+    for position, revision_id, names in rows:
+        key = keys[position - 1]
         for name in (key,) if names == key else names.split():
             if name == key or is_near(key, name):
-                found.setdefault((place, name), set()).add(revision_id)
-    found = {which: revisions for which, revisions in found.items() if len(revisions) <= MOST_LESSONS}
-    known = len({place for place, _ in found})
+                holders.setdefault((position, name), set()).add(revision_id)
+    holders = {which: revisions for which, revisions in holders.items() if len(revisions) <= MOST_LESSONS}
+    matched = len({position for position, _ in holders})
     best: dict[UUID, dict[int, tuple[float, str, bool]]] = {}
-    for (place, name), revisions in found.items():
-        exact = name == keys[place - 1]
+    for (position, name), revisions in holders.items():
+        exact = name == keys[position - 1]
         weight = (1.0 if exact else NEAR) / (1 + math.log(len(revisions)))
         for revision_id in revisions:
             of_revision = best.setdefault(revision_id, {})
-            of_revision[place] = max(of_revision.get(place, (0.0, "", False)), (weight, name, exact))
+            of_revision[position] = max(of_revision.get(position, (0.0, "", False)), (weight, name, exact))
     return {
         revision_id: Naming(
-            min(1.0, sum(weight for weight, _, _ in of_revision.values()) / math.sqrt(known)),
+            min(1.0, sum(weight for weight, _, _ in of_revision.values()) / math.sqrt(matched)),
             *max(of_revision.values())[1:],
         )
         for revision_id, of_revision in best.items()

@@ -65,6 +65,7 @@ def read_state(
     statement = _STATE.format(deployed=DEPLOYED_COLUMNS, more=more)
     ((whole, texts, model_id, dimensions, quotas, *rest),) = read_prepared(statement, asked)
     deployed, rest = rest[: len(Deployed._fields)], rest[len(Deployed._fields) :]
+    # In the order of _FOR_SEARCH; what is left are the columns of the record.
     words, served = (rest.pop(0), rest.pop(0)) if task is not None else (None, 0)
     is_large = served >= INDEX_FROM_TEXTS and is_indexable(model_id)
     return ProjectState(

@@ -48,26 +48,34 @@ def rank(
         mode: in which the candidates were found.
     """
     floor, task_id = FLOORS[mode], question.task_id
-    boosted = [(one, get_factors(one, task_id)) for one in candidates if one.similarity >= LISTED_SHARE * floor]
+    boosted = [
+        (candidate, get_factors(candidate, task_id))
+        for candidate in candidates
+        if candidate.similarity >= LISTED_SHARE * floor
+    ]
     boosted.sort(key=lambda pair: (-pair[0].score * math.prod(pair[1].values()), pair[0].heuristic_id.int))
+    # Limits pass over some, so that more than `top_k` may be needed to fill the answer.
     wanted = len(boosted) if limits != NO_LIMITS else top_k
-    factors = {one.heuristic_id: its for one, its in boosted}
-    chosen = [one for one, _ in boosted[:wanted]]
+    factors = {candidate.heuristic_id: its for candidate, its in boosted}
+    chosen = [candidate for candidate, _ in boosted[:wanted]]
     if limits != NO_LIMITS:
         chosen = limits.apply(chosen, top_k=top_k)
     parts = split_task(question.task)
-    texts = ((one.trigger, one.guideline, one.matched_task, " ".join(one.tags)) for one in chosen)
+    texts = (
+        (candidate.trigger, candidate.guideline, candidate.matched_task, " ".join(candidate.tags))
+        for candidate in chosen
+    )
     subtasks = find_subtasks(parts, texts) if parts else [""] * len(chosen)
     return [
         Ranked(
-            candidate=one,
-            fits=one.similarity >= floor,
-            value=(scores := describe_scores(one, factors[one.heuristic_id]))["score"],
+            candidate=candidate,
+            fits=candidate.similarity >= floor,
+            value=(scores := describe_scores(candidate, factors[candidate.heuristic_id]))["score"],
             scores=scores,
-            reason=explain(one, task_id=task_id, subtask=subtask),
+            reason=explain(candidate, task_id=task_id, subtask=subtask),
             subtask=subtask,
         )
-        for one, subtask in zip(chosen, subtasks, strict=True)
+        for candidate, subtask in zip(chosen, subtasks, strict=True)
     ]
 
 
@@ -95,8 +103,8 @@ def explain(candidate: Candidate, *, task_id: str = "", subtask: str = "") -> st
 
 def _spell(candidate: Candidate, key: str) -> str:
     """Return a name as the lesson spells it."""
-    said = "\n".join((candidate.trigger, candidate.guideline, candidate.avoid, *candidate.tags))
-    return next((name.spelled for name in find_names(said) if name.key == key), "")
+    words = "\n".join((candidate.trigger, candidate.guideline, candidate.avoid, *candidate.tags))
+    return next((name.spelled for name in find_names(words) if name.key == key), "")
 
 
 def get_factors(candidate: Candidate, task_id: str) -> dict[str, float]:
@@ -106,6 +114,7 @@ def get_factors(candidate: Candidate, task_id: str) -> dict[str, float]:
     family = 1.0
     if task_id and candidate.task_id == task_id:
         family = SAME_FAMILY
+    # A lesson for the whole project is at home in every family.
     elif task_id and candidate.task_id and candidate.scope == "task_family":
         family = OTHER_FAMILY
     factors = {"usefulness": min(max(record, LOWEST_BOOST), HIGHEST_BOOST), "family": family}
@@ -118,6 +127,6 @@ def describe_scores(candidate: Candidate, factors: Mapping[str, float]) -> dict[
     Parts of 0 and factors of 1 are left out. Of a lesson that a cross-encoder has scored, that is its only part.
     """
     parts = candidate.parts._asdict() if candidate.rerank is None else {"rerank": candidate.rerank}
-    said = {name: round(part, 4) for name, part in parts.items() if part}
+    rounded = {name: round(part, 4) for name, part in parts.items() if part}
     by = {name: round(factor, 4) for name, factor in factors.items()}
-    return {"score": round(sum(said.values()) * math.prod(by.values()), 4)} | said | by
+    return {"score": round(sum(rounded.values()) * math.prod(by.values()), 4)} | rounded | by

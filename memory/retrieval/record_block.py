@@ -137,6 +137,7 @@ def build_record(material: Material, *, budget_tokens: int, sizes: Mapping[str, 
     room = budget_tokens * 4  # as count_tokens counts
     for name, line in _by_value(sections):
         title = len(TITLES[name]) + 1 if name in TITLES and not chosen[name] else 0
+        # The longest form that fits; a card without its lesson is better than no card.
         for form in line.forms:
             if spent + title + len(form) + 1 <= room:
                 chosen[name].append(form)

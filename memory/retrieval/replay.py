@@ -31,16 +31,18 @@ def replay_block(retrieval: Retrieval, revisions: Iterable[HeuristicRevision] | 
     Wordings never change, so the bytes are the same; they are not where a lesson or a run was erased since.
     """
     wordings = find_wordings(retrieval) if revisions is None else revisions
-    by_key = {(str(one.heuristic_id), one.number): one for one in wordings}
+    by_key = {(str(wording.heuristic_id), wording.number): wording for wording in wordings}
     lessons = [
         _as_lesson(by_key[key])
         for item in retrieval.items
         if item["injected"] and not item.get("in_record") and (key := (item["heuristic"], item["revision"])) in by_key
     ]
     text = ""
+    # The header is code and may have changed since; the recorded hash tells which one it was.
     for header in (HEADER, *FORMER_HEADERS):
         block = build_context(lessons, budget_tokens=_WHOLE, header=header).text
         text = "\n".join(part for part in (retrieval.record_text, block) if part)
+        # Nor is it recorded whether the delimiters had a boundary.
         for written in (text, write_boundary(text, retrieval_id=retrieval.pk)):
             if hashlib.sha256(written.encode()).hexdigest() == retrieval.context_sha256:
                 return ReplayedBlock(text=written, exact=True)
@@ -50,8 +52,12 @@ def replay_block(retrieval: Retrieval, revisions: Iterable[HeuristicRevision] | 
 def find_wordings(retrieval: Retrieval) -> list[HeuristicRevision]:
     """Return the wordings an answer returned, as far as they still exist."""
     numbers = {item["heuristic"]: item["revision"] for item in retrieval.items}
-    found = HeuristicRevision.objects.filter(project=retrieval.project_id, heuristic__in=list(numbers))
-    return [one for one in found.select_related("heuristic") if numbers[str(one.heuristic_id)] == one.number]
+    revisions = HeuristicRevision.objects.filter(project=retrieval.project_id, heuristic__in=list(numbers))
+    return [
+        revision
+        for revision in revisions.select_related("heuristic")
+        if numbers[str(revision.heuristic_id)] == revision.number
+    ]
 
 
 def find_injected_wordings(retrievals: Iterable[Retrieval]) -> dict[UUID, list[HeuristicRevision]]:
@@ -61,7 +67,10 @@ def find_injected_wordings(retrievals: Iterable[Retrieval]) -> dict[UUID, list[H
         for answer in retrievals
     }
     wanted = {heuristic_id for keys in injected.values() for heuristic_id, _ in keys}
-    wordings = {(one.heuristic_id, one.number): one for one in HeuristicRevision.objects.filter(heuristic__in=wanted)}
+    wordings = {
+        (wording.heuristic_id, wording.number): wording
+        for wording in HeuristicRevision.objects.filter(heuristic__in=wanted)
+    }
     return {pk: [wordings[key] for key in keys if key in wordings] for pk, keys in injected.items()}
 
 
@@ -69,7 +78,7 @@ def describe_items(retrieval: Retrieval, revisions: Iterable[HeuristicRevision])
     """Return the recorded items with words for what the record names by number: the part of the task, and the matched
     task. The latter is empty once its run was erased. One query."""
     tasks = _find_tasks(item.get("matched_run") for item in retrieval.items)
-    own = {str(one.heuristic_id): one.source_task for one in revisions}
+    own = {str(revision.heuristic_id): revision.source_task for revision in revisions}
     described = []
     for item in retrieval.items:
         run = item.get("matched_run")
@@ -80,8 +89,9 @@ def describe_items(retrieval: Retrieval, revisions: Iterable[HeuristicRevision])
 
 
 def _find_tasks(runs: Iterable[str | None]) -> dict[str, str]:
-    found = Trajectory.objects.filter(pk__in={run for run in runs if run})
-    beginnings = found.values_list("pk", Left("task", MATCHED_TASK_CHARACTERS + 1))
+    trajectories = Trajectory.objects.filter(pk__in={run for run in runs if run})
+    # One more than is shown, so that it is known where a task was cut.
+    beginnings = trajectories.values_list("pk", Left("task", MATCHED_TASK_CHARACTERS + 1))
     return {str(run): task for run, task in beginnings}
 
 

@@ -115,12 +115,13 @@ def _take_brackets(text: str) -> str:
         return text
     shapes = [text] if text.isascii() else [_look(character) for character in text]
     looks = "".join(shapes)
-    found = {match.span(1) for pattern in (_DELIMITER, _LABEL) for match in pattern.finditer(looks)}
-    found |= {match.span() for match in ROLE_TOKEN.finditer(looks)}
+    spans = {match.span(1) for pattern in (_DELIMITER, _LABEL) for match in pattern.finditer(looks)}
+    spans |= {match.span() for match in ROLE_TOKEN.finditer(looks)}
     if not text.isascii():
-        places = [place for place, shape in enumerate(shapes) for _ in shape]
-        found = {(places[start], places[end - 1] + 1) for start, end in found}
-    for start, end in sorted(found, reverse=True):
+        places = [index for index, shape in enumerate(shapes) for _ in shape]
+        spans = {(places[start], places[end - 1] + 1) for start, end in spans}
+    # From the end, so that the places before stay what they were.
+    for start, end in sorted(spans, reverse=True):
         text = f"{text[:start]}({text[end:]}"
     return text
 
@@ -139,4 +140,4 @@ def _look(character: str) -> str:
     apart = unicodedata.normalize("NFKD", character)
     if apart == character:
         return "" if unicodedata.category(character) in ("Mn", "Me", "Cf") else character
-    return "".join(_look(one) for one in apart if one != character)
+    return "".join(_look(part) for part in apart if part != character)

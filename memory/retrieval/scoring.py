@@ -76,7 +76,7 @@ def find_rises(
         seen = sum(max(task, 0.0) ** 2 for task in tasks[:COUNTED_TASKS]) ** 0.5
         more.append(max(seen - own, 0.0))
     usual = sorted(more, reverse=True)[RAISED] if len(more) > RAISED else 0.0
-    return [max(one - usual, 0.0) for one in more]
+    return [max(rise - usual, 0.0) for rise in more]
 
 
 def measure_fit(

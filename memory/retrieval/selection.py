@@ -68,6 +68,7 @@ def select_heuristics(question: Question, state: ProjectState, *, mode: str, top
     try:
         return _select_by_model(question, state, vector, top_k=top_k)
     except RankingFailed as error:
+        # After a long wait no second service is asked that might take as long.
         is_late = time.monotonic() - started > PATIENCE_SECONDS
         selection = _select_by_similarity(question, state, vector, mode=_Mode.HYBRID, top_k=top_k, is_late=is_late)
         missing = (f"language model ({error})", *selection.missing)
@@ -76,16 +77,16 @@ def select_heuristics(question: Question, state: ProjectState, *, mode: str, top
 
 def _select_by_model(question: Question, state: ProjectState, vector: AskedOnce, *, top_k: int) -> Selection:
     ranker = get_ranker()
-    found, _, missing = _search(question, state, vector, mode=_Mode.HYBRID, limit=MAX_POOL + 1)
+    candidates, _, missing = _search(question, state, vector, mode=_Mode.HYBRID, limit=MAX_POOL + 1)
     limits = AnswerLimits.of_family(state.quotas, question.task_id)
-    ranked = rank_with_model(ranker, question, found, top_k=top_k, limits=limits)
+    ranked = rank_with_model(ranker, question, candidates, top_k=top_k, limits=limits)
     return Selection(
         ranked=ranked,
-        considered=_pass_over(found, ranked),
-        candidate_count=len(found),
+        considered=_pass_over(candidates, ranked),
+        candidate_count=len(candidates),
         mode=_Mode.ERL,
         missing=missing,
-        subtasks=tuple(dict.fromkeys(place.subtask for place in ranked if place.subtask)),
+        subtasks=tuple(dict.fromkeys(lesson.subtask for lesson in ranked if lesson.subtask)),
         asked_service=True,
     )
 
@@ -93,20 +94,20 @@ def _select_by_model(question: Question, state: ProjectState, vector: AskedOnce,
 def _select_by_similarity(
     question: Question, state: ProjectState, vector: AskedOnce, *, mode: str, top_k: int, is_late: bool = False
 ) -> Selection:
-    found, answered, missing = _search(question, state, vector, mode=mode, limit=max(USUAL_LIMIT, 2 * top_k))
+    candidates, answered, missing = _search(question, state, vector, mode=mode, limit=max(USUAL_LIMIT, 2 * top_k))
     reranker = find_reranker() if mode == _Mode.HYBRID and not is_late else None
     if reranker is not None:
         try:
-            found = rerank(reranker, task=question.task, candidates=found)
+            candidates = rerank(reranker, task=question.task, candidates=candidates)
         except RerankingFailed as error:
             log.warning("reranking_failed", reason=str(error))
             missing = (*missing, f"reranker ({error})")
     limits = AnswerLimits.of_family(state.quotas, question.task_id)
-    ranked = rank(found, question, top_k=top_k, mode=answered, limits=limits)
+    ranked = rank(candidates, question, top_k=top_k, mode=answered, limits=limits)
     return Selection(
         ranked=ranked,
-        considered=_pass_over(found, ranked),
-        candidate_count=len(found),
+        considered=_pass_over(candidates, ranked),
+        candidate_count=len(candidates),
         mode=answered,
         missing=missing,
         subtasks=split_task(question.task),
@@ -136,13 +137,13 @@ def _search(
         else:
             weight = 1.0 if mode == _Mode.EMBEDDING else MEANING_WEIGHT
             by_meaning = replace(by_words, vector=vector, model_id=model_id, meaning_weight=weight)
-            found = find_candidates(by_meaning, state)
-            if not found or any(candidate.parts.meaning is not None for candidate in found):
-                return found, mode, ()
+            candidates = find_candidates(by_meaning, state)
+            if not candidates or any(candidate.parts.meaning is not None for candidate in candidates):
+                return candidates, mode, ()
             missing = ("vectors",)  # they are not made yet, or another model became active a moment ago
     return find_candidates(by_words, state), _Mode.LEXICAL, missing
 
 
 def _pass_over(found: Sequence[Candidate], ranked: Sequence[Ranked]) -> list[Candidate]:
-    chosen = {place.candidate.heuristic_id.int for place in ranked}  # the hash of a UUID is computed in Python
-    return [one for one in found if one.heuristic_id.int not in chosen][:MAX_CONSIDERED]
+    chosen = {lesson.candidate.heuristic_id.int for lesson in ranked}  # the hash of a UUID is computed in Python
+    return [candidate for candidate in found if candidate.heuristic_id.int not in chosen][:MAX_CONSIDERED]

@@ -88,18 +88,21 @@ class Snapshot:
     def build(cls, state: tuple[int | None, str, UUID | None], texts: Sequence[tuple[Any, ...]]) -> "Snapshot":
         """Make one of rows (revision, is it the lesson's own text, run, vector, words), ordered by revision and run."""
         revisions = [row[0] for row in texts]
-        starts = [place for place in range(len(texts)) if not place or revisions[place] != revisions[place - 1]]
+        starts = [index for index in range(len(texts)) if not index or revisions[index] != revisions[index - 1]]
         words = [_read_words(row[4]) for row in texts]
-        terms = np.concatenate([found for found, _ in words] or [np.empty(0, np.int32)])
+        terms = np.concatenate([word_terms for word_terms, _ in words] or [np.empty(0, np.int32)])
         weights = np.concatenate([weights for _, weights in words] or [np.empty(0, np.float32)])
-        places = np.repeat(np.arange(len(texts), dtype=np.int32), [len(found) for found, _ in words])
+        places = np.repeat(np.arange(len(texts), dtype=np.int32), [len(word_terms) for word_terms, _ in words])
+        # Stable, so that the postings of a word stay in the order of the texts.
         order = np.argsort(terms, kind="stable")
         unique, offsets = np.unique(terms[order], return_index=True)
         sent = tuple(row[3] for row in texts)
-        vectors = np.zeros((len(sent), max((len(one) // 2 - 2 for one in sent if one), default=0)), np.float32)
-        for place, vector in enumerate(sent):
+        vectors = np.zeros(
+            (len(sent), max((len(encoded) // 2 - 2 for encoded in sent if encoded), default=0)), np.float32
+        )
+        for index, vector in enumerate(sent):
             if vector is not None:
-                vectors[place] = np.frombuffer(vector, ">f2", offset=4)
+                vectors[index] = np.frombuffer(vector, ">f2", offset=4)
         return cls(
             state=state,
             revisions=tuple(revisions[start] for start in starts),
@@ -139,63 +142,71 @@ class Snapshot:
         best = np.maximum.reduceat(weight * meanings + (1 - weight) * shared, self.starts[:-1])
         chosen = np.arange(len(best))
         if search.limit < len(best):
+            # A partition, not a sort: only the value at the boundary is needed.
             worst = np.partition(best, len(best) - search.limit)[len(best) - search.limit]
             above, level = np.flatnonzero(best > worst), np.flatnonzero(best == worst)
+            # Of those level with the last place the first by id, as the database takes them.
             chosen = np.concatenate([above, level[: search.limit - len(above)]])
         places = {*chosen.tolist()}
         for revision in named:
-            place = bisect_left(self.revisions, revision)
-            if place < len(self.revisions) and self.revisions[place] == revision:
-                places.add(place)
+            index = bisect_left(self.revisions, revision)
+            if index < len(self.revisions) and self.revisions[index] == revision:
+                places.add(index)
         return self._describe(sorted(places), search, meanings, shared)
 
     def _compare_words(self, sent: bytes) -> Vectors:
         terms, weights = _read_words(sent)
         places, after = np.searchsorted(self.terms, terms), np.searchsorted(self.terms, terms, side="right")
-        known = places < after
-        starts = self.offsets[places[known]]
-        counts = self.offsets[after[known]] - starts
+        present = places < after
+        starts = self.offsets[places[present]]
+        counts = self.offsets[after[present]] - starts
         # The postings of all these words in a row: where each word's begin, less how many come before them
         postings = np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)
-        shared = np.repeat(weights[known], counts) * self.weights[postings]
+        shared = np.repeat(weights[present], counts) * self.weights[postings]
         return np.bincount(self.postings[postings], shared, len(self.is_lesson)).astype(np.float32)
 
     def _describe(self, places: Sequence[int], search: Search, meanings: Vectors, shared: Vectors) -> list[FoundLesson]:
         """Say how like the task all texts of these lessons are. Of equal tasks the first run by id is named."""
         weight = search.meaning_weight
-        texts = [text for place in places for text in range(self.starts[place], self.starts[place + 1])]
+        texts = [text for index in places for text in range(self.starts[index], self.starts[index + 1])]
         pairs = zip(texts, meanings[texts].tolist(), shared[texts].tolist(), strict=True)  # numbers leave numpy at once
-        found = []
-        for place in places:
+        lessons = []
+        for index in places:
             meaning = words = vector = None
             tasks: list[tuple[float, int]] = []
-            for text, near, in_words in islice(pairs, self.starts[place + 1] - self.starts[place]):
+            for text, near, in_words in islice(pairs, self.starts[index + 1] - self.starts[index]):
                 if self.is_lesson[text]:
                     vector, words = self.sent_vectors[text], in_words
                     meaning = near if vector is not None and search.vector is not None else None
                 else:
+                    # Negative, so that of equal tasks the first text comes first in the order downwards.
                     tasks.append((weight * near + (1 - weight) * in_words, -text))
             tasks.sort(reverse=True)
             trajectory_id = self.trajectories[-tasks[0][1]] if tasks else None
             similarities = [similarity for similarity, _ in tasks]
-            found.append(FoundLesson(self.revisions[place], trajectory_id, meaning, words, similarities, vector))
-        return found
+            lessons.append(FoundLesson(self.revisions[index], trajectory_id, meaning, words, similarities, vector))
+        return lessons
 
     def read_rows(self, state: int | None, found: Sequence[FoundLesson]) -> list[tuple[Any, ...]]:
         """Return rows as `search_database` does, and ask the database only for what it was not asked before.
 
         A lesson that was withdrawn a moment ago has none any more.
         """
-        keys = [(state, one.revision_id, one.trajectory_id) for one in found]
+        keys = [(state, lesson.revision_id, lesson.trajectory_id) for lesson in found]
         missing = [key[1:] for key in keys if key not in self.rows]
         if missing:
             read = read_rows(missing)
             if len(self.rows) + len(read) > MAX_ROWS_KEPT:
+                # Rows of earlier states are never asked for again, and this also drops those.
                 self.rows.clear()
                 read = read_rows([key[1:] for key in keys])
             self.rows.update({(state, *key): row for key, row in read.items()})
-        rows = [(self.rows.get(key), one) for key, one in zip(keys, found, strict=True)]
-        return [(*row, one.revision_id, one.meaning, one.words, one.tasks, one.vector) for row, one in rows if row]
+        rows = [(self.rows.get(key), lesson) for key, lesson in zip(keys, found, strict=True)]
+        return [
+            (*row, lesson.revision_id, lesson.meaning, lesson.words, lesson.tasks, lesson.vector)
+            for row, lesson in rows
+            if row
+        ]
 
 
 _Key: TypeAlias = tuple[UUID, UUID | None]  # a project, and a release of it where it serves releases
@@ -239,6 +250,7 @@ class Snapshots:
         snapshot = _read(project_id, release_id, limit)
         now = time.monotonic()
         with self._lock:
+            # First: what it held before is out of date, also where the new one is too large.
             self._held.pop(key, None)
             if snapshot is None:
                 self._not_before[key] = now + TOO_LARGE_SECONDS
@@ -277,6 +289,7 @@ snapshots = Snapshots()
 
 def _read(project_id: UUID, release_id: UUID | None, limit: int) -> Snapshot | None:
     with transaction.atomic():
+        # The state and the texts must be of one moment, or a change between them would be missed.
         execute_prepared("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {})
         state = replace(read_state(project_id), release_id=release_id)
         parameters = {"project": project_id, "model": state.model_id, "release": release_id}

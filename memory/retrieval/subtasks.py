@@ -25,8 +25,8 @@ def split_task(task: str) -> tuple[str, ...]:
         parts = split_text(task, characters=max(200, -(-len(task) // (MAX_PARTS - 1))))
     else:
         parts = [part for step in _STEP.split(task) for part in _THEN.split(step)]
-    named = [" ".join(part.split()).strip(" ,;") for part in parts if len(_read_words(part)) >= MIN_WORDS]
-    return tuple(named[:MAX_PARTS]) if len(named) > 1 else ()
+    phrases = [" ".join(part.split()).strip(" ,;") for part in parts if len(_read_words(part)) >= MIN_WORDS]
+    return tuple(phrases[:MAX_PARTS]) if len(phrases) > 1 else ()
 
 
 def find_subtasks(parts: Sequence[str], lessons: Iterable[Sequence[str]]) -> list[str]:
@@ -36,16 +36,17 @@ def find_subtasks(parts: Sequence[str], lessons: Iterable[Sequence[str]]) -> lis
     """
     words_of = [_read_words(part) for part in parts]
     in_parts = Counter(word for words in words_of for word in words)
-    found = []
+    subtasks = []
     for texts in lessons:
-        said = frozenset().union(*map(_read_words_of_lesson, texts))
+        lesson_words = frozenset().union(*map(_read_words_of_lesson, texts))
         shared = [
-            math.fsum(math.log(1 + len(parts) / in_parts[word]) for word in words & said) / math.sqrt(1 + len(words))
+            math.fsum(math.log(1 + len(parts) / in_parts[word]) for word in words & lesson_words)
+            / math.sqrt(1 + len(words))
             for words in words_of
         ]
-        best = max(range(len(parts)), key=lambda place: (shared[place], -place))
-        found.append(parts[best] if shared[best] > 0 else "")
-    return found
+        best = max(range(len(parts)), key=lambda index: (shared[index], -index))
+        subtasks.append(parts[best] if shared[best] > 0 else "")
+    return subtasks
 
 
 def _read_words(text: str) -> frozenset[str]:

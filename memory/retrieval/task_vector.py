@@ -24,6 +24,7 @@ def embed_task(task: str, model_id: str) -> tuple[str, QueryVector]:
     Raises:
         EmbedderError: no embedder is configured, none is known for the model, or it gives no answer in time.
     """
+    # Vectors of two models must not be compared, so the searched one decides, not the settings.
     embedder = find_embedder(model_id) if model_id else get_embedder()
     if embedder is None:
         raise EmbedderError("There is no embedder for the vectors that are searched.", transient=False)

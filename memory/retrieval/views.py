@@ -174,10 +174,10 @@ class ContextView(ApiView):
     def get(self, request: Request) -> HttpResponse:
         answer = answer_query(self, RetrieveQuery.from_query(request.query_params.dict()))
         etag = f'"{answer.context_sha256}"'
-        known = {tag.strip().removeprefix("W/") for tag in request.META.get("HTTP_IF_NONE_MATCH", "").split(",")}
+        etags = {tag.strip().removeprefix("W/") for tag in request.META.get("HTTP_IF_NONE_MATCH", "").split(",")}
         response = (
             HttpResponse(status=304)
-            if known & {etag, "*"}
+            if etags & {etag, "*"}
             else HttpResponse(answer.context, content_type="text/plain; charset=utf-8")
         )
         if response.status_code == 304:
@@ -185,6 +185,7 @@ class ContextView(ApiView):
         response["ETag"] = etag
         if answer.recorded:
             response["X-Retrieval-ID"] = str(answer.retrieval_id)
+        # A cache has to ask each time, because a lesson may be withdrawn at any moment.
         patch_cache_control(response, private=True, no_cache=True)
         return response
 
@@ -223,6 +224,7 @@ def answer_query(view: ApiView, query: RetrieveQuery) -> RetrievalAnswer:
     except _NO_DATABASE as error:
         log.warning("answer_not_recorded", error=type(error).__name__)
         missing = [part for part in prepared.answer.degraded.split(", ") if part]
+        # The search may have said already that there is no database.
         degraded = ", ".join(dict.fromkeys([*missing, NO_DATABASE]))
         return replace(prepared.answer, degraded=degraded, recorded=False)
 

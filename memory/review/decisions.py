@@ -55,6 +55,7 @@ def check_reviewer(kind: str, project: Project, *, by: Actor, withdraws: bool = 
     to, permission = _RIGHTS[ReviewKind(kind)]
     permissions: dict[str, str] = {_Role.REVIEWER: permission}
     if withdraws:
+        # Operators answer for the running system and must be able to stop it without a reviewer.
         permissions[_Role.OPERATOR] = "memory.change_apikey"
     check_right(Right(to=to, scope=ApiKey.Scope.REVIEW, permissions=permissions), project, by=by)
     if not withdraws:
@@ -108,6 +109,7 @@ def find_owners(by: Actor) -> set[int]:
 
 def lock_subject(subject: _Subject, *related: str) -> _Subject:
     """Read a subject again, with related rows, and hold it until the transaction ends."""
+    # `of`: rows that are read along, such as the current revision, are not held.
     rows: Any = type(subject)._default_manager.select_for_update(of=("self",))
     locked: _Subject = (rows.select_related(*related) if related else rows).get(pk=subject.pk)
     return locked
@@ -128,6 +130,7 @@ def check_read(revision: AbstractRevision, content_sha256: str | None) -> None:
 
 def add_revision(subject: ReviewSubject, *, by: Actor, **columns: Any) -> Any:
     """Write the next revision of a locked subject."""
+    # Its lock makes this safe: no other writer can take the same number.
     newest = subject.revisions.order_by("-number").values_list("number", flat=True).first() or 0
     return subject.revisions.create(project_id=subject.project_id, number=newest + 1, created_by=by.label, **columns)
 

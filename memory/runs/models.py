@@ -129,6 +129,7 @@ class Trajectory(models.Model):
             models.Index(fields=["project", "task_id", "-created_at"], name="memory_trajectory_family"),
             models.Index(
                 fields=["project", "task_id", "agent", "-created_at"],
+                # So that score histories are read from the index alone.
                 include=["score", "outcome"],
                 name="memory_trajectory_scores",
             ),

@@ -62,9 +62,10 @@ def read_score_history(
         task_id, agent: only of these; None means all.
         limit: how many families and agents at most.
     """
-    named = {name: value for name, value in (("task_id", task_id), ("agent", agent)) if value is not None}
-    where = "".join(f" AND {name} = %({name})s" for name in named)
-    parameters: dict[str, Any] = {"project": project.pk, "last": LAST, "limit": limit, **named}
+    filters = {name: value for name, value in (("task_id", task_id), ("agent", agent)) if value is not None}
+    # The names are those of two columns above, and the values are parameters.
+    where = "".join(f" AND {name} = %({name})s" for name in filters)
+    parameters: dict[str, Any] = {"project": project.pk, "last": LAST, "limit": limit, **filters}
     with connection.cursor() as cursor:
         cursor.execute(_GROUPS.format(where=where), parameters)
         return [_read(row) for row in cursor.fetchall()]
@@ -76,6 +77,7 @@ def find_trend(newest_first: Sequence[float]) -> float | None:
     half = len(scores) // 2
     if not half:
         return None
+    # With an odd number the middle score is in neither half.
     newer, older = scores[:half], scores[-half:]
     return round(sum(newer) / half - sum(older) / half, 6)
 

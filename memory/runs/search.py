@@ -49,6 +49,7 @@ def with_words(rows: QuerySet[Trajectory], text: str) -> QuerySet[Trajectory]:
     words = split_words(text)
     if not words:
         return rows.none()
+    # `split_words` leaves letters and digits alone, so no word can be an operator.
     query = SearchQuery(" & ".join(f"'{word}'" for word in words) + ":*", search_type="raw", config="simple")
     has = Func(F("task"), F("steps"), function="memory_run_words", output_field=SearchVectorField())
     return rows.filter(is_open=False).alias(words=has).filter(words=query)
@@ -87,14 +88,14 @@ def _count(text: str, words: list[str]) -> int:
 
 
 def _cut(text: str, words: list[str], step: int) -> RunExcerpt:
-    place = re.search("|".join(re.escape(word) for word in words), text, re.IGNORECASE)
-    if place is None:
+    match = re.search("|".join(re.escape(word) for word in words), text, re.IGNORECASE)
+    if match is None:
         return RunExcerpt(step=step)
-    start, end = place.span()
+    start, end = match.span()
     return RunExcerpt(
         step=step,
         before=("…" if start > _AROUND_CHARS else "") + text[max(start - _AROUND_CHARS, 0) : start],
-        match=place.group(),
+        match=match.group(),
         after=text[end : end + _AROUND_CHARS] + ("…" if len(text) > end + _AROUND_CHARS else ""),
     )
 

@@ -35,6 +35,7 @@ def read_steps(raw: Json) -> tuple[list[dict[str, Any]], list[str]]:
         return [], []
     if not isinstance(raw, Sequence) or isinstance(raw, str | bytes):
         raise InvalidSteps(f"{where} must be a list of steps or of chat messages, not {kind_of(raw)}.")
+    # The first entry decides, since a run is written in one form.
     if raw and (is_message(raw[0]) or (isinstance(raw[0], Mapping) and "role" in raw[0])):
         return _steps_of_messages(raw, where=where)
     return _checked(raw, where=where), []

@@ -78,6 +78,7 @@ def read_arguments(value: Json, *, where: str) -> dict[str, Any]:
         check_json(value)
     except InvalidJson as error:
         raise InvalidSteps(f"{where} cannot be stored. {error}") from None
+    # As they are stored; escapes would count a letter as six.
     length = len(json.dumps(value, ensure_ascii=False))
     if length > MAX_ARGUMENTS_CHARS:
         raise InvalidSteps(f"{where} is {length:,} characters long. Send at most {MAX_ARGUMENTS_CHARS:,}.")
@@ -95,6 +96,7 @@ def parse_action(text: str, *, where: str = "action") -> dict[str, Any] | None:
         return None
     if match := _CALL.fullmatch(text) or _BRACKETS.fullmatch(text):
         name, rest = match[1], match[2]
+        # JSON is tried in parentheses alone; in brackets the text is the argument.
         arguments: Json = rest if text.endswith(")") else {"input": rest}
     else:
         name, _, rest = text.partition(" ")
@@ -118,6 +120,7 @@ def read_step(item: Json, *, number: int, where: str) -> dict[str, Any]:
         raise InvalidSteps(f"{where}.index must be {number} (steps count from 1 in order) or be left out.")
     observation = read_long_text(item.get("observation"), where=f"{where}.observation")
     error = read_long_text(item.get("error"), where=f"{where}.error")
+    # Some frameworks put the error where the observation belongs, and mark it.
     if item.get("is_error") is True and not error:
         observation, error = "", observation or "failed"
     step = make_step(
@@ -140,6 +143,7 @@ def read_long_text(value: Json, *, where: str) -> str:
     text = read_text(value, where=where, max_chars=None)
     if len(text) <= MAX_OBSERVATION_CHARS:
         return text
+    # So that two cut texts can be told apart, or known to be the same.
     digest = sha256(text.encode()).hexdigest()[:16]
     mark = f"\n[… cut: the whole has {len(text):,} characters, sha256 {digest} …]\n"
     tail = MAX_OBSERVATION_CHARS // 3

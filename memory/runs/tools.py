@@ -21,14 +21,14 @@ def read_tools(value: Json, *, where: str = "tools") -> list[Any]:
         raise InvalidSteps(f"{where} has {len(value)} entries. Send at most {MAX_TOOLS}.")
     tools: list[Any] = []
     for number, tool in enumerate(value):
-        place = f"{where}[{number}]"
+        path = f"{where}[{number}]"
         if isinstance(tool, str):
-            tools.append(read_name(tool, where=place))
+            tools.append(read_name(tool, where=path))
             continue
         if not isinstance(tool, Mapping) or not _name(tool):
-            raise InvalidSteps(f"{place} must be a tool's name, or an object with its name and parameters.")
-        read_name(_name(tool), where=f"{place}.name")
-        tools.append(read_arguments(tool, where=place))
+            raise InvalidSteps(f"{path} must be a tool's name, or an object with its name and parameters.")
+        read_name(_name(tool), where=f"{path}.name")
+        tools.append(read_arguments(tool, where=path))
     return tools
 
 
@@ -48,6 +48,6 @@ def tool_names(tools: Sequence[Json]) -> Iterator[str]:
 
 def _name(tool: Mapping[str, Json]) -> str:
     function = tool.get("function")
-    named = function if isinstance(function, Mapping) else tool
-    name = named.get("name") or tool.get("type")  # a tool that the provider runs has only a type
+    definition = function if isinstance(function, Mapping) else tool
+    name = definition.get("name") or tool.get("type")  # a tool that the provider runs has only a type
     return name if isinstance(name, str) else ""

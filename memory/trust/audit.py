@@ -72,7 +72,7 @@ def add_comparisons(*statements: str) -> None:
 
     Each statement returns the faults: the project, the row's id, the number of the entry or NULL, and what is wrong.
     """
-    _comparisons.extend(each for each in statements if each not in _comparisons)
+    _comparisons.extend(statement for statement in statements if statement not in _comparisons)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,6 +118,7 @@ def verify_audit(*, heads: list[Head] | None = None) -> AuditReport:
     kept = {(head.project_id, head.number): head for head in heads or []}
     before: AuditEntry | None = None
     for entry in AuditEntry.objects.order_by("project_id", "number").iterator(chunk_size=2000):
+        # Each project has a chain of its own, which begins at GENESIS again.
         if before is not None and before.project_id != entry.project_id:
             _add_head(report, before)
             before = None
@@ -126,6 +127,7 @@ def verify_audit(*, heads: list[Head] | None = None) -> AuditReport:
             AuditFault(project_id=entry.project_id, number=entry.number, message=message)
             for message in _check_link(entry, before)
         ]
+        # What is left in `kept` afterwards was cut off the end.
         recorded = kept.pop((entry.project_id, entry.number), None)
         if recorded is not None and recorded.sha256 != entry.sha256:
             message = "the chain was rewritten: this entry had another hash when its end was recorded"
@@ -152,8 +154,10 @@ def _check_link(entry: AuditEntry, before: AuditEntry | None) -> Iterator[str]:
     if hashlib.sha256(f"{entry.previous_sha256}\n{entry.content}".encode()).hexdigest() != entry.sha256:
         yield "its content does not match its hash"
         return
+    # Only now: content that fails its hash need not be JSON.
     content: dict[str, Any] = json.loads(entry.content)
     subject = str(entry.subject_id) if entry.subject_id else None
+    # Queries read the columns, and the hash covers the content alone.
     described = (content["project"], content["number"], content["kind"], content["subject"])
     if described != (str(entry.project_id), entry.number, entry.kind, subject):
         yield "its columns do not match its content"

@@ -41,16 +41,19 @@ def find_carried(project: Project, wording_ids: Collection[UUID]) -> tuple[Carri
     candidates = Retrieval.objects.filter(contained, project=project).order_by("created_at", "pk")
     if not lessons and not card_ids:
         return ()
-    found: list[Carried] = []
+    carried: list[Carried] = []
+    # Only the ids at once: the texts of many answers would not fit into memory.
     answer_ids = list(candidates.values_list("pk", flat=True))
     for first in range(0, len(answer_ids), BATCH):
         answers = list(candidates.filter(pk__in=answer_ids[first : first + BATCH]))
         given = find_given_wordings(answers)
         for answer in answers:
-            subjects = {one.subject_id for one in given[answer.pk] if one.injected and one.id in wording_ids}
+            subjects = {
+                wording.subject_id for wording in given[answer.pk] if wording.injected and wording.id in wording_ids
+            }
             if subjects:
-                found.append(_describe(answer, subjects, card_ids))
-    return tuple(found)
+                carried.append(_describe(answer, subjects, card_ids))
+    return tuple(carried)
 
 
 def _describe(answer: Retrieval, subjects: set[UUID], card_ids: set[UUID]) -> Carried:

@@ -68,6 +68,7 @@ def erase_trajectory(trajectory: Trajectory, *, by: Actor) -> Erased:
         except OperationalError as error:
             if not isinstance(error.__cause__, DeadlockDetected) or attempt == ATTEMPTS:
                 raise
+            # `delete()` takes the id from the instance, also where the transaction is rolled back.
             trajectory.pk = pk
             log.info("erasure_repeated", trajectory_id=str(pk), attempt=attempt)
         else:
@@ -84,6 +85,7 @@ def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
     evidence = trajectory.evidence.filter(heuristic__kind=Heuristic.Kind.LESSON)
     learnt = set(evidence.values_list("heuristic_id", flat=True))
     quoting = set(_find_quotations(trajectory).values_list("heuristic_id", flat=True))
+    # Read now: the verdicts go with the run, and their lessons are counted again at the end.
     judged = find_lessons_of_run(trajectory)
     # Locked together and in order, so that two erasures cannot deadlock.
     concerned = Heuristic.objects.filter(pk__in=learnt | quoting | set(judged), project_id=trajectory.project_id)
@@ -92,9 +94,9 @@ def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
     failpoint("erasure.before_delete")
     forget_elsewhere(trajectory)
     evidence.delete()
-    unproven = [one for one in touched if one.pk in learnt and not one.evidence.exists()]
+    unproven = [lesson for lesson in touched if lesson.pk in learnt and not lesson.evidence.exists()]
     written_from_it = _find_written_from(trajectory, lessons=unproven)
-    orphans = [one for one in unproven if one.pk in written_from_it]
+    orphans = [lesson for lesson in unproven if lesson.pk in written_from_it]
     kept = [heuristic for heuristic in touched if heuristic not in orphans]
     forget_answers(trajectory, lessons=[heuristic.pk for heuristic in touched])
     for orphan in orphans:
@@ -124,10 +126,10 @@ def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
 def _find_written_from(trajectory: Trajectory, *, lessons: list[Heuristic]) -> set[UUID]:
     """Return which of these lessons have words from the run, or from one that was erased before."""
     runs = Trajectory.objects.filter(pk=OuterRef("trajectory_id")).exclude(pk=trajectory.pk)
-    said = WordOrigin.objects.filter(project_id=trajectory.project_id, trajectory_id__isnull=False)
+    origins = WordOrigin.objects.filter(project_id=trajectory.project_id, trajectory_id__isnull=False)
     revisions = HeuristicRevision.objects.filter(heuristic__in=lessons)
     ancestors = {id for lineage in revisions.values_list("lineage", flat=True) for id in lineage}
-    gone = set(said.filter(~Exists(runs), wording_id__in=ancestors).values_list("wording_id", flat=True))
+    gone = set(origins.filter(~Exists(runs), wording_id__in=ancestors).values_list("wording_id", flat=True))
     written = revisions.filter(lineage__overlap=list(gone))
     return set(written.values_list("heuristic_id", flat=True))
 
@@ -153,6 +155,7 @@ def _forget_log_entries(ids: Iterable[UUID]) -> None:
 
 def _delete(orphans: list[Heuristic]) -> None:
     ids = [heuristic.pk for heuristic in orphans]
+    # The two tables refer to each other, so the reference goes before the rows.
     Heuristic.objects.filter(pk__in=ids).update(current_revision=None)
     HeuristicRevision.objects.filter(heuristic__in=ids).delete()
     Heuristic.objects.filter(pk__in=ids).delete()
@@ -172,6 +175,7 @@ def _reword(heuristic: Heuristic, trajectory: Trajectory, *, by: Actor) -> bool:
     current, status = heuristic.current_revision, heuristic.status
     if current is not None and current.pk in quoting:
         clean = repropose_heuristic(heuristic, text=replace(current.as_text(), source_task=""), by=by)
+        # A lesson that was out of use must not come back into the queue by an erasure.
         if status not in (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED):
             set_status(clean, status)
     HeuristicRevision.objects.filter(pk__in=quoting).delete()

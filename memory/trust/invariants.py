@@ -156,7 +156,7 @@ _INVARIANTS: list[Invariant] = [
 
 def add_invariants(more: Iterable[Invariant]) -> None:
     """Add the rules of another app."""
-    _INVARIANTS.extend(each for each in more if each not in _INVARIANTS)
+    _INVARIANTS.extend(invariant for invariant in more if invariant not in _INVARIANTS)
 
 
 def all_invariants() -> list[Invariant]:
@@ -168,6 +168,7 @@ def find_violations() -> Iterator[Violation]:
     """Check all rules and yield those that are broken."""
     for invariant in all_invariants():
         with transaction.atomic(), connection.cursor() as cursor:
+            # A check reads whole tables, which takes longer than a request may.
             cursor.execute("SET LOCAL statement_timeout = 0")
             cursor.execute(invariant.broken_by)
             rows = [str(row[0]) for row in cursor.fetchall()]

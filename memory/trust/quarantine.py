@@ -154,8 +154,8 @@ def find_reach(project: Project, source: QuarantinedSource) -> Reach:
     key_id = source.api_key.pk if source.api_key else None
     with connection.cursor() as cursor:
         cursor.execute("SELECT memory_wordings_of(%s, %s, %s, %s)", [project.pk, source.client, key_id, source.since])
-        said = {id for (id,) in cursor.fetchall()}
-    covered = _find_descendants(project, contributed | said)
+        wordings = {id for (id,) in cursor.fetchall()}
+    covered = _find_descendants(project, contributed | wordings)
     return Reach(heuristic_ids=frozenset(suspects), contributed=contributed, covered=covered)
 
 
@@ -165,12 +165,13 @@ def find_covered_by(order: QuarantineOrder) -> frozenset[UUID]:
         cursor.execute(
             "SELECT memory_wordings_of(%s, %s, %s, %s)", [order.project_id, order.client, order.api_key_id, order.since]
         )
-        said = {id for (id,) in cursor.fetchall()}
-    return _find_descendants(Project.objects.get(pk=order.project_id), said.union(order.wording_ids))
+        wordings = {id for (id,) in cursor.fetchall()}
+    return _find_descendants(Project.objects.get(pk=order.project_id), wordings.union(order.wording_ids))
 
 
 def find_suspects(project: Project, source: QuarantinedSource) -> set[UUID]:
     """Return the lessons a source contributed to. Proposals record only the client, not which of its keys was used."""
+    # A run that is recorded in parts may begin before the time and say its words after it.
     recorded = Q(evidence__trajectory__created_at__gte=source.since) | Q(
         evidence__trajectory__appended_at__gte=source.since
     )
@@ -181,8 +182,8 @@ def find_suspects(project: Project, source: QuarantinedSource) -> set[UUID]:
     # With evidence, the time of the run counts.
     proposed = Q(client=source.client, created_at__gte=source.since, evidence__isnull=True)
     reworded = Q(revisions__created_by=f"key:{source.client}", revisions__created_at__gte=source.since)
-    found = Heuristic.objects.for_project(project).filter(recorded | proposed | reworded)
-    return set(found.order_by().values_list("pk", flat=True))
+    suspects = Heuristic.objects.for_project(project).filter(recorded | proposed | reworded)
+    return set(suspects.order_by().values_list("pk", flat=True))
 
 
 def _check_source(project: Project, *, api_key: ApiKey | None, client: str, since: datetime) -> QuarantinedSource:
@@ -196,6 +197,7 @@ def _stop_serving(project: Project) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL lock_timeout = 0")  # an order is not to fail because something is being served
         cursor.execute("SELECT pg_advisory_xact_lock(memory_quarantine_lock(%s))", [project.pk])
+        # The locks on rows that follow are short, and wait no longer than usual.
         cursor.execute("SET LOCAL lock_timeout TO DEFAULT")
 
 

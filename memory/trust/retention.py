@@ -66,6 +66,7 @@ def delete_old_answers(*, batch_size: int = BATCH) -> int:
     days = settings.ERL_RETENTION_DAYS
     if not days:
         return 0
+    # Whole months alone are dropped, so an answer may stay up to a month longer.
     until = (database_now() - timedelta(days=days)).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     with as_owner():
         try:
@@ -95,6 +96,7 @@ def _keep_evidence(month: str, answers: str, batch_size: int) -> None:
     """Mark the answers of a month that something refers to as kept; in the whole table this moves them."""
     for model, is_evidence in _find_referring():
         statement = _KEEP.format(evidence=model._meta.db_table, month=month, answers=answers)
+        # The statement takes what comes after an id, so the walk begins one before the first.
         after = [UUID(int=UUID(first).int - 1) for first in _read(_LEAST.format(month=month))]
         while after and is_evidence:
             after = [UUID(last) for last in _read(statement, [after[0], batch_size])]
@@ -113,8 +115,10 @@ def _put_back(month: str, batch_size: int) -> None:
 def _delete_rows(until: datetime, batch_size: int) -> int:
     old = Retrieval.objects.filter(created_at__lt=until).order_by("pk")
     deleted, last = 0, _FIRST
+    # By id, so that answers that stay are not looked at again in this run.
     while ids := list(old.filter(pk__gt=last).values_list("pk", flat=True)[:batch_size]):
         with transaction.atomic():
+            # An answer that a run is being recorded with at this moment is left to the next call.
             unused = Retrieval.objects.select_for_update(skip_locked=True, of=("self",)).filter(pk__in=ids)
             for model, is_evidence in _find_referring():
                 if is_evidence:

@@ -32,7 +32,7 @@ from reflection.reflectors.requests import enqueue_reflection
 Scope = ApiKey.Scope
 MAX_WAIT_SECONDS = 30
 _POLL_SECONDS = 0.1
-_POLL_SHARE = 0.05  # of the time waited: who has waited long can wait a little longer
+_POLL_SHARE = 0.05  # of the time waited: a client that has waited long can wait a little longer
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?([0-9]{1,6})\"?\s*(?=$|[,;])", re.IGNORECASE)
 
 

@@ -43,6 +43,7 @@ def judge_by_calls(revision: HeuristicRevision, episode: Episode) -> Judgement:
         if step.action:
             first.setdefault(step.action.name, step.index)
     condition = _names(revision.trigger)
+    # A tool in the condition is what the run was about to call, not what it is asked to do.
     asked = [name for name in _names(revision.guideline) if name not in condition]
     occurred = [first[name] for name in condition if name in first]
     if not first or not (condition or asked):
@@ -50,6 +51,7 @@ def judge_by_calls(revision: HeuristicRevision, episode: Episode) -> Judgement:
     if condition and not occurred:
         return Judgement(revision=revision, verdict=_Verdict.NOT_APPLICABLE)
     deadline = min(occurred, default=None)
+    # What comes after the deadline came too late to follow the advice.
     done = [first[name] for name in asked if name in first and (deadline is None or first[name] <= deadline)]
     if done:
         return Judgement(revision=revision, verdict=_Verdict.FOLLOWED, step=min(done))
@@ -78,20 +80,21 @@ def record_verdicts(trajectory: Trajectory, judgements: Iterable[Judgement], *, 
     rows = [
         UsageVerdict(
             project_id=trajectory.project_id,
-            heuristic_id=each.revision.heuristic_id,
+            heuristic_id=judgement.revision.heuristic_id,
             trajectory=trajectory,
             retrieval_id=trajectory.retrieval_id,
-            content_sha256=each.revision.content_sha256,
-            verdict=each.verdict,
-            step=each.step,
+            content_sha256=judgement.revision.content_sha256,
+            verdict=judgement.verdict,
+            step=judgement.step,
             judge=judge,
             judge_version=version,
         )
-        for each in judgements
-        if each.revision.project_id == trajectory.project_id
+        for judgement in judgements
+        if judgement.revision.project_id == trajectory.project_id
     ]
     UsageVerdict.objects.bulk_create(
         rows,
+        # A newer judge replaces the verdict of an older one instead of counting twice.
         update_conflicts=True,
         unique_fields=["heuristic", "trajectory", "client"],
         update_fields=["verdict", "step", "judge", "judge_version", "content_sha256", "retrieval"],

@@ -43,12 +43,12 @@ def parse_decisions(
         decisions = _Decisions.model_validate(document).decisions
     except ValidationError as error:
         raise UnusableAnswer(describe(error), code="wrong_shape") from error
-    for each in decisions:
-        if each.decision not in choices:
-            raise UnusableAnswer(f"{each.decision} is not one of {', '.join(choices)}.", code="wrong_shape")
-        if not labels.issuperset(each.labels) or (each.keep and each.keep not in each.labels):
+    for decision in decisions:
+        if decision.decision not in choices:
+            raise UnusableAnswer(f"{decision.decision} is not one of {', '.join(choices)}.", code="wrong_shape")
+        if not labels.issuperset(decision.labels) or (decision.keep and decision.keep not in decision.labels):
             raise UnusableAnswer("A label is none of those that were shown.", code="no_such_label")
-        if each.decision in ("new", "narrow") and not (each.trigger.strip() and each.action.strip()):
+        if decision.decision in ("new", "narrow") and not (decision.trigger.strip() and decision.action.strip()):
             raise UnusableAnswer("A new or narrower lesson needs a trigger and an action.", code="wrong_shape")
     return decisions
 

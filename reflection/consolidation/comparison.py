@@ -70,8 +70,9 @@ def suggest_generalisation(
     text: HeuristicText | None = None,
 ) -> Advice:
     """Return the suggestion to apply a lesson to the whole project."""
-    named = sorted(families)
+    names = sorted(families)
     wider = replace(text or lesson.revision.as_text(), scope="project", task_id="")
+    # A condition about one kind of task would keep the wider lesson in its old family.
     if text is None and re.match(r"When the task is of the kind |When the same task", wider.trigger):
         wider = replace(wider, trigger="When starting a task of this project")
     return Advice(
@@ -79,7 +80,7 @@ def suggest_generalisation(
         heuristic_id=lesson.id,
         content_sha256=lesson.revision.content_sha256,
         text=wider,
-        reason=reason or f"It was learned in {len(named)} task families: {', '.join(named[:5])}.",
+        reason=reason or f"It was learned in {len(names)} task families: {', '.join(names[:5])}.",
         author=author,
     )
 
@@ -89,6 +90,7 @@ def _find_repetitions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
         lessons,
         stack(lesson.vector for lesson in lessons),
         at_least=SAID_AGAIN_SIMILARITY,
+        # Near vectors alone are not enough: "do" and "do not" are close to each other.
         may_join=lambda leader, lesson: compare(leader, lesson, anywhere=True).verdict is MeaningVerdict.SAME,
     )
     for group in groups:
@@ -98,8 +100,10 @@ def _find_repetitions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
             lesson = lessons[index]
             if lesson.place == leader.place or (not leader.place and similarity >= SAME_SIMILARITY):
                 yield suggest_merge(lesson, leader, similarity=round(similarity, 4))
+            # The same words in another family speak for a wider lesson, not for a merge.
             elif similarity >= SAME_SIMILARITY:
                 families.add(lesson.place)
+        # A lesson that holds for the whole project already covers the families.
         if len(families) > 1 and "" not in families and leader.revision.scope != _PROJECT:
             yield suggest_generalisation(leader, families)
 
@@ -109,12 +113,13 @@ def _find_contradictions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
     vectors = stack(lesson.vector for lesson in lessons)
     opposed: dict[tuple[int, int], str] = {}
     for column, row in _find_near(vectors):
-        one, other = lessons[column], lessons[row]
-        if (not one.place or not other.place or one.place == other.place) and (
-            said := compare(one, other, anywhere=True)
+        first, other = lessons[column], lessons[row]
+        if (not first.place or not other.place or first.place == other.place) and (
+            comparison := compare(first, other, anywhere=True)
         ).is_opposite:
-            opposed[column, row] = f"The two lessons are nearly the same, but {said.reason}"
+            opposed[column, row] = f"The two lessons are nearly the same, but {comparison.reason}"
     forbidding = [index for index, lesson in enumerate(lessons) if lesson.revision.avoid]
+    # Advice and what to avoid are compared crosswise, which needs a vector for each of the two texts.
     embedded = embed_texts(
         [(lesson.revision.guideline,) for lesson in lessons]
         + [(lessons[index].revision.avoid,) for index in forbidding]
@@ -122,22 +127,22 @@ def _find_contradictions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
     if forbidding and embedded is not None:
         said_vectors, forbidden = embedded[1][: len(lessons)], embedded[1][len(lessons) :]
         for row, column in np.argwhere(forbidden @ said_vectors.T >= OPPOSED_SIMILARITY).tolist():
-            one, other = lessons[forbidding[row]], lessons[column]
-            if other.id == one.id or (one.place and other.place != one.place):
+            first, other = lessons[forbidding[row]], lessons[column]
+            if other.id == first.id or (first.place and other.place != first.place):
                 continue
             # "Do not open it" under avoid is not what "do not open it" as advice forbids.
-            if compare_texts(one.revision.avoid, other.revision.guideline).verdict is MeaningVerdict.SAME:
+            if compare_texts(first.revision.avoid, other.revision.guideline).verdict is MeaningVerdict.SAME:
                 opposed.setdefault((forbidding[row], column), "One lesson says to avoid what the other says to do")
     for (index, other_index), reason in opposed.items():
-        one, other = lessons[index], lessons[other_index]
+        first, other = lessons[index], lessons[other_index]
         yield Advice(
             kind=Suggestion.Kind.CONTRADICTION,
-            heuristic_id=one.id,
-            content_sha256=one.revision.content_sha256,
+            heuristic_id=first.id,
+            content_sha256=first.revision.content_sha256,
             other_id=other.id,
             other_sha256=other.revision.content_sha256,
             reason=f"{reason}. Decide which holds, or narrow one of them.",
-            similarity=round(min(float(one.vector @ other.vector), 1.0), 4),
+            similarity=round(min(float(first.vector @ other.vector), 1.0), 4),
             author=AUTHOR,
         )
 
@@ -147,6 +152,7 @@ def _find_near(vectors: Vectors) -> Iterator[tuple[int, int]]:
     for column in range(1, len(vectors)):
         similarities = vectors[:column] @ vectors[column]
         nearest = np.argsort(-similarities, kind="stable")[:TRIED]
+        # Only a few each: the words of every pair are compared afterwards, which takes longer.
         yield from ((column, int(row)) for row in nearest if similarities[row] >= OPPOSED_SIMILARITY)
 
 
@@ -154,7 +160,7 @@ def compare(one: Lesson, other: Lesson, *, anywhere: bool = False) -> Comparison
     """Tell whether two lessons give the same advice; `anywhere` leaves aside which families they are for."""
     text, other_text = one.revision.as_text(), other.revision.as_text()
     if anywhere:
-        text, other_text = (replace(each, scope="project", task_id="") for each in (text, other_text))
+        text, other_text = (replace(side, scope="project", task_id="") for side in (text, other_text))
     similarity = float(one.vector @ other.vector)
     return compare_heuristics(text, other_text, similarity=similarity)
 

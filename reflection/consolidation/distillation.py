@@ -33,11 +33,12 @@ def group_notes(notes: Sequence[RecordedNote]) -> list[list[tuple[RecordedNote, 
     if not texts:
         return []
     embedded = embed_texts([(text,) for text in texts])
-    place = {text: index for index, text in enumerate(texts)}
+    positions = {text: index for index, text in enumerate(texts)}
+    # Without an embedder every text is at right angles to all others, so only equal ones meet.
     vectors = np.eye(len(texts), dtype=np.float32) if embedded is None else embedded[1]
     grouped = group_similar(
         notes,
-        vectors[[place[drop_numbers(note.text)] for note in notes]],
+        vectors[[positions[drop_numbers(note.text)] for note in notes]],
         at_least=NEAR,
         may_join=lambda leader, note: leader.kind == note.kind and _say_the_same(leader.text, note.text),
     )
@@ -60,6 +61,7 @@ def distil_notes(groups: Iterable[Sequence[tuple[RecordedNote, float]]]) -> list
 
 def _distil(group: Sequence[tuple[RecordedNote, float]]) -> NewLesson | None:
     best: tuple[RecordedNote, NoteAdvice] | None = None
+    # A total order, so that a repeated consolidation proposes the same words.
     for note, _ in sorted(group, key=lambda pair: (-pair[1], -pair[0].score, pair[0].at, pair[0].trajectory_id)):
         advice = _read_summary(note) if note.kind == "summary" else advise(note.text, kind=note.kind)
         if advice is not None:
@@ -68,17 +70,18 @@ def _distil(group: Sequence[tuple[RecordedNote, float]]) -> NewLesson | None:
     if best is None:
         return None
     note, advice = best
-    families = list(dict.fromkeys(each.family for each, _ in group))
+    # `dict.fromkeys` keeps the order in which the families came.
+    families = list(dict.fromkeys(noted.family for noted, _ in group))
     trigger = f"When {advice.condition}" if advice.condition else describe_tasks(families, [note.task])
     if not trigger or len(trigger) > MAX_TRIGGER_CHARS or len(advice.what) > MAX_GUIDELINE_CHARS:
         return None
     if _says_too_little(advice, families, [similarity for _, similarity in group]):
         return None
-    runs = {each.trajectory_id: each for each, _ in group}
+    runs = {noted.trajectory_id: noted for noted, _ in group}
     across = len(families) > 1 or not families[0]
     where = f"in {len(families)} task families" if len(families) > 1 else "in one task family"
     kind = {"mistake": "as a mistake", "success": "as a success", "summary": "in their summaries"}[note.kind]
-    reason = f"{len(runs)} runs {where} noted this {kind}, in {len({each.text for each, _ in group})} wordings."
+    reason = f"{len(runs)} runs {where} noted this {kind}, in {len({noted.text for noted, _ in group})} wordings."
     return NewLesson(
         text=HeuristicText(
             trigger=trigger,
@@ -91,8 +94,8 @@ def _distil(group: Sequence[tuple[RecordedNote, float]]) -> NewLesson | None:
             source_task=note.task[:MAX_SOURCE_TASK_CHARS],
         ),
         support=tuple(
-            Support(trajectory_id=each.trajectory_id, citation=Citation(quote=cut(each.text, 200)))
-            for each in runs.values()
+            Support(trajectory_id=noted.trajectory_id, citation=Citation(quote=cut(noted.text, 200)))
+            for noted in runs.values()
         ),
         reason=reason,
         confidence=round(min(0.9, 0.4 + 0.1 * len(runs)), 2),
@@ -112,7 +115,7 @@ def _says_too_little(advice: NoteAdvice, families: Sequence[str], similarities: 
 
 def _read_summary(note: RecordedNote) -> NoteAdvice | None:
     """Return what the best of several successful runs did."""
-    said = drop_numbers(note.text)
-    if len(said) > MAX_SUMMARY_CHARS or not is_general(said):
+    summary = drop_numbers(note.text)
+    if len(summary) > MAX_SUMMARY_CHARS or not is_general(summary):
         return None
-    return NoteAdvice(what=f"Do as the best of the runs that succeeded did: {said}")
+    return NoteAdvice(what=f"Do as the best of the runs that succeeded did: {summary}")

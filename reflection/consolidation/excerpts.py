@@ -54,6 +54,6 @@ def show_run(run: Trajectory) -> dict[str, Any]:
         "family": run.task_id,
         "score": run.score,
         "summary": cut_middle(redact_text(run.summary), TEXT_CHARACTERS),
-        "mistakes": [cut_middle(redact_text(each), TEXT_CHARACTERS) for each in run.mistakes[:RUNS_SHOWN]],
+        "mistakes": [cut_middle(redact_text(mistake), TEXT_CHARACTERS) for mistake in run.mistakes[:RUNS_SHOWN]],
         "steps": steps[-8:],
     }

@@ -54,9 +54,11 @@ class Pass:
             return rules()
         try:
             drafts = ask(self.model)
+        # Another worker goes on with the job: the rules must not write beside it.
         except LostClaim:
             raise
         except ReflectionError as error:
+            # Kept with the run, so that people see why the model's part is missing.
             self.run.result["fallback"] = redact(str(error)).value[:500]
             log.warning("consolidation_by_rules", code=error.code)
             return rules()
@@ -90,6 +92,7 @@ def _see_through(run: ConsolidationRun, heartbeat: Heartbeat, *, ask_model: Ask)
     at = Pass(run=run, model=_find_model(run, heartbeat, ask_model=ask_model))
     for name, stage in STAGES:
         heartbeat.ensure_held()
+        # An earlier attempt may have written some stages, and each is written once.
         if name not in run.stages_done:
             _do(run, name, stage(at))
     finish(run)
@@ -110,6 +113,7 @@ def _do(run: ConsolidationRun, name: str, found: StageResult) -> None:
     Raises:
         LostClaim: another worker holds the run.
     """
+    # The row stays locked until the commit, so no other worker can take the run in between.
     hold(run)
     counts = write_drafts(run, found.drafts)
     note(
@@ -178,7 +182,9 @@ def _maintain(at: Pass) -> StageResult:
     )
     concerned = {draft.heuristic_id for draft in repairs if isinstance(draft, Advice)}
     retirements = suggest_retirements(at.run.project, lessons)
-    return StageResult(drafts=[*repairs, *(each for each in retirements if each.heuristic_id not in concerned)])
+    return StageResult(
+        drafts=[*repairs, *(retirement for retirement in retirements if retirement.heuristic_id not in concerned)]
+    )
 
 
 def _measure(at: Pass) -> StageResult:

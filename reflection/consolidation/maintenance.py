@@ -38,6 +38,7 @@ class FailedUse:
 
     @property
     def occasion(self) -> str:
+        # By doubling: a person who said no is asked again only when there are twice as many failures.
         return f"failed/{int(log2(len(self.failed)))}"
 
 
@@ -55,8 +56,8 @@ def find_failed_uses(lessons: Sequence[Lesson]) -> list[FailedUse]:
         ]
         for lesson in concerned
     }
-    runs = Trajectory.objects.in_bulk({use.trajectory_id for each in newest.values() for use in each})
-    found = [
+    runs = Trajectory.objects.in_bulk({use.trajectory_id for lesson_uses in newest.values() for use in lesson_uses})
+    failed_uses = [
         FailedUse(
             lesson=lesson,
             failed=_ended(newest[lesson.id], runs, "failure"),
@@ -64,13 +65,14 @@ def find_failed_uses(lessons: Sequence[Lesson]) -> list[FailedUse]:
         )
         for lesson in concerned
     ]
-    enough = [each for each in found if len(each.failed) >= MIN_FAILURES]
-    return sorted(enough, key=lambda each: (-len(each.failed), each.lesson.rank))
+    enough = [lesson_uses for lesson_uses in failed_uses if len(lesson_uses.failed) >= MIN_FAILURES]
+    return sorted(enough, key=lambda lesson_uses: (-len(lesson_uses.failed), lesson_uses.lesson.rank))
 
 
 def suggest_repair(use: FailedUse) -> Advice | None:
     """Suggest to narrow a lesson to where it did not fail."""
     lesson = use.lesson
+    # Without a success nothing shows where the lesson does hold.
     if not use.succeeded:
         return None
     bad = Counter(run.task_id for run in use.failed if run.task_id)
@@ -79,7 +81,8 @@ def suggest_repair(use: FailedUse) -> Advice | None:
     caught = sum(bad[family] for family in families)
     words = describe_tasks(families, [""]) if families else ""
     if not words.startswith("When the task is of the kind ") or 2 * caught < len(use.failed):
-        return None  # the failures have nothing visible in common; a person or a model may see more
+        # The failures have nothing visible in common. A person or a model may see more.
+        return None
     condition = words.removeprefix("When ")
     present = lesson.revision.not_when.rstrip(". ")
     text = replace(lesson.revision.as_text(), not_when=f"{present}; or {condition}" if present else condition)

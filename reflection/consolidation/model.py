@@ -56,10 +56,12 @@ class ModelConsolidator:
     def distil(self, groups: Sequence[Sequence[tuple[RecordedNote, float]]]) -> list[Draft]:
         """Return the lessons that groups of notes teach."""
         drafts: list[Draft] = []
+        # Several groups in one question: each question repeats the same long instructions.
         for start in range(0, len(groups), GROUPS_AT_ONCE):
             batch = {f"G{number}": group for number, group in enumerate(groups[start : start + GROUPS_AT_ONCE], 1)}
             data = {label: [show_note(note) for note, _ in group[:NOTES_OF_A_GROUP]] for label, group in batch.items()}
             for decision in self._decide("distil", data, labels=batch, choices=("new", "keep"), example="G"):
+                # A lesson from several groups could not be traced to its runs.
                 if decision.decision == "new" and len(decision.labels) == 1:
                     drafts += self._as_new(decision, batch[decision.labels[0]])
         return drafts
@@ -87,8 +89,8 @@ class ModelConsolidator:
             "SUCCEEDED RUNS": [show_run(run) for run in use.succeeded[:RUNS_SHOWN]],
         }
         decisions = self._decide("maintain", data, labels=["L1"], choices=("narrow", "retire", "keep"), example="L")
-        found = [self._as_advice(decision, {"L1": use.lesson}, data) for decision in decisions[:1]]
-        return [replace(advice, support=use.support, occasion=use.occasion) for advice in found if advice is not None]
+        drafts = [self._as_advice(decision, {"L1": use.lesson}, data) for decision in decisions[:1]]
+        return [replace(advice, support=use.support, occasion=use.occasion) for advice in drafts if advice is not None]
 
     def _compare(self, groups: Sequence[Sequence[Lesson]]) -> list[Draft]:
         shown: dict[str, Lesson] = {}
@@ -97,7 +99,7 @@ class ModelConsolidator:
             labels = [f"L{len(shown) + number}" for number in range(1, len(group) + 1)]
             shown |= dict(zip(labels, group, strict=True))
             lines += [
-                show_lesson(label, lesson) | {"near": [each for each in labels if each != label]}
+                show_lesson(label, lesson) | {"near": [near_label for near_label in labels if near_label != label]}
                 for label, lesson in zip(labels, group, strict=True)
             ]
         data = {"LESSONS": lines}
@@ -133,6 +135,7 @@ class ModelConsolidator:
             max_output_tokens=settings.ERL_LLM_MAX_OUTPUT_TOKENS,
         )
         answer = self._ask(f"consolidate:{step}", request)
+        # A server that has one model is asked without its name, so only the answer says what wrote it.
         self._author = replace(self._author, model=answer.model)
         return parse_decisions(
             answer.text, finish_reason=answer.finish_reason, labels=frozenset(labels), choices=choices
@@ -179,16 +182,17 @@ class ModelConsolidator:
         text, findings = self._new_words(decision, into, data)
         drafts: list[Draft] = []
         for lesson in lessons:
+            # "Do" and "avoid" cannot be one lesson, whatever the model says.
             if lesson.id == into.id or lesson.revision.polarity != into.revision.polarity:
                 continue
-            said = compare(into, lesson, anywhere=True)
-            if said.is_opposite:
+            comparison = compare(into, lesson, anywhere=True)
+            if comparison.is_opposite:
                 against = self._about(
-                    lesson, Suggestion.Kind.CONTRADICTION, f"{decision.reason.strip()} But {said.reason}."
+                    lesson, Suggestion.Kind.CONTRADICTION, f"{decision.reason.strip()} But {comparison.reason}."
                 )
                 drafts.append(replace(against, other_id=into.id, other_sha256=into.revision.content_sha256))
                 continue
-            doubt = ({"code": "may_differ", "message": f"Before you merge, look again: {said.reason}."},)
+            doubt = ({"code": "may_differ", "message": f"Before you merge, look again: {comparison.reason}."},)
             merge = suggest_merge(
                 lesson,
                 into,
@@ -197,7 +201,8 @@ class ModelConsolidator:
                 reason=decision.reason.strip(),
                 text=text,
             )
-            drafts.append(replace(merge, findings=findings + (doubt if said.is_sure else ())))
+            drafts.append(replace(merge, findings=findings + (doubt if comparison.is_sure else ())))
+            # The better wording is proposed once, with the first merge.
             text, findings = None, ()
         return drafts
 
@@ -253,9 +258,10 @@ class ModelConsolidator:
 
     def _check(self, text: HeuristicText, read: Iterable[str]) -> tuple[dict[str, str], ...] | None:
         """Check a wording against what the model read; return what a reviewer is to know, or None where it fails."""
-        steps = tuple(Step(index=number, observation=each) for number, each in enumerate(read, 1))
+        # The checks compare with a run, so what the model read is shown to them as one.
+        steps = tuple(Step(index=number, observation=item) for number, item in enumerate(read, 1))
         episode = Episode(task=text.source_task, steps=steps, task_id=text.task_id)
         findings = verify(ProposedLesson(text=text, citations=(Citation(),)), episode)
         if is_rejected(findings):
             return None
-        return tuple({"code": each.code, "message": each.message} for each in findings)
+        return tuple({"code": item.code, "message": item.message} for item in findings)

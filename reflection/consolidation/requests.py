@@ -32,6 +32,7 @@ def request_consolidation(project: Project, *, cause: str, by: Actor, again: boo
     Args:
         again: read everything, not only what is new.
     """
+    # Only what was finished counts: a run that died has perhaps not read all of its time.
     done = ConsolidationRun.objects.for_project(project).filter(status=_Status.DONE)
     last = None if again else done.aggregate(at=Max(_UNTIL))["at"]
     run = ConsolidationRun(
@@ -74,6 +75,7 @@ def request_nightly_consolidations() -> list[ConsolidationRun]:
     if now.hour != NIGHT_HOUR_UTC:
         return []
     start = now.replace(minute=0, second=0, microsecond=0)
+    # Called more than once in the hour; the rows say whether this night was done.
     if ConsolidationRun.objects.filter(payload__cause=ConsolidationRun.Cause.NIGHTLY, created_at__gte=start).exists():
         return []
     return request_due_consolidations(nightly=True)
@@ -84,7 +86,9 @@ def new_trajectories(run: ConsolidationRun) -> Q:
     if run.since is None:
         return Q(created_at__lte=run.until)
     return Q(created_at__gt=run.since, created_at__lte=run.until) | Q(
-        outcome_at__gt=run.since, created_at__lte=run.until
+        # An outcome that came late makes an old run worth reading again.
+        outcome_at__gt=run.since,
+        created_at__lte=run.until,
     )
 
 

@@ -40,6 +40,7 @@ def write_drafts(run: ConsolidationRun, drafts: Iterable[Draft]) -> Counter[str]
     counts: Counter[str] = Counter()
     if not drafts:
         return counts
+    # Reflections propose lessons too: under this lock the same lesson is proposed once.
     lock_proposals(run.project_id)
     for draft in drafts:
         counts[_write_lesson(run, draft) if isinstance(draft, NewLesson) else _write_advice(run, draft)] += 1
@@ -49,6 +50,7 @@ def write_drafts(run: ConsolidationRun, drafts: Iterable[Draft]) -> Counter[str]
 def mark_outdated(run: ConsolidationRun) -> int:
     """Close the suggestions about words that have changed or lessons that were decided on; return how many."""
     open_ones = Suggestion.objects.filter(project=run.project_id, status=Suggestion.Status.OPEN)
+    # The hash of the words tells whether they are still those that the suggestion is about.
     stale = open_ones.exclude(kind=Suggestion.Kind.NEW).filter(
         ~Q(heuristic__status__in=_LIVE)
         | ~Q(content_sha256=F("heuristic__current_revision__content_sha256"))
@@ -68,10 +70,11 @@ def _write_lesson(run: ConsolidationRun, draft: NewLesson) -> str:
     heuristic = _find_said(run, draft)
     if heuristic is not None:
         return "supported" if _add_runs(heuristic, draft.support) else "known"
-    trajectories = Trajectory.objects.filter(pk__in=[each.trajectory_id for each in draft.support])
+    trajectories = Trajectory.objects.filter(pk__in=[support.trajectory_id for support in draft.support])
     clients = set(trajectories.values_list("client", flat=True))
     if not clients:
-        return "known"  # its runs have been erased
+        # Its runs have been erased.
+        return "known"
     heuristic = propose_heuristic(
         run.project,
         text=draft.text,
@@ -82,13 +85,15 @@ def _write_lesson(run: ConsolidationRun, draft: NewLesson) -> str:
             model=draft.author.model,
             prompt_version=draft.author.prompt_version,
             confidence=draft.confidence,
+            # The limit of waiting lessons is per client; a lesson from several clients counts for none of them.
             client=clients.pop() if len(clients) == 1 else "",
         ),
-        runs=[each.trajectory_id for each in draft.support],
+        runs=[support.trajectory_id for support in draft.support],
     )
     _add_runs(heuristic, draft.support)
     revision = heuristic.current_revision
-    assert revision is not None  # every heuristic is made with one
+    # Every heuristic is made with one.
+    assert revision is not None
     suggestion = Suggestion.objects.create(
         project_id=run.project_id,
         run=run,
@@ -126,8 +131,9 @@ def _find_said(run: ConsolidationRun, draft: NewLesson) -> Heuristic | None:
 def _add_runs(heuristic: Heuristic, support: Iterable[Support]) -> bool:
     """Link runs to a lesson; return whether any was new to it."""
     heuristic = lock_subject(heuristic)
-    known = set(heuristic.evidence.values_list("trajectory_id", flat=True))
-    new = {each.trajectory_id: each.citation for each in support if each.trajectory_id not in known}
+    known_ids = set(heuristic.evidence.values_list("trajectory_id", flat=True))
+    new = {source.trajectory_id: source.citation for source in support if source.trajectory_id not in known_ids}
+    # Runs may have been erased since they were read.
     there = Trajectory.objects.filter(project=heuristic.project_id).in_bulk(new)
     if there:
         runs = [(id, replace(citation, quote=citation.quote[:MAX_QUOTE_CHARACTERS])) for id, citation in new.items()]
@@ -136,6 +142,7 @@ def _add_runs(heuristic: Heuristic, support: Iterable[Support]) -> bool:
 
 
 def _write_advice(run: ConsolidationRun, draft: Advice) -> str:
+    # In any status: what a person dismissed is not suggested again.
     if Suggestion.objects.filter(project=run.project_id, fingerprint=draft.fingerprint).exists():
         return "known"
     suggestion = Suggestion.objects.create(
@@ -161,13 +168,14 @@ def _write_advice(run: ConsolidationRun, draft: Advice) -> str:
 
 
 def _show_runs(suggestion: Suggestion, support: Iterable[Support]) -> None:
-    quotes = {each.trajectory_id: each.citation.quote for each in support}
+    quotes = {source.trajectory_id: source.citation.quote for source in support}
     there = Trajectory.objects.filter(project=suggestion.project_id, pk__in=quotes).order_by("-created_at", "-id")
     SuggestionEvidence.objects.bulk_create(
         SuggestionEvidence(
             project_id=suggestion.project_id,
             suggestion=suggestion,
             trajectory_id=trajectory_id,
+            # Quotes are the words of runs, so they are redacted before they are kept.
             quote=redact(quotes[trajectory_id][:MAX_QUOTE_CHARACTERS]).value,
         )
         for trajectory_id in there.values_list("pk", flat=True)[:MAX_SHOWN_RUNS]
@@ -175,8 +183,9 @@ def _show_runs(suggestion: Suggestion, support: Iterable[Support]) -> None:
 
 
 def _fingerprint(draft: NewLesson) -> str:
-    said = [draft.text.scope, draft.text.task_id, draft.text.polarity, draft.text.trigger, draft.text.guideline]
-    return hashlib.sha256(json.dumps(["new", *said]).encode()).hexdigest()
+    # Without the reason, which a model words differently each time.
+    parts = [draft.text.scope, draft.text.task_id, draft.text.polarity, draft.text.trigger, draft.text.guideline]
+    return hashlib.sha256(json.dumps(["new", *parts]).encode()).hexdigest()
 
 
 def forget_run(trajectory: Trajectory) -> None:
@@ -192,4 +201,5 @@ def forget_run(trajectory: Trajectory) -> None:
     read_it = runs.filter(
         Q(from_here__isnull=True) | Q(from_here__lte=trajectory.created_at), to_here__gte=trajectory.created_at
     )
+    # Answers may quote the run, and which of them do cannot be told.
     ModelCall.objects.filter(job__in=read_it.values("pk")).delete()

@@ -52,6 +52,7 @@ def used_lessons(project: Project) -> list[UUID]:
 def _suggest(lesson: Lesson, given: OutcomeCount | None, uses: Iterable[Use]) -> Advice | None:
     uses = list(uses)
     times, last_at = (given.answers, given.last_at) if given else (0, None)
+    # Found for several lessons together, harm says nothing about this one alone.
     if lesson.harm and not lesson.harm["together"]:
         reason = f"By chance alone some runs were not given it, and they did better: {describe_harm(lesson.harm)}."
         return _retire(lesson, reason, [], occasion=f"harmful/{lesson.harm['since']}")
@@ -59,8 +60,10 @@ def _suggest(lesson: Lesson, given: OutcomeCount | None, uses: Iterable[Use]) ->
         followed = sum(use.verdict == UsageVerdict.Verdict.FOLLOWED for use in uses)
         if followed / len(uses) < MIN_USED_SHARE:
             reason = f"It was given {times} times; {followed} of {len(uses)} runs followed it."
+            # By doubling: a person who said no is asked again only after twice as many answers.
             return _retire(lesson, reason, uses[:5], occasion=f"idle/{int(log2(times))}")
     approved_at = lesson.revision.approved_at or lesson.created_at
+    # A lesson that was approved only lately has had no time to be given.
     idle = timezone.now() - max(last_at or approved_at, approved_at)
     if idle >= timedelta(days=UNUSED_DAYS):
         since = "since it was approved" if last_at is None else "since it was last given to an agent"

@@ -29,7 +29,13 @@ def group_similar(
     for index, item in enumerate(items):
         similarities = vectors[leaders] @ vectors[index] if leaders else []
         nearest = sorted(
-            ((float(each), -place) for place, each in enumerate(similarities) if each >= at_least), reverse=True
+            (
+                # Negative, so that of equally near leaders the first one wins when sorted downwards.
+                (float(similarity), -position)
+                for position, similarity in enumerate(similarities)
+                if similarity >= at_least
+            ),
+            reverse=True,
         )
         best = next((pair for pair in nearest[:TRIED] if may_join(items[leaders[-pair[1]]], item)), None)
         if best is None:

@@ -135,21 +135,21 @@ def read_notes(run: ConsolidationRun) -> list[RecordedNote]:
 
 def _is_given(note: RecordedNote, injected: list[str]) -> bool:
     """Tell whether a note only repeats a lesson that its run was given."""
-    said = find_given("", note.text, injected)
-    return said is not None and said.verdict is MeaningVerdict.SAME
+    given = find_given("", note.text, injected)
+    return given is not None and given.verdict is MeaningVerdict.SAME
 
 
 def _notes_of(trajectory: Trajectory, *, new: bool) -> Iterable[RecordedNote]:
     score = trajectory.score
     if score is None:
         score = {"success": 1.0, "failure": 0.0}.get(trajectory.outcome, 0.5)
-    said: list[tuple[str, str]] = []
+    notes: list[tuple[str, str]] = []
     if score < FAILURE_SCORE:
-        said += [("mistake", text) for text in trajectory.mistakes]
+        notes += [("mistake", text) for text in trajectory.mistakes]
     if score >= SUCCESS_SCORE:
-        said += [("success", text) for text in trajectory.successes]
-        said += [("summary", trajectory.summary)] if trajectory.summary else []
-    for kind, text in said:
+        notes += [("success", text) for text in trajectory.successes]
+        notes += [("summary", trajectory.summary)] if trajectory.summary else []
+    for kind, text in notes:
         if text.strip():
             yield RecordedNote(
                 trajectory_id=trajectory.pk,

@@ -76,6 +76,7 @@ def dismiss_suggestion(suggestion: Suggestion, *, by: Actor, reason: str = "") -
         NotAllowed: this actor may not decide on the lesson.
     """
     suggestion = _lock_open(suggestion)
+    # To leave a lesson as it is, is a decision on it too.
     check_decider(suggestion.heuristic, by=by)
     return _close(suggestion, status=_Status.DISMISSED, by=by, reason=reason)
 
@@ -104,6 +105,7 @@ def _lock_open(suggestion: Suggestion) -> Suggestion:
         "heuristic__current_revision", "other__current_revision"
     )
     suggestion = rows.get(pk=suggestion.pk)
+    # Read under the lock: of two people who decide at once, the second is told.
     if suggestion.status != _Status.OPEN:
         raise AlreadyDecided(f"This suggestion was already {suggestion.get_status_display()}, so nothing was changed.")
     return suggestion
@@ -119,19 +121,21 @@ def _reword(heuristic: Heuristic, suggestion: Suggestion, *, by: Actor, reason: 
         text=HeuristicText(**words),
         by=by,
         content_sha256=content_sha256,
+        # Without them an erased run could live on in the new wording.
         sources=_find_sources(suggestion),
         waits=not was_approved,
     )
     if was_approved:
-        revision = get_current_revision(revised, content_sha256=None)  # the words of the suggestion
+        # The new wording is now the words of the suggestion.
+        revision = get_current_revision(revised, content_sha256=None)
         approve_heuristic(revised, by=by, content_sha256=revision.content_sha256, reason=reason)
 
 
 def _find_sources(suggestion: Suggestion) -> Sources:
     """Return what the words of a suggestion were written from: the lessons it is about, and the runs it names."""
-    lessons = [each for each in (suggestion.heuristic, suggestion.other) if each is not None]
+    lessons = [lesson for lesson in (suggestion.heuristic, suggestion.other) if lesson is not None]
     return Sources(
-        wordings=tuple(each.current_revision_id for each in lessons if each.current_revision_id is not None),
+        wordings=tuple(lesson.current_revision_id for lesson in lessons if lesson.current_revision_id is not None),
         runs=tuple(suggestion.evidence.values_list("trajectory_id", flat=True)),
     )
 

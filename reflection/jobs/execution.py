@@ -45,7 +45,9 @@ class Heartbeat:
         self._job = job
         self._lease_seconds = settings.ERL_REFLECTION_LEASE_SECONDS
         limit_seconds = get_kind(job.kind).time_limit_seconds or settings.CELERY_TASK_TIME_LIMIT
+        # A limit on the beats, so that work that hangs cannot hold its job forever.
         self._beats_left = int(limit_seconds / self._lease_seconds * BEATS_PER_LEASE)
+        # By a monotonic clock, which does not jump when the time of day is set.
         self._held_until = time.monotonic() + self._lease_seconds
         self._stop = Event()
         self._lost = Event()
@@ -63,6 +65,7 @@ class Heartbeat:
 
     def ensure_held(self) -> None:
         """Raise `LostClaim` where another worker holds the job, or may: this process was held up beyond its lease."""
+        # A process that was paused may not know yet that its lease is over, so the time counts as well.
         if self._lost.is_set() or time.monotonic() > self._held_until:
             raise LostClaim("Another worker holds this job now.")
 
@@ -76,10 +79,12 @@ class Heartbeat:
                     return
         finally:
             if used:
+                # Django's connections belong to threads, and this thread ends here.
                 connection.close()
 
     def _extend(self) -> bool:
         """Return whether to continue. A database that does not answer now may answer at the next beat."""
+        # Taken before the statement: the lease counts from when the database ran it, which is later.
         asked_at = time.monotonic()
         try:
             held = extend_lease(self._job, lease_seconds=self._lease_seconds)
@@ -137,9 +142,11 @@ def _attempt(job: Job, work: Callable[[Heartbeat], Result]) -> tuple[Outcome, Re
                 return Outcome.DONE, work(heartbeat)
             except HandedOver:
                 return Outcome.HANDED_OVER, None
-            except Exception as error:  # the row says what went wrong, and the next job runs
+            except Exception as error:
+                # The row says what went wrong, and the next job runs.
                 return Outcome(give_back(job, error)), None
             except BaseException:
+                # The process is being stopped, for which the job is not to blame: it loses no attempt.
                 with suppress(LostClaim, DatabaseError, InterfaceError):
                     postpone(job, code="interrupted", message=f"The worker was stopped. The {job.kind} goes on.")
                 raise
@@ -161,16 +168,19 @@ def give_back(job: Job, error: Exception) -> str:
         case BudgetExhausted():
             deferred = defer(job, message=str(error))
             log.warning("project_out_of_budget", project_id=str(job.project_id), deferred=deferred)
+        # Without a time to wait, the job is due at once, so a worker is told at once.
         case NotNow(wait_seconds=None):
             postpone(job, code=error.code, message=str(error))
             sender.send_job(job.pk, job.kind)
         case NotNow(wait_seconds=float(wait_seconds)):
+            # Many jobs wait for the same circuit: spread out, they do not all come back together.
             later = wait_seconds + random.uniform(0, SPREAD_SECONDS)  # noqa: S311 - no secret
             postpone(job, wait_seconds=later, code=error.code, message=str(error))
         case ReflectionError():
             fail(
                 job,
                 code=error.code,
+                # The words of a provider may quote the prompt, so they are redacted and cut before they are kept.
                 message=redact(str(error)).value[:MAX_ERROR_CHARACTERS],
                 transient=error.transient,
                 retry_after_seconds=getattr(error, "retry_after_seconds", None),
@@ -192,7 +202,8 @@ def _fail_unexpectedly(job: Job, error: Exception) -> None:
     """Record an error that was not foreseen: its kind and place, not its words, which may repeat a run."""
     frames = traceback.extract_tb(error.__traceback__)
     where = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
-    ours = [place for place, frame in zip(where, frames, strict=True) if "site-packages" not in frame.filename]
+    # The last line of our own code tells more than one deep inside a library.
+    ours = [location for location, frame in zip(where, frames, strict=True) if "site-packages" not in frame.filename]
     kind = type(error).__name__
     log.error(job.event("crashed"), error=kind, where=where[-8:])
     message = f"An unexpected {kind} stopped it at {ours[-1]}. The worker's log has more at {job.kind}_crashed."

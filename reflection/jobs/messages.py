@@ -36,6 +36,7 @@ class Sender:
         if self._waiting is None:
             return self._send(job_id, kind)
         try:
+            # Dropping a message loses nothing: the row is the job, and the scheduler sends it again.
             self._waiting.put_nowait((job_id, kind))
         except Full:
             return False
@@ -49,9 +50,11 @@ class Sender:
             with self._app.connection_or_acquire() as connection:
                 try:
                     return int(connection.default_channel.queue_declare(queue=queue, passive=True).message_count)
-                except connection.channel_errors:  # no queue, for Redis one without messages
+                except connection.channel_errors:
+                    # There is no such queue, which for Redis is a queue without messages.
                     return 0
                 except connection.connection_errors as error:
+                    # A broken connection must not go back to the pool.
                     connection.collapse()
                     self._fall_silent(error)
                     return None
@@ -73,10 +76,12 @@ class Sender:
             job_id, kind = waiting.get()
             try:
                 self._send(job_id, kind)
-            except Exception as error:  # whatever it is, the next message may do better
+            except Exception as error:
+                # Whatever it is, the next message may do better.
                 log.error("message_not_sent", error=type(error).__name__)
 
     def _send(self, job_id: UUID, kind: str) -> bool:
+        # The broker failed a moment ago. Trying again would make this request as slow as the last.
         if time.monotonic() < self._silent_until:
             return False
         try:

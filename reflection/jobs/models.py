@@ -113,10 +113,12 @@ class Job(models.Model):
             one_of("status", JobStatus, "reflection_job_status_known"),
             models.UniqueConstraint(
                 fields=["project", "kind", "subject"],
+                # Makes `enqueue` safe: two callers that queue the same at once get one row.
                 condition=Q(status__in=["queued", "running", "retry", "deferred_budget"]),
                 name="reflection_job_one_live",
             ),
             models.CheckConstraint(
+                # A running row without a lease would never be taken by another worker.
                 condition=Q(status="running", lease_until__isnull=False)
                 | (~Q(status="running") & Q(lease_until__isnull=True)),
                 name="reflection_job_lease_while_running",
@@ -130,6 +132,7 @@ class Job(models.Model):
         indexes = [
             models.Index(
                 fields=["available_at"],
+                # Partial, so that it stays small however many jobs have ended.
                 condition=Q(status__in=["queued", "retry", "deferred_budget"]),
                 name="reflection_job_due",
             ),

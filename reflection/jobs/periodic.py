@@ -8,6 +8,7 @@ ENTRIES = ("often", "every_minute", "every_hour")
 
 def run_periodic_work() -> None:
     """Do now, in this process, what the scheduler would send to the workers, but for what takes minutes."""
-    current_app.loader.import_default_modules()  # only workers have done so by themselves
+    # Only workers have loaded the tasks by themselves.
+    current_app.loader.import_default_modules()
     for name in ENTRIES:
         current_app.tasks[str(settings.CELERY_BEAT_SCHEDULE[name]["task"])]()

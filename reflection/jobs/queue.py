@@ -91,7 +91,8 @@ def enqueue(job: _AnyJob) -> _AnyJob:
     # Waits for a transaction that is queueing or finishing the same, so that two callers make one row.
     while not insert_once(job, made={"available_at": "statement_timestamp()"}):
         same = Job.objects.live().filter(project_id=job.project_id, kind=job.kind, subject=job.subject)
-        if (live := same.first()) is not None:  # otherwise it was finished between the two statements
+        # Without a row, the job was finished between the two statements.
+        if (live := same.first()) is not None:
             after_commit(sender.send_job, live.pk, live.kind)
             return cast(_AnyJob, type(job)._default_manager.get(pk=live.pk))
     after_commit(sender.send_job, job.pk, job.kind)
@@ -123,6 +124,7 @@ def claim(
         "patience": LAST_FOR_SECONDS,
     }
     statement = _CLAIM_OLDEST if job_id is None else _CLAIM_BY_ID
+    # A row that has used its attempts is marked dead and not returned, so the next one is tried.
     while True:
         with transaction.atomic():
             rows = cast(Iterable[_AnyJob], model._default_manager.raw(statement, parameters))
@@ -131,6 +133,7 @@ def claim(
                 return job
             get_kind(kind).give_up(job)
         log.error(job.event("dead"), job_id=str(job.pk), code=job.last_error_code)
+        # One job alone was asked for, and it is dead now.
         if job_id is not None:
             return None
 
@@ -192,6 +195,7 @@ def fail(job: Job, *, code: str, message: str, transient: bool, retry_after_seco
     """
     if transient and job.attempts < _most_attempts(job.kind):
         delay = backoff_seconds(job.attempts, retry_after_seconds=retry_after_seconds)
+        # By the database's clock, as workers' clocks differ.
         later = Now() + timedelta(seconds=delay)
         _move(job, status=_Status.RETRY, available_at=later, last_error_code=code, last_error=message)
         log.warning(job.event("retried_later"), code=code, attempts=job.attempts, delay_seconds=round(delay, 1))
@@ -231,6 +235,7 @@ def defer(job: Job, *, message: str) -> int:
         "last_error": message,
     }
     _move(job, attempts=F("attempts") - 1, **deferred)
+    # The others of the project would find the budget used up as well, one after the other.
     same = Job.objects.waiting().filter(project_id=job.project_id, kind=job.kind, status=_Status.QUEUED)
     return 1 + same.update(**deferred)
 
@@ -250,6 +255,7 @@ def backoff_seconds(attempts: int, *, retry_after_seconds: float | None = None) 
     backoff = min(MAX_BACKOFF_SECONDS, 2 * 2.0 ** (attempts - 1)) * random.uniform(0.5, 1)  # noqa: S311 - jitter
     if retry_after_seconds is None:
         return backoff
+    # Only ever later than the provider asked: coming back early would be refused again.
     return max(backoff, retry_after_seconds * random.uniform(1, 1.1))  # noqa: S311 - jitter
 
 
@@ -258,6 +264,7 @@ def _most_attempts(kind: str) -> int:
 
 
 def _ours(job: Job) -> JobQuerySet[Job]:
+    # The number of attempts is the fence: a worker that lost its claim holds an older one and changes no row.
     return Job.objects.filter(pk=job.pk, attempts=job.attempts, status=_Status.RUNNING)
 
 

@@ -20,6 +20,7 @@ OVERDUE_SECONDS = 1.0
 def find_overdue_jobs(*, limit: int = AT_ONCE) -> list[Job]:
     """Return what was due a second ago and no worker has taken, oldest first."""
     jobs = Job.objects.filter(kind__in=[kind.name for kind in all_kinds()]).only("kind")
+    # A second's grace: a job that was queued just now has a message that is still on its way.
     since = Now() - timedelta(seconds=OVERDUE_SECONDS)
     waiting = jobs.waiting().filter(available_at__lte=since).order_by("available_at")
     return [*jobs.abandoned().order_by("lease_until")[:limit], *waiting[:limit]]
@@ -37,9 +38,11 @@ def resend_due_jobs(*, by: Sender = sender) -> int:
     count = 0
     for queue, jobs in queues.items():
         waiting = by.count_waiting(queue)
+        # The broker does not answer, so the other queues would have to wait for it, too.
         if waiting is None:
             break
         missing = jobs[: max(len(jobs) - waiting, 0)]
+        # `takewhile` stops at the first message that is not taken: the broker is down then.
         count += sum(1 for _ in takewhile(lambda job: by.send_job(job.pk, job.kind), missing))
     if count:
         log.info("jobs_sent_again", count=count)

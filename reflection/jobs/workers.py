@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 BEAT_SECONDS = 0.5
 MISSING_SECONDS = 2.0
-WATCHED_SECONDS = 1.0  # so that a database that was away for a moment makes nobody look dead
+WATCHED_SECONDS = 1.0  # so that no worker looks dead when the database was away for a moment
 HEARTBEAT_KEPT = timedelta(days=1)
 _worker = ""
 
@@ -77,6 +77,7 @@ class Caretaker:
         self._thread = Thread(target=self._run, name="caretaker", daemon=True)
 
     def start(self) -> None:
+        # Wakes the thread when a child process dies, so its job is given back at once.
         signal.signal(signal.SIGCHLD, lambda *_: self._wakes.put(True))
         self._thread.start()
 
@@ -103,6 +104,7 @@ class Caretaker:
         others = {_worker_of(owner) for owner in owners} - {self.worker}
         late = WorkerHeartbeat.objects.filter(pk__in=others, seen_at__lt=Now() - timedelta(seconds=MISSING_SECONDS))
         missing = set(late.values_list("pk", flat=True)) if others else set()
+        # By the clock of this process: after an outage of the database, every heartbeat is old at first.
         self._missing_since = {name: self._missing_since.get(name, now) for name in missing}
         dead = {name for name, since in self._missing_since.items() if now - since >= WATCHED_SECONDS}
         self._give_back(
@@ -127,11 +129,14 @@ class Caretaker:
             try:
                 self.tick()
                 failing = ""
-            except Exception as error:  # nothing may end this thread but its worker
+            except Exception as error:
+                # Nothing may end this thread but its worker.
                 kind = type(error).__name__
+                # A database that is away fails twice a second; one line in the log is enough.
                 if kind != failing:
                     log.warning("caretaker_failed", error=kind)
                 failing = kind
+                # What was seen before the failure counts no longer: others could not beat either.
                 self._missing_since.clear()
                 connection.close()
             with suppress(Empty):
@@ -159,6 +164,7 @@ def _is_alive(owner: str) -> bool:
         return True
     try:
         if hasattr(os, "waitid"):
+            # WNOWAIT leaves the dead child to Celery, whose pool has to collect it.
             return os.waitid(os.P_PID, process_id, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
         os.kill(process_id, 0)
     except (ChildProcessError, ProcessLookupError):

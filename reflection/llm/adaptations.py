@@ -55,6 +55,7 @@ class Adaptations:
         changes = self._changes.get(_key(path, body))
         if not changes:
             return body
+        # A copy: the body that was given is adapted again after the next refusal.
         changed = deepcopy(body)
         for _, make in changes:
             make(changed)
@@ -64,18 +65,21 @@ class Adaptations:
         """Find the change that a refusal asks for and remember it; False where there is none."""
         words = words[:MAX_WORDS]
         changes = self._changes.setdefault(_key(path, body), [])
-        known = {name for name, _ in changes}
-        new = [change for change in _find_changes(body, words) if change[0] not in known]
+        names = {name for name, _ in changes}
+        new = [change for change in _find_changes(body, words) if change[0] not in names]
+        # One change at a time: a refusal may name several members, and leaving out one may be enough.
         changes += new[:1]
         return bool(new)
 
 
 def _key(path: str, body: dict[str, Any]) -> str:
-    return str(body.get("model") or path)  # Google's API has the model in the path
+    # Google's API has the model in the path.
+    return str(body.get("model") or path)
 
 
 def _find_changes(body: dict[str, Any], words: str) -> list[Change]:
-    if read_overflow(words) is not None:  # not a parameter: the conversation has to be shortened
+    # No parameter is refused here: the conversation has to be shortened.
+    if read_overflow(words) is not None:
         return []
     if body.get("tools") and body.get("reasoning_effort") != "none" and _NO_TOOLS_WITH_EFFORT.search(words):
         return [("reasoning_effort: none", partial(_set, name="reasoning_effort", value="none"))]
@@ -120,11 +124,11 @@ def _dropped(body: dict[str, Any], words: str) -> list[Change]:
     names, lower = set(_NAME.findall(words)), words.lower()
     places = {"": body, "generationConfig": body.get("generationConfig") or {}}
     changes: list[Change] = []
-    for place, members in places.items():
+    for location, members in places.items():
         for name in members:
             is_named = name in names or any(alias in lower for alias in ALIASES.get(name, ()))
             if is_named and name not in NEEDED and name not in LIMITS:
-                changes.append((f"without {name}", partial(_drop, place=place, name=name)))
+                changes.append((f"without {name}", partial(_drop, place=location, name=name)))
     return changes
 
 
@@ -142,6 +146,7 @@ def _shorten_ids(body: dict[str, Any]) -> None:
 
 
 def _short_id(id: str) -> str:
+    # The same id always has the same short one, so calls and their results still match.
     is_short = len(id) == SHORT_ID_CHARACTERS and id.isascii() and id.isalnum()
     return id if is_short else hashlib.sha256(id.encode()).hexdigest()[:SHORT_ID_CHARACTERS]
 

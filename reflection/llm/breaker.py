@@ -80,12 +80,15 @@ def admit(provider: str) -> bool:
     wait_seconds = row.wait.total_seconds() if row.wait is not None else 0.0
     if wait_seconds <= 0:
         probe_ends = Now() + timedelta(seconds=PROBE_SECONDS)
+        # Of all workers that find the rest over, one changes the row and so becomes the probe.
         rested = ProviderState.objects.filter(pk=provider, opened_until__lte=Now()).exclude(state=_State.CLOSED)
         if rested.update(state=_State.HALF_OPEN, opened_until=probe_ends, updated_at=Now()):
             log.info("provider_probed", provider=provider)
             return True
+        # Another worker was faster, so this one waits for what its probe finds.
         wait_seconds = 1.0
     if row.state == _State.HALF_OPEN:
+        # A probe ends sooner than its limit as a rule, so the others look again earlier.
         wait_seconds = min(wait_seconds, FIRST_REST_SECONDS)
     raise _refusal(provider, failures=row.failures, wait_seconds=wait_seconds)
 
@@ -97,7 +100,8 @@ def refuse(provider: str) -> NoReturn:
         CircuitOpen: always, with what is left of the rest.
     """
     row = ProviderState.objects.filter(pk=provider).annotate(wait=F("opened_until") - Now()).first()
-    if row is None or row.wait is None:  # a call that was under way has been answered since
+    # A call that was under way has been answered since, and closed the circuit.
+    if row is None or row.wait is None:
         raise _refusal(provider, failures=FAILURES, wait_seconds=0.0)
     left_seconds = max(0.0, min(row.wait.total_seconds(), row.rest_seconds))
     raise _refusal(provider, failures=row.failures, wait_seconds=left_seconds)
@@ -110,6 +114,7 @@ def _refusal(provider: str, *, failures: int, wait_seconds: float) -> CircuitOpe
 
 def note_answer(provider: str) -> None:
     """Note that the provider answered, even with a refusal: the circuit closes."""
+    # As a rule nothing is wrong: then no row is written and calls do not wait for each other.
     changed = ProviderState.objects.filter(pk=provider).exclude(state=_State.CLOSED, failures=0)
     if changed.update(
         state=_State.CLOSED,

@@ -34,10 +34,12 @@ def reserve(project: Project, request: ChatRequest, *, job: Job | None = None, p
     input_tokens = request.estimated_input_tokens
     tokens = input_tokens + request.max_output_tokens
     cost = cost_usd(input_tokens=input_tokens, output_tokens=request.max_output_tokens, provider=provider)
+    # The day of the database: workers with different clocks share one row.
     spend, _ = DailySpend.objects.get_or_create(project=project, day=database_today())
     fits = _within(project, calls=1, tokens=tokens, cost=cost)
     reservation = Reservation(project=project, spend=spend, job=job, tokens=tokens, cost_usd=cost)
     with transaction.atomic(savepoint=False):
+        # The condition is part of the update: of two calls that each would fit alone, one changes no row.
         reserved = DailySpend.objects.filter(fits, pk=spend.pk).update(
             calls=F("calls") + 1, tokens=F("tokens") + tokens, cost_usd=F("cost_usd") + cost
         )
@@ -69,6 +71,7 @@ def settle(reservation: Reservation, completion: ChatAnswer, *, provider: str = 
     tokens = completion.input_tokens + completion.output_tokens
     _end(reservation, tokens=tokens, cost=cost)
     if reservation.job_id is not None:
+        # One call a job at a time: whatever else is set aside was left by a dead worker.
         for left in Reservation.objects.filter(job=reservation.job_id).exclude(pk=reservation.pk):
             _end(left, tokens=tokens, cost=cost)
     return cost
@@ -118,6 +121,7 @@ def _within(project: Project, *, calls: int, tokens: int, cost: Decimal) -> Q:
 @transaction.atomic(savepoint=False)
 def _end(reservation: Reservation, *, tokens: int, cost: Decimal) -> None:
     """Correct the day by what a call took; not twice, where another worker settled for one that was held up."""
+    # The row that was deleted decides, so the day is corrected once.
     ended, _ = Reservation.objects.filter(pk=reservation.pk).delete()
     if ended:
         DailySpend.objects.filter(pk=reservation.spend_id).update(

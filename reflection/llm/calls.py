@@ -47,12 +47,14 @@ class Asked:
         self._remembered = remembered
         self._step = step
         self._request = request
+        # Asked before any money is set aside: a provider that rests costs nothing.
         self._is_probe = breaker.admit(remembered.circuit)
         try:
             self._reservation = budget.reserve(
                 remembered.job.project, request, job=remembered.job, provider=remembered.provider
             )
             self.answer: Future[Any] = begin()
+        # Whatever stopped it, the probe asked nothing: without this no call could probe for minutes.
         except BaseException:
             self._end_probe()
             raise
@@ -76,8 +78,10 @@ class Asked:
             answer = self.answer.result()
         except ProviderError as error:
             breaker.note_failure(circuit, error)
+            # After a broken connection the provider may still charge, so the amount counts as spent.
             (budget.keep if error.code in MAYBE_CHARGED else budget.release)(self._reservation)
-            if self._is_probe and breaker.is_down(error):  # the job that tried for all loses no attempt by it
+            # The job whose call was the probe for all jobs loses no attempt by it.
+            if self._is_probe and breaker.is_down(error):
                 breaker.refuse(circuit)
             raise without_echo(error, self._request) from error
         else:
@@ -107,6 +111,7 @@ class _Remembered:
 
     def _recall(self, step: str, sha256: str) -> ModelCall | None:
         asked_before = ModelCall.objects.filter(step=step, prompt_sha256=sha256, subject=self._subject)
+        # A subject is shared by several jobs, so its answers are found whatever job asked.
         if self._subject:
             return asked_before.filter(project=self.job.project_id).first()
         return asked_before.filter(job=self.job.pk).first()
@@ -134,6 +139,7 @@ class _Remembered:
         with transaction.atomic():
             cost = budget.settle(reservation, answer, provider=self.provider)
             rows = Job.objects.filter(pk=self.job.pk)
+            # The lock keeps an erasure from deleting the job between this check and the new row.
             if rows.select_for_update(no_key=True).exists():
                 # A worker that lost its claim during the call may find the answer of the other: the first one stays.
                 call = ModelCall(
@@ -163,7 +169,8 @@ class _Remembered:
                     cost_usd=F("cost_usd") + cost,
                 )
                 return call
-        raise LostClaim("The job was erased during the call.")  # the call is paid for anyway
+        # The call is paid for anyway.
+        raise LostClaim("The job was erased during the call.")
 
 
 class RememberedAsk(_Remembered):
@@ -251,9 +258,9 @@ ask_to_consolidate = partial(ask_provider, use="consolidate")
 
 def without_echo(error: ProviderError, request: ChatRequest) -> ProviderError:
     """Return the failure, without the provider's words where they repeat the question and so perhaps the run."""
-    said = _WORD.findall(str(error).lower())
+    words = _WORD.findall(str(error).lower())
     asked = f" {' '.join(_WORD.findall(request.asked_text.lower()))} "
-    shingles = (" ".join(said[start : start + ECHOED_WORDS]) for start in range(len(said) - ECHOED_WORDS + 1))
+    shingles = (" ".join(words[start : start + ECHOED_WORDS]) for start in range(len(words) - ECHOED_WORDS + 1))
     if not any(f" {shingle} " in asked for shingle in shingles):
         return error
     return ProviderError(

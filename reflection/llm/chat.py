@@ -131,12 +131,12 @@ class ChatRequest:
     @property
     def system(self) -> str:
         """What the system says."""
-        return "\n\n".join(said.content for said in self.messages if said.role == "system" and said.content)
+        return "\n\n".join(message.content for message in self.messages if message.role == "system" and message.content)
 
     @property
     def user(self) -> str:
         """What the user said last."""
-        return next((said.content for said in reversed(self.messages) if said.role == "user"), "")
+        return next((message.content for message in reversed(self.messages) if message.role == "user"), "")
 
     @cached_property
     def sha256(self) -> str:
@@ -164,13 +164,13 @@ class ChatRequest:
     @property
     def asked_text(self) -> str:
         """Everything said so far, as one text."""
-        return "\n".join(text for said in self.messages for text in (said.content, *_raw(said.tool_calls)))
+        return "\n".join(text for message in self.messages for text in (message.content, *_raw(message.tool_calls)))
 
     @cached_property
     def estimated_input_tokens(self) -> int:
         """A cautious estimate of the tokens of the messages and tools."""
         tools = json.dumps([[tool.name, tool.description, tool.parameters] for tool in self.tools])
-        files = sum(_count_tokens(each) for said in self.messages for each in said.attachments)
+        files = sum(_count_tokens(attachment) for message in self.messages for attachment in message.attachments)
         around = files + TOKENS_AROUND * (len(self.messages) + len(self.tools))
         return estimate_tokens(self.asked_text) + estimate_tokens(tools) + around
 
@@ -205,7 +205,8 @@ def _count_tokens(attachment: dict[str, str]) -> int:
     if attachment["media_type"].startswith("image/"):
         return TOKENS_OF_IMAGE
     if attachment["media_type"].startswith("text/"):
-        return len(attachment["data"]) // 4  # a token for three bytes
+        # Base64 has four characters for three bytes; a token for three bytes is estimated.
+        return len(attachment["data"]) // 4
     return max(TOKENS_OF_IMAGE, len(attachment["data"]) // 20)
 
 
@@ -221,7 +222,7 @@ def stored_calls(calls: Iterable[ToolCall]) -> list[dict[str, str]]:
 
 def read_calls(stored: Iterable[dict[str, str]]) -> tuple[ToolCall, ...]:
     """Return calls from what `stored_calls` gave."""
-    return tuple(ToolCall.read(id=each["id"], name=each["name"], raw_arguments=each["arguments"]) for each in stored)
+    return tuple(ToolCall.read(id=call["id"], name=call["name"], raw_arguments=call["arguments"]) for call in stored)
 
 
 def storable_json(value: Any) -> Any:
@@ -229,8 +230,8 @@ def storable_json(value: Any) -> Any:
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, dict):
-        return {storable(name): storable_json(each) for name, each in value.items()}
-    return [storable_json(each) for each in value] if isinstance(value, list) else value
+        return {storable(name): storable_json(item) for name, item in value.items()}
+    return [storable_json(item) for item in value] if isinstance(value, list) else value
 
 
 def _raw(calls: Iterable[ToolCall]) -> list[str]:

@@ -66,12 +66,15 @@ class _Transport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if fault := find_url_fault(str(request.url)):
             raise ProviderError(f"The provider cannot be used. {fault}", transient=False, code="egress_refused")
-        body = _read_object(request.content)  # {} for what is no question, such as for the server's models
+        # {} for what is no question, such as the request for the server's models.
+        body = _read_object(request.content)
+        # Each round leaves out one more thing; it ends, as `learn` finds each change only once.
         while True:
             adapted = self._adaptations.apply(request.url.path, body)
             response = await self._inner.handle_async_request(self._write(request, adapted))
             _refuse_unreadable(response)
             is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+            # A stream has hundreds of bytes of JSON for each token, so its limit is higher.
             most = MAX_STREAM_BYTES if is_stream else MAX_ANSWER_BYTES
             response.stream = _Bounded(response.stream, most=most, silent_seconds=self._silent_seconds)
             if is_stream and response.status_code == 200:
@@ -91,7 +94,8 @@ class _Transport(httpx2.AsyncBaseTransport):
     def _write(self, request: httpx2.Request, body: dict[str, Any]) -> httpx2.Request:
         # No compression, which would bypass the limit on the size of answers
         headers = {**request.headers, "accept-encoding": "identity"}
-        if not self._has_key:  # the SDKs insist on one
+        # The SDKs insist on a key, and so send one that is made up.
+        if not self._has_key:
             headers.pop("authorization", None)
         content = request.content
         if body:
@@ -122,10 +126,12 @@ def _understand(response: httpx2.Response, content: bytes, *, url: httpx2.URL, w
     answer a request for a stream with a whole chat completion.
     """
     status, kind = response.status_code, response.headers.get("content-type", "application/json")
+    # An address without the path of the API often answers with the server's web page.
     if status == 200 and (kind.startswith("text/html") or content.lstrip()[:1] == b"<"):
         message = f"{str(url).partition('?')[0]} answered with a web page. Check the address of the provider."
         raise ProviderError(message, transient=False, code="not_an_api", status=200)
     if status == 200 and (body := _read_object(content)):
+        # Some gateways report failures with status 200.
         if body.get("error") and not body.get("choices"):
             status = _status_of(body["error"])
         elif isinstance(body.get("choices"), list) and body["choices"]:
@@ -140,8 +146,9 @@ def _understand(response: httpx2.Response, content: bytes, *, url: httpx2.URL, w
 
 def _status_of(error: Any) -> int:
     """Return the status that an error inside an answer with status 200 stands for."""
-    named = (error.get("code"), error.get("type")) if isinstance(error, dict) else ()
-    numbers = (STATUSES.get(name) if isinstance(name, str) else name for name in named)
+    codes = (error.get("code"), error.get("type")) if isinstance(error, dict) else ()
+    numbers = (STATUSES.get(name) if isinstance(name, str) else name for name in codes)
+    # 502 where it says nothing: a later try may help.
     return next((number for number in numbers if isinstance(number, int) and 400 <= number <= 599), 502)
 
 
@@ -157,7 +164,8 @@ def _fill(body: dict[str, Any]) -> None:
             if choice.get("finish_reason") is not None and not isinstance(choice["finish_reason"], str):
                 choice["finish_reason"] = "stop"
             if not isinstance(message.get("tool_calls"), list):
-                function = message.pop("function_call", None)  # older than tools
+                # The form from before there were tools.
+                function = message.pop("function_call", None)
                 message["tool_calls"] = [{"function": function}] if isinstance(function, dict) else None
             for call in message["tool_calls"] or ():
                 if isinstance(call, dict) and isinstance(function := call.get("function"), dict):
@@ -205,7 +213,8 @@ class _Bounded(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
-        wait_seconds = None  # before the first bytes the model thinks
+        # Before the first bytes the model thinks, which takes as long as it takes.
+        wait_seconds = None
         chunks = aiter(self._inner)
         while True:
             try:
@@ -244,6 +253,7 @@ class _Events(httpx2.AsyncByteStream):
             if len(begun) > MAX_ANSWER_BYTES:
                 raise _too_large(MAX_ANSWER_BYTES)
             if end:
+                # Cut at line ends, as a chunk may end in the middle of an event.
                 lines = bytes(begun).removeprefix(BYTE_ORDER_MARK) if is_first else bytes(begun)
                 is_first = False
                 yield b"".join(line for line in lines.splitlines(keepends=True) if line.strip() != b"data:")

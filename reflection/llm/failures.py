@@ -89,7 +89,8 @@ def classify(error: BaseException, config: ProviderConfig) -> ProviderError:
         return ProviderError(
             f"{name} broke off in the middle of its answer: {detail}", transient=True, code=STREAM_FAILED
         )
-    if isinstance(error, UserError):  # the library does not send what it knows to be refused
+    # The library does not send what it knows to be refused.
+    if isinstance(error, UserError):
         return ProviderError(f"{name} could not be asked: {_tidy(str(error), config)}", transient=False)
     message = f"{name} sent an answer in an unknown format. Check its address."
     return ProviderError(message, transient=True, code="bad_envelope", detail=_tidy(str(error), config))
@@ -100,6 +101,7 @@ def _find_own(error: BaseException | None) -> ProviderError | None:
     while error is not None:
         if isinstance(error, ProviderError):
             return error
+        # SDKs raise errors of their own from ours, without saying more.
         error = error.__cause__ or error.__context__
     return None
 
@@ -110,11 +112,14 @@ def _classify_refusal(error: ModelHTTPError, config: ProviderConfig) -> Provider
     kind, detail = _explain(error.body, config)
     code = CODES.get(status, "server_error" if status >= 500 else "bad_request")
     transient = status in TRANSIENT_STATUSES or status >= 500 or bool(MISWRITTEN.search(kind))
+    # Cut, as the words come from outside and are only looked through.
     delay = RETRY_DELAY.search(words[:20_000]) if status == 429 else None
+    # Servers differ in the status with which they refuse a prompt that is too long.
     overflow = read_overflow(words) if status in (400, 413, 422, 500) else None
     if overflow is not None:
         code, transient = "context_overflow", False
-    elif status == 400 and BAD_KEY.search(detail):  # Gemini, where others answer 401
+    elif status == 400 and BAD_KEY.search(detail):
+        # Gemini answers a wrong key with 400, where others answer 401.
         code = "authentication"
     elif (
         status == 429 and not delay and (isinstance(error, ModelQuotaExceededError) or QUOTA.search(f"{kind} {detail}"))
@@ -144,7 +149,8 @@ def _explain(body: Any, config: ProviderConfig) -> tuple[str, str]:
         except (ValueError, RecursionError):
             # A proxy's words, but no page of it
             return "", "" if body.lstrip().startswith("<") else _tidy(body, config)
-    if isinstance(body, list) and body:  # Gemini wraps its error in a list
+    # Gemini wraps its error in a list.
+    if isinstance(body, list) and body:
         body = body[0]
     error = body.get("error", body) if isinstance(body, dict) else ""
     if not isinstance(error, dict):
@@ -152,13 +158,15 @@ def _explain(body: Any, config: ProviderConfig) -> tuple[str, str]:
     kinds = (error.get(name) for name in ("code", "type", "status", "param"))
     kind = " ".join(dict.fromkeys(text for text in kinds if isinstance(text, str)))
     message = error.get("message") or error.get("detail") or ""
-    if isinstance(metadata := error.get("metadata"), dict):  # OpenRouter's, with the words of the provider behind it
+    # OpenRouter puts the words of the provider behind it here.
+    if isinstance(metadata := error.get("metadata"), dict):
         message = metadata.get("raw") or message
     return _tidy(kind, config), _tidy(message if isinstance(message, str) else json.dumps(message), config)
 
 
 def _tidy(text: str, config: ProviderConfig) -> str:
-    if len(config.api_key) >= MIN_KEY_CHARACTERS:  # a shorter one is a placeholder, and would hide single letters
+    # A shorter one is a placeholder, and would hide single letters.
+    if len(config.api_key) >= MIN_KEY_CHARACTERS:
         text = text.replace(config.api_key, "[key]")
     # Providers quote part of a wrong key, with asterisks in the middle
     text = KEYS.sub("[key]", storable(text[: 10 * MAX_DETAIL_CHARACTERS]))

@@ -21,6 +21,7 @@ def build_model(config: ProviderConfig, model: str, client: httpx2.AsyncClient) 
     if kind not in OWN_FORMAT:
         return _build_openai(config, kind, model, client)
     connect: Any = infer_provider_class(kind)
+    # These SDKs add the version themselves.
     base_url = config.base_url.rstrip("/").removesuffix("/v1")
     provider = connect(api_key=config.api_key or NO_KEY, base_url=base_url, http_client=client)
     return infer_model(f"{kind}:{model}", lambda _: provider)
@@ -37,7 +38,8 @@ def _build_openai(config: ProviderConfig, kind: str, model: str, client: httpx2.
     provider = _connect(config, kind, client)
     # An answer that breaks off must not pass for one that has ended
     profile = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
-    if kind not in OPENAI_KINDS:  # whose newer models refuse the older name of the limit; others ignore the newer one
+    # OpenAI's newer models refuse the older name of the limit; other servers ignore the newer one.
+    if kind not in OPENAI_KINDS:
         profile["openai_chat_supports_max_completion_tokens"] = False
     profile = merge_profile(provider.model_profile(model), profile)
     if kind == "openrouter":
@@ -63,6 +65,7 @@ def _connect(config: ProviderConfig, kind: str, client: httpx2.AsyncClient) -> P
     from openai import AsyncOpenAI
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
+    # No retries by the SDK: each is paid for, and the queue decides when to try again.
     sdk = AsyncOpenAI(api_key=key, base_url=config.base_url, http_client=client, max_retries=0)
     if kind not in KNOWN_SERVERS:
         return OpenAICompatibleProvider(config.name, openai_client=sdk)

@@ -68,24 +68,27 @@ def write_parameters(request: ChatRequest, *, takes_schema: bool) -> ModelReques
 
 def write_settings(request: ChatRequest) -> ModelSettings:
     """Return the settings of the model. What it does not know is left out by pydantic-ai or after its refusal."""
+    # No retries by the SDK: each is paid for, and the queue decides when to try again.
     settings = ModelSettings(max_tokens=request.max_output_tokens, max_retries=0)
     if request.temperature is not None:
         settings["temperature"] = request.temperature
     if request.tools and request.tool_choice != "auto":
-        named = request.tool_choice not in ("none", "required")
-        settings["tool_choice"] = [request.tool_choice] if named else request.tool_choice
+        is_named = request.tool_choice not in ("none", "required")
+        settings["tool_choice"] = [request.tool_choice] if is_named else request.tool_choice
     options = request.options
     if options.thinking is not None:
         settings["thinking"] = False if options.thinking == "off" else options.thinking
     if options.parallel_tool_calls is not None and request.tools:
         settings["parallel_tool_calls"] = options.parallel_tool_calls
-    if options.cache and request.tools:  # a chat with tools asks again and again with the same beginning
+    # A chat with tools sends the same beginning again and again, so it is worth being cached.
+    if options.cache and request.tools:
         settings["cache"] = True
     return settings
 
 
 def write_messages(request: ChatRequest, *, kind: str, model: Model) -> list[ModelMessage]:
     """Return the conversation in an order that every provider and every template of a local model accepts."""
+    # Anthropic refuses ids with other characters, such as those of another provider's calls.
     if kind == "anthropic":
         request = replace(request, messages=tuple(_with_plain_ids(message) for message in request.messages))
     names = {call.id: call.name for message in request.messages for call in message.tool_calls}
@@ -129,8 +132,8 @@ def _write_content(message: ChatMessage) -> str | list[UserContent]:
     if not message.attachments:
         return message.content
     files: list[UserContent] = [
-        BinaryContent(data=base64.b64decode(each["data"]), media_type=each["media_type"])
-        for each in message.attachments
+        BinaryContent(data=base64.b64decode(attachment["data"]), media_type=attachment["media_type"])
+        for attachment in message.attachments
     ]
     return [message.content, *files] if message.content else files
 

@@ -25,7 +25,8 @@ class LooseStream(OpenAIStreamedResponse):
         async for chunk in super()._validate_response():
             for choice in chunk.choices or ():
                 if choice.finish_reason is not None and not isinstance(choice.finish_reason, str):
-                    choice.finish_reason = "stop"  # some servers send a number
+                    # Some servers send a number where a string belongs.
+                    choice.finish_reason = "stop"
                 if (
                     choice.delta is not None and (function := choice.delta.function_call) is not None
                 ):  # older than tools
@@ -41,6 +42,7 @@ class LooseStream(OpenAIStreamedResponse):
 
     def _number(self, piece: Any) -> None:
         index, id, function = getattr(piece, "index", None), getattr(piece, "id", None), piece.function
+        # Without an index, every call so far may be the one that goes on.
         same = [call for call in self._calls if index is None or call["index"] == index]
         call = same[-1] if same else None
         is_named = function is not None and bool(function.name)
@@ -49,6 +51,7 @@ class LooseStream(OpenAIStreamedResponse):
             call = {"index": index, "id": id, "number": len(self._calls)}
             self._calls.append(call)
         elif function is not None:
+            # Some servers repeat the name in each piece, and the SDK would join them.
             function.name = None
         call["id"] = call["id"] or id
         piece.index = call["number"]

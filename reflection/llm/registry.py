@@ -177,8 +177,8 @@ def _read_entries() -> dict[str, _Entry]:
         entries = _ENTRIES.validate_python(settings.ERL_LLM_PROVIDERS)
     except ValidationError as error:
         fault = error.errors(include_input=False)[0]
-        place = ".".join(str(part) for part in fault["loc"])
-        raise ProviderNotConfigured(f"ERL_LLM_PROVIDERS has a fault at {place}: {fault['msg']}.") from None
+        path = ".".join(str(part) for part in fault["loc"])
+        raise ProviderNotConfigured(f"ERL_LLM_PROVIDERS has a fault at {path}: {fault['msg']}.") from None
     name = configured_name()
     if name and name not in entries:
         entries[name] = _default_entry()
@@ -189,7 +189,8 @@ def _with_path(url: str, path: str) -> str:
     """Return a URL with the path of the API, where it has none: people copy http://localhost:11434."""
     try:
         parts = urlsplit(url)
-    except ValueError:  # the check of settings says what is wrong with it
+    except ValueError:
+        # The check of settings says what is wrong with it.
         return url
     return url if parts.path.strip("/") or parts.query else url.rstrip("/") + path
 
@@ -224,13 +225,16 @@ def find_provider(use: Use = "", *, model: str = "") -> Provider | None:
     if config is None:
         return None
     with _lock:
+        # After a fork, parent and child would read from the same sockets.
         if _process != os.getpid():
             _providers.clear()
             _process = os.getpid()
         if config not in _providers:
+            # Agents name models freely: without a limit the dictionary would only grow.
             if len(_providers) >= MAX_PROVIDERS:
                 _providers.clear()
-            same = (other for known, other in _providers.items() if replace(known, model=config.model) == config)
+            # Models of one provider share its connections and what was learnt of its refusals.
+            same = (other for key, other in _providers.items() if replace(key, model=config.model) == config)
             other = next(same, None)
             _providers[config] = other.for_model(config) if other is not None else build_provider(config)
         return _providers[config]
@@ -288,7 +292,8 @@ def close_provider() -> None:
     """Close this process's connections, but not those inherited from its parent."""
     with _lock:
         if _process == os.getpid():
-            for provider in {id(each.connections): each for each in _providers.values()}.values():
+            # Several models share one client, which is closed once.
+            for provider in {id(candidate.connections): candidate for candidate in _providers.values()}.values():
                 provider.close()
         _providers.clear()
 

@@ -41,26 +41,27 @@ class _Rule(BaseModel, extra="forbid"):
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:
         patterns = (self.system, self.user, self.result)
-        known = {name for pattern in patterns if pattern for name in pattern.groupindex}
+        names = {name for pattern in patterns if pattern for name in pattern.groupindex}
         used = {name for name, _ in _NAME.findall(json.dumps([self.say, [call.arguments for call in self.calls]]))}
-        if unknown := sorted(used - known):
+        if unknown := sorted(used - names):
             raise ValueError(f"No expression of the rule names {', '.join(unknown)}.")
         return self
 
     def match(self, request: ChatRequest) -> dict[str, str] | None:
         """Return what the expressions name, or None where the rule does not fit."""
         sides = ((self.system, request.system), (self.user, request.user))
-        found = [pattern.search(text) for pattern, text in sides if pattern]
+        matches = [pattern.search(text) for pattern, text in sides if pattern]
         results = _last_results(request.messages)
         if self.tool or self.result:
             fitting = [content for tool, content in results if self.tool in ("", tool)]
             hits = [self.result.search(content) if self.result else re.match("", "") for content in fitting]
-            found.append(next((hit for hit in hits if hit), None))
+            # None where no result fits, so that the rule does not fit either.
+            matches.append(next((hit for hit in hits if hit), None))
         elif results:
             return None
-        if None in found:
+        if None in matches:
             return None
-        return {name: text or "" for hit in found if hit for name, text in hit.groupdict().items()}
+        return {name: text or "" for hit in matches if hit for name, text in hit.groupdict().items()}
 
 
 class _Script(BaseModel, extra="forbid"):
@@ -85,7 +86,7 @@ class ScriptedModel(BlockingProvider):
             message = "The script has no rule for what was said last. Add one to the file in ERL_LLM_SCRIPT."
             raise ProviderError(message, transient=False, code="no_rule")
         text = str(_fill(rule.say, names))
-        filled = [(each.tool, json.dumps(_fill(each.arguments, names), ensure_ascii=False)) for each in rule.calls]
+        filled = [(call.tool, json.dumps(_fill(call.arguments, names), ensure_ascii=False)) for call in rule.calls]
         calls = tuple(
             ToolCall.read(id=id_of_call(request.sha256, index), name=tool, raw_arguments=arguments)
             for index, (tool, arguments) in enumerate(filled)
@@ -98,7 +99,7 @@ class ScriptedModel(BlockingProvider):
             tool_calls=calls,
             finish_reason="tool_calls" if calls else "stop",
             input_tokens=request.estimated_input_tokens,
-            output_tokens=estimate_tokens(text + "".join(each.raw_arguments for each in calls)),
+            output_tokens=estimate_tokens(text + "".join(call.raw_arguments for call in calls)),
             model=self.model,
             latency_ms=0.0,
         )
@@ -109,19 +110,20 @@ class ScriptedModel(BlockingProvider):
 
 def _last_results(messages: tuple[ChatMessage, ...]) -> list[tuple[str, str]]:
     """Return the tools that have just answered, with their results."""
-    called = {call.id: call.name for said in messages for call in said.tool_calls}
-    last = takewhile(lambda said: said.role == "tool", reversed(messages))
-    return [(called.get(said.tool_call_id, ""), said.content) for said in last][::-1]
+    called = {call.id: call.name for message in messages for call in message.tool_calls}
+    last = takewhile(lambda message: message.role == "tool", reversed(messages))
+    return [(called.get(message.tool_call_id, ""), message.content) for message in last][::-1]
 
 
 def _fill(template: Any, names: dict[str, str]) -> Any:
     if isinstance(template, dict):
-        return {name: _fill(each, names) for name, each in template.items()}
+        return {name: _fill(value, names) for name, value in template.items()}
     if isinstance(template, list):
-        return [_fill(each, names) for each in template]
+        return [_fill(value, names) for value in template]
     if not isinstance(template, str):
         return template
     whole = _NAME.fullmatch(template)
+    # Alone and with `:json`, a name gives a value of its own type instead of text.
     if whole and whole[2]:
         try:
             return json.loads(names[whole[1]])

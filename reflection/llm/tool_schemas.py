@@ -34,7 +34,8 @@ _ITEM = re.compile(r"/items/(?=[0-9])")
 def modernize(schema: Any, depth: int = 0) -> Any:
     """Return a schema in the draft 2020-12, without words that it does not know; what is nested too deep stays."""
     if not isinstance(schema, dict) or depth > MAX_SCHEMA_DEPTH:
-        return schema  # true and false are schemas, too
+        # True and false are schemas, too.
+        return schema
     modern: Schema = {}
     renamed = _rename(schema)
     if depth == 0 and isinstance(renamed.get("definitions"), dict):
@@ -49,7 +50,8 @@ def modernize(schema: Any, depth: int = 0) -> Any:
         if word in _KEYWORDS:
             modern[word] = value
     if "array" in _types_of(modern):
-        modern.setdefault("items", {})  # OpenAI insists on it
+        # OpenAI refuses an array without it.
+        modern.setdefault("items", {})
     return modern
 
 
@@ -61,19 +63,22 @@ def _types_of(schema: Schema) -> list[Any]:
 def _rename(schema: Schema) -> Schema:
     """Return a schema, but not those in it, in the words of the draft 2020-12."""
     schema = dict(schema)
-    if str(schema.get("$id", "")).startswith("#"):  # where the schema stands, as generators note it
+    # Some generators note here where the schema stands.
+    if str(schema.get("$id", "")).startswith("#"):
         del schema["$id"]
-    if isinstance(schema.get("items"), list):  # a tuple, up to the draft 2019-09
+    # Up to draft 2019-09 a list here described a tuple.
+    if isinstance(schema.get("items"), list):
         schema["prefixItems"] = schema.pop("items")
         if "additionalItems" in schema:
             schema["items"] = schema["additionalItems"]
     if isinstance(dependencies := schema.get("dependencies"), dict):
-        lists = {name: each for name, each in dependencies.items() if isinstance(each, list)}
-        schemas = {name: each for name, each in dependencies.items() if name not in lists}
+        lists = {name: dependency for name, dependency in dependencies.items() if isinstance(dependency, list)}
+        schemas = {name: dependency for name, dependency in dependencies.items() if name not in lists}
         schema["dependentRequired"] = lists | schema.get("dependentRequired", {})
         schema["dependentSchemas"] = schemas | schema.get("dependentSchemas", {})
     for bound, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-        if isinstance(is_exclusive := schema.get(bound), bool):  # the draft 4 and OpenAPI 3.0
+        # A boolean in draft 4 and in OpenAPI 3.0, a number since.
+        if isinstance(is_exclusive := schema.get(bound), bool):
             del schema[bound]
             if is_exclusive and limit in schema:
                 schema[bound] = schema.pop(limit)
@@ -96,6 +101,7 @@ def write_tool(description: str, parameters: Schema) -> tuple[str, Schema]:
     """
     schema = {"type": "object", "properties": {}} | modernize(parameters)
     rules = {word: schema.pop(word) for word in _NOT_AT_THE_TOP if word in schema}
+    # Told in words instead: a call that breaks them is refused here.
     if rules:
         written = json.dumps(rules, ensure_ascii=False, separators=(",", ":"))
         description = f"{description}\n\nThe arguments also have to fit this JSON Schema: {written}"

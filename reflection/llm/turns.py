@@ -34,18 +34,21 @@ def arrange(messages: Iterable[ChatMessage]) -> Iterator[ChatMessage]:
 def _with_results(messages: Iterable[ChatMessage]) -> Iterator[ChatMessage]:
     """Yield messages with the results right after the calls, in the order of the calls."""
     messages = [message for message in messages if message.role != "system"]
-    results: dict[str, deque[ChatMessage]] = {}  # some servers use an id again in each answer
+    # Some servers use an id again in each answer.
+    results: dict[str, deque[ChatMessage]] = {}
     for message in messages:
         if message.role == "tool":
             results.setdefault(message.tool_call_id, deque()).append(message)
     for message in messages:
         if message.role == "tool":
             continue
+        # Providers refuse empty messages.
         if message.role == "assistant" and not (message.content.strip() or message.tool_calls):
             continue
         yield message
         for call in message.tool_calls:
             answers = results.get(call.id)
+            # Providers refuse a call without a result, even if the run ended in between.
             missing = ChatMessage(role="tool", content=NOT_ANSWERED, tool_call_id=call.id)
             yield answers.popleft() if answers else missing
 

@@ -66,8 +66,10 @@ class ModelProvider:
         """Continue a conversation, and wait for the answer; raise `ProviderError` if there is no whole answer."""
         if on_text is None:
             return self.start(request).result()
+        # `on_text` may wait, so it runs in this thread and not on the event loop.
         pieces: SimpleQueue[str | None] = SimpleQueue()
         asked = self.start(request, on_text=pieces.put)
+        # The end of the pieces, also after a failure, so that the loop below ends.
         asked.add_done_callback(lambda _: pieces.put(None))
         while (piece := pieces.get()) is not None:
             on_text(piece)
@@ -88,7 +90,8 @@ class ModelProvider:
                 response = await self._request(request, on_text)
             latency_ms = (time.monotonic() - begun) * 1000
             return read_answer(request, response, model=self.model, latency_ms=latency_ms)
-        except Exception as error:  # an SDK's own faults are failures of the provider's answer
+        except Exception as error:
+            # An SDK's own faults are failures of the provider's answer.
             raise classify(error, self.config) from error
 
     async def _request(self, request: ChatRequest, on_text: OnText | None) -> ModelResponse:
@@ -107,6 +110,7 @@ class ModelProvider:
             async for event in stream:
                 match event:
                     case PartStartEvent(part=TextPart(content=piece)) if piece:
+                        # Pieces together have to equal the answer as it is stored.
                         on_text(storable(piece))
                     case PartDeltaEvent(delta=TextPartDelta(content_delta=piece)) if piece:
                         on_text(storable(piece))
@@ -130,13 +134,14 @@ class ModelProvider:
             )
         body = response.json()
         listed = body.get("data") if isinstance(body, dict) else None
-        names = [each["id"] for each in listed or () if isinstance(each, dict) and isinstance(each.get("id"), str)]
+        names = [model["id"] for model in listed or () if isinstance(model, dict) and isinstance(model.get("id"), str)]
+        # Models that only embed cannot answer.
         writers = [name for name in names if not EMBEDDER.search(name)]
         if len(writers) == 1:
             return storable(writers[0])
-        said = f"has several models: {', '.join(writers[:MAX_NAMES])}" if writers else "has no model"
+        reason = f"has several models: {', '.join(writers[:MAX_NAMES])}" if writers else "has no model"
         todo = "Set ERL_LLM_MODEL to one of them." if writers else "Load one, or set ERL_LLM_MODEL."
-        raise ProviderError(storable(f"{self.name} {said}. {todo}"), transient=not writers, code="model_not_chosen")
+        raise ProviderError(storable(f"{self.name} {reason}. {todo}"), transient=not writers, code="model_not_chosen")
 
 
 _lock = Lock()
@@ -151,6 +156,7 @@ def _start(coroutine: Coroutine[Any, Any, _T]) -> "Future[_T]":
     """
     global _loop
     with _lock:
+        # A fork inherits the loop without its thread, so the child starts its own.
         if _loop is None or _loop[0] != os.getpid():
             loop = asyncio.new_event_loop()
             Thread(target=loop.run_forever, name="models", daemon=True).start()

@@ -52,7 +52,7 @@ def read_prompt(name: str) -> PromptFile:
 def prompt_version(name: str, *parts: str) -> str:
     """Return for example "reflect-failure/1@1f3a9c02": the hash covers the file and the parts it is sent with."""
     prompt = read_prompt(name)
-    texts = [read_prompt(each).text for each in (name, *parts)]
+    texts = [read_prompt(part).text for part in (name, *parts)]
     return f"{name}/{prompt.version}@{sha256(chr(0).join(texts).encode()).hexdigest()[:8]}"
 
 

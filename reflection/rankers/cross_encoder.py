@@ -95,14 +95,14 @@ class HttpReranker:
             scores = _SCORES.validate_python(body["results"] if isinstance(body, dict) else body)
         except (KeyError, ValidationError) as error:
             raise RerankingFailed("gave an unusable answer") from error
-        found: dict[int, float] = {}
+        values: dict[int, float] = {}
         for score in scores:
             value = score.relevance_score if score.relevance_score is not None else score.score
             if score.index < count and value is not None:
-                found.setdefault(score.index, value)
-        if not found:
+                values.setdefault(score.index, value)
+        if not values:
             raise RerankingFailed("gave an unusable answer")
-        return found
+        return values
 
 
 _lock = Lock()

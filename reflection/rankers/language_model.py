@@ -164,7 +164,8 @@ def find_provider_ranker() -> HeuristicRanker | None:
     try:
         return rank_lessons if find_config("rank") is not None else None
     except ProviderNotConfigured:
-        return None  # `manage.py check` says what is missing
+        # `manage.py check` says what is missing.
+        return None
 
 
 def build_requests(
@@ -197,13 +198,13 @@ def read_answer(completion: ChatAnswer) -> list[RankedChoice]:
     subtasks = [text.strip() for text in answer.subtasks[:MAX_SUBTASKS]]
     return [
         RankedChoice(
-            label=one.id,
-            similarity=one.similarity,
-            informativeness=one.informativeness,
-            subtask=subtasks[one.subtask - 1] if 1 <= one.subtask <= len(subtasks) else "",
-            why=one.why,
+            label=choice.id,
+            similarity=choice.similarity,
+            informativeness=choice.informativeness,
+            subtask=subtasks[choice.subtask - 1] if 1 <= choice.subtask <= len(subtasks) else "",
+            why=choice.why,
         )
-        for one in answer.selected
+        for choice in answer.selected
     ]
 
 

@@ -83,7 +83,7 @@ class Finding:
 def verify(lesson: ProposedLesson, episode: Episode) -> tuple[Finding, ...]:
     """Return what is wrong with a lesson, rejections first; empty where nothing is."""
     run = _RunWords(episode)
-    found = [
+    findings = [
         *_check_lengths(lesson),
         *_check_evidence(lesson, episode),
         *_check_tools(lesson, run),
@@ -93,7 +93,7 @@ def verify(lesson: ProposedLesson, episode: Episode) -> tuple[Finding, ...]:
         *_check_quotes(lesson, run),
         *_check_literals(lesson, run),
     ]
-    return tuple(sorted(found, key=lambda finding: finding.severity != Severity.REJECT))
+    return tuple(sorted(findings, key=lambda finding: finding.severity != Severity.REJECT))
 
 
 def is_rejected(findings: Iterable[Finding]) -> bool:
@@ -108,6 +108,7 @@ class _RunWords:
         self.knows_tools = bool(episode.tools)
         self.names: set[str] = {*PROGRAMS_WITH_DIGITS, *(name.lower() for name in episode.tools)}
         self.people: set[str] = set()
+        # Only what tools answered, since that may come from anyone.
         self.said = _plain("\n".join(f"{step.observation}\n{step.error}" for step in episode.steps if step.action))
         parts = [episode.task, episode.summary, *episode.mistakes, *episode.successes]
         parts += [json.dumps(card, ensure_ascii=False) for card in episode.mistake_cards]
@@ -121,20 +122,22 @@ class _RunWords:
         self.lower = self.text.lower()
 
     def _read_arguments(self, arguments: dict[str, object]) -> None:
+        # A stack instead of recursion: arguments of models can be nested deeply.
         stack: list[tuple[str, object]] = [("", arguments)]
         while stack:
             name, value = stack.pop()
             if isinstance(value, dict):
                 self.names |= {str(key).lower() for key in value}
-                stack += [(str(key), each) for key, each in value.items()]
+                stack += [(str(key), item) for key, item in value.items()]
             elif isinstance(value, list):
-                stack += [(name, each) for each in value]
+                stack += [(name, item) for item in value]
             elif isinstance(value, str) and _NAME_PARAMETER.match(name) and 3 <= len(value) <= 60:
                 self.people.add(value)
 
     def has_name(self, name: str) -> bool:
         """Say whether a tool, parameter or command is used in the run, or at least named in it."""
         plain = name.strip().strip("`()[]").lower()
+        # Two letters occur in any text by chance.
         return plain in self.names or (len(plain) > 2 and _has_word(self.lower, plain))
 
 
@@ -162,12 +165,13 @@ def _check_lengths(lesson: ProposedLesson) -> Iterator[Finding]:
 def _check_evidence(lesson: ProposedLesson, episode: Episode) -> Iterator[Finding]:
     if not lesson.citations:
         yield _reject("no_evidence", "The lesson cites no step; cite the steps that prove it.")
-    known = {step.index for step in episode.steps}
+    indexes = {step.index for step in episode.steps}
     for citation in lesson.citations:
         first, last = citation.first_step, citation.last_step
         if first is None and last is None:
-            continue  # the whole run
-        if first is None or last is None or first > last or first not in known or last not in known:
+            # The quotation names no steps, so it may stand anywhere in the run.
+            continue
+        if first is None or last is None or first > last or first not in indexes or last not in indexes:
             yield _reject(
                 "no_such_step",
                 f"The lesson cites steps {first} to {last}, but the run has {len(episode.steps)} steps.",
@@ -177,17 +181,19 @@ def _check_evidence(lesson: ProposedLesson, episode: Episode) -> Iterator[Findin
 def _check_tools(lesson: ProposedLesson, run: _RunWords) -> Iterator[Finding]:
     """Compare the tools a lesson names with those the run had or used.
 
-    A run that does not say which tools it had may have failed for want of calling one: the reviewer decides.
+    A run that does not say which tools it had may have failed because it did not call one: the reviewer decides.
     """
-    named = {match[match.lastgroup or 0] for match in _TOOL_LIKE.finditer(lesson.text.guideline)}
-    names = sorted({name.strip().lower() for name in (*named, *lesson.tools) if name.strip()})
+    named_tools = {match[match.lastgroup or 0] for match in _TOOL_LIKE.finditer(lesson.text.guideline)}
+    names = sorted({name.strip().lower() for name in (*named_tools, *lesson.tools) if name.strip()})
     unknown = [name for name in names if not run.has_name(name)]
     if not unknown:
         return
     shown = ", ".join(name[:40] for name in unknown[:5])
-    known = len(names) - len(unknown)
-    message = f"The run knows {known} of the {len(names)} tools and parameters that the action names; not {shown}."
-    if run.knows_tools and known / len(names) < MIN_KNOWN_TOOLS:
+    known_count = len(names) - len(unknown)
+    message = (
+        f"The run knows {known_count} of the {len(names)} tools and parameters that the action names; not {shown}."
+    )
+    if run.knows_tools and known_count / len(names) < MIN_KNOWN_TOOLS:
         yield _reject("unknown_tools", message)
     else:
         yield _flag("unknown_tools", message)
@@ -195,13 +201,13 @@ def _check_tools(lesson: ProposedLesson, run: _RunWords) -> Iterator[Finding]:
 
 def _check_repetition(lesson: ProposedLesson, episode: Episode) -> Iterator[Finding]:
     """Refuse what the run was given, and tell the reviewer of what may be a repetition of it."""
-    said = find_given(lesson.text.trigger, lesson.text.guideline, episode.injected)
-    if said is None:
+    given = find_given(lesson.text.trigger, lesson.text.guideline, episode.injected)
+    if given is None:
         return
-    if said.verdict is MeaningVerdict.SAME:
+    if given.verdict is MeaningVerdict.SAME:
         yield _reject("repeats_injected", ALREADY_SERVED)
     else:
-        yield _flag("may_repeat_given", f"It may repeat a lesson that the run was given, but {said.reason}.")
+        yield _flag("may_repeat_given", f"It may repeat a lesson that the run was given, but {given.reason}.")
 
 
 def _check_secrets(lesson: ProposedLesson) -> Iterator[Finding]:
@@ -241,13 +247,13 @@ def _check_quotes(lesson: ProposedLesson, run: _RunWords) -> Iterator[Finding]:
 
 def _is_said(quote: str, said: str) -> bool:
     """Say whether the parts of a quotation stand in a text one after the other."""
-    place = 0
+    position = 0
     for part in filter(None, map(_plain, quote.split("…"))):
-        found = said.find(part, place)
-        if found < 0:
+        start = said.find(part, position)
+        if start < 0:
             return False
-        place = found + len(part)
-    return place > 0
+        position = start + len(part)
+    return position > 0
 
 
 def _plain(text: str) -> str:
@@ -261,11 +267,12 @@ def _check_literals(lesson: ProposedLesson, run: _RunWords) -> Iterator[Finding]
     if _DATE.search(text):
         yield _flag("literal_date", "The lesson names a date specific to this task.")
     candidates = {match[0] for pattern in (_UUID, _IDENTIFIER) for match in pattern.finditer(text)}
-    ids = [each for each in candidates if each.lower() not in run.names and not _DATE.search(each)]
-    if _REDACTED.search(text) or any(_has_word(run.lower, each.lower()) for each in ids):
+    ids = [candidate for candidate in candidates if candidate.lower() not in run.names and not _DATE.search(candidate)]
+    if _REDACTED.search(text) or any(_has_word(run.lower, candidate.lower()) for candidate in ids):
         yield _flag("literal_id", "The lesson names an id or a number specific to this task.")
     # What is quoted is a label or a tool, such as "Buy Now"
     full_names = {match[0] for match in _FULL_NAME.finditer(_QUOTED.sub(" ", text))}
+    # "When Booking" at the start of a sentence is no person.
     full_names = {name for name in full_names if name.split()[0].lower() not in _SENTENCE_STARTS}
     if any(name in run.text for name in full_names) or any(_has_word(text, name) for name in run.people):
         yield _flag("literal_name", "The lesson seems to name a person or a thing specific to this task.")
@@ -283,13 +290,13 @@ def _words(text: str) -> list[str]:
 
 def _has_word(text: str, word: str) -> bool:
     """Say whether a text contains a word with no letter, digit or underscore on either side."""
-    place = text.find(word)
-    while place >= 0:
-        end = place + len(word)
-        before, after = text[place - 1 : place], text[end : end + 1]
+    start = text.find(word)
+    while start >= 0:
+        end = start + len(word)
+        before, after = text[start - 1 : start], text[end : end + 1]
         if not (before.isalnum() or before == "_" or after.isalnum() or after == "_"):
             return True
-        place = text.find(word, place + 1)
+        start = text.find(word, start + 1)
     return False
 
 

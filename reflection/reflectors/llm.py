@@ -64,6 +64,7 @@ class LlmReflector:
             lessons, skipped = self._read(second, prompt, episode, near, max_lessons)
         except UnusableAnswer as error:
             log.info("reflection_answer_unusable", code=error.code, prompt_version=prompt.version)
+            # The first answer may have had usable lessons beside the one that failed.
             if not lessons:
                 raise
         return ReflectionResult(lessons=lessons, skip_reason=skipped)
@@ -87,8 +88,9 @@ class LlmReflector:
 
     def _find_fixable(self, lessons: tuple[ProposedLesson, ...], episode: Episode) -> tuple[str, str]:
         """Return code and reason for a second try, or blanks where there is nothing to fix or nothing to save."""
-        found = [finding for lesson in lessons for finding in verify(lesson, episode)]
-        rejected = [finding for finding in found if finding.severity == Severity.REJECT]
+        findings = [finding for lesson in lessons for finding in verify(lesson, episode)]
+        rejected = [finding for finding in findings if finding.severity == Severity.REJECT]
+        # To name a secret or a repetition would teach the model to hide it.
         if not rejected or any(finding.code not in FIXABLE for finding in rejected):
             return "", ""
         return rejected[0].code, " ".join(dict.fromkeys(finding.message for finding in rejected))
@@ -126,15 +128,16 @@ def _citations(numbers: Iterable[int], episode: Episode) -> tuple[Citation, ...]
     steps = {step.index: step for step in episode.steps}
     ordered = sorted(set(numbers))
     ranges = []
+    # In a row of adjacent numbers, number minus position stays the same.
     for _, group in groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0]):
         run = [number for _, number in group]
-        known = [steps[number] for number in run if number in steps]
-        quoted = next((step for step in known if step.error), known[-1] if known else None)
+        cited = [steps[number] for number in run if number in steps]
+        quoted = next((step for step in cited if step.error), cited[-1] if cited else None)
         ranges.append(Citation(first_step=run[0], last_step=run[-1], quote=_quote(quoted) if quoted else ""))
     return tuple(ranges)
 
 
 def _quote(step: Step) -> str:
-    said = step.error or step.observation or step.thought or (step.action.name if step.action else "")
-    line = " ".join(said.split())
+    text = step.error or step.observation or step.thought or (step.action.name if step.action else "")
+    line = " ".join(text.split())
     return line if len(line) <= MAX_QUOTE_CHARACTERS else f"{line[: MAX_QUOTE_CHARACTERS - 1]}…"

@@ -125,7 +125,8 @@ def answer_schema(max_lessons: int) -> dict[str, Any]:
 
 
 def _read(text: str, limits: JsonLimits) -> dict[str, Any]:
-    if "\ufffd" in text:  # what stands for characters that cannot be stored
+    # This character stands for those that cannot be stored.
+    if "\ufffd" in text:
         raise UnusableAnswer("The answer contains characters that cannot be stored.", code="not_storable")
     try:
         document = parse_json(text.encode(), limits=limits)
@@ -138,8 +139,8 @@ def _read(text: str, limits: JsonLimits) -> dict[str, Any]:
 
 def describe(error: ValidationError) -> str:
     """Say what is wrong in the model's object by place and kind, without repeating what it wrote."""
-    found = []
-    for each in error.errors(include_url=False, include_input=False, include_context=False)[:5]:
-        place = ".".join(str(part)[:40] for part in each["loc"])
-        found.append(f"{place}: {each['msg']}" if place else each["msg"])
-    return f"The JSON object has the wrong shape: {'; '.join(found)}."
+    faults = []
+    for fault in error.errors(include_url=False, include_input=False, include_context=False)[:5]:
+        path = ".".join(str(part)[:40] for part in fault["loc"])
+        faults.append(f"{path}: {fault['msg']}" if path else fault["msg"])
+    return f"The JSON object has the wrong shape: {'; '.join(faults)}."

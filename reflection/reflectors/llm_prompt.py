@@ -73,13 +73,14 @@ def build_prompt(
     budget = settings.ERL_LLM_MAX_INPUT_TOKENS - estimate_tokens(system) - REPAIR_TOKENS
     frame = Frame.of(episode)
     clean = _without_secrets(episode)
-    known = [(redact_text(each.trigger), redact_text(each.guideline)) for each in near[:MAX_NEAR]]
+    lessons = [(redact_text(lesson.trigger), redact_text(lesson.guideline)) for lesson in near[:MAX_NEAR]]
     user = ""
+    # Each try is smaller, and the first that fits is taken.
     for size in _sizes(len(episode.steps)):
         user = read_prompt("reflect-data").fill(
             boundary=frame.boundary,
             mark=frame.mark,
-            blocks=frame.blocks(_sections(clean, known, size)),
+            blocks=frame.blocks(_sections(clean, lessons, size)),
             shape=shape,
         )
         if estimate_tokens(user) <= budget:
@@ -92,7 +93,7 @@ def build_prompt(
             max_output_tokens=settings.ERL_LLM_MAX_OUTPUT_TOKENS,
         ),
         version=version_for(episode),
-        labels=tuple(f"H{number}" for number in range(1, 1 + (len(known) if size.extras else 0))),
+        labels=tuple(f"H{number}" for number in range(1, 1 + (len(lessons) if size.extras else 0))),
     )
 
 
@@ -154,8 +155,8 @@ def _sections(episode: Episode, known: list[tuple[str, str]], size: _Size) -> It
         "successes": [cut_middle(text, limit) for text in episode.successes[:MAX_NOTES]],
         "mistake_cards": [_cut_value(card, limit) for card in episode.mistake_cards[:MAX_NOTES]],
     }
-    if said := {name: note for name, note in notes.items() if note}:
-        yield "THE AGENT'S OWN NOTES", [said]
+    if texts := {name: note for name, note in notes.items() if note}:
+        yield "THE AGENT'S OWN NOTES", [texts]
     yield (
         "EXISTING HEURISTICS",
         [

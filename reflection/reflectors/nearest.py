@@ -100,6 +100,7 @@ def embed_texts(texts: Sequence[Sequence[str]]) -> tuple[str, Vectors] | None:
         return None
     try:
         return embedder.model_id, embed_composites(embedder, texts)
+    # A reflection is worth more than its neighbours: without vectors it goes on by words.
     except EmbedderError as error:
         log.warning("reflection_without_embedder", reason=str(error))
         return None
@@ -118,8 +119,9 @@ def find_neighbours(project: Project, embedded: tuple[str, Vectors], *, at_least
     for vector in vectors:
         # Unit vectors: the inner product is the cosine. The operator gives its negative.
         distance = MaxInnerProduct("vector", HalfVector(vector.tolist()))
-        found = lessons.annotate(distance=distance).filter(distance__lte=-at_least).order_by("distance")
-        for heuristic_id, negative in found.values_list("heuristic_id", "distance")[: 2 * MAX_NEAR]:
+        neighbours = lessons.annotate(distance=distance).filter(distance__lte=-at_least).order_by("distance")
+        # Twice as many, as a heuristic may have a newest and a served wording.
+        for heuristic_id, negative in neighbours.values_list("heuristic_id", "distance")[: 2 * MAX_NEAR]:
             best[heuristic_id] = max(best.get(heuristic_id, -1.0), -negative)
     ranked = sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))
     return [Neighbour(heuristic_id=pk, similarity=similarity) for pk, similarity in ranked[:MAX_NEAR]]
@@ -146,6 +148,7 @@ def _find_by_words(project: Project, text: str) -> tuple[NearHeuristic, ...]:
     words = dict.fromkeys(word for word in text.split() if word.isalnum())
     if not words:
         return ()
+    # Any of the words: a whole task hardly ever occurs in a lesson.
     query = SearchQuery(" or ".join(list(words)[:MAX_QUERY_WORDS]), config="english", search_type="websearch")
     ranked = (
         live_revisions(project)

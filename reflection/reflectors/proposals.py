@@ -78,6 +78,7 @@ def store_lessons(
     """
     if not lessons:
         return []
+    # Held until the commit: the next reflection sees these lessons and matches against them.
     lock_proposals(reflection.project_id)
     stored = [
         _store_lesson(reflection, trajectory, ordinal=ordinal, checked=checked)
@@ -112,6 +113,7 @@ def _store_lesson(
         )
         _store_vector(heuristic, checked)
         if match.effect == _Effect.GROUP and match.heuristic is not None:
+            # The leader may have been decided on since it was read; then the lesson stands alone.
             if join_group(heuristic, leader=match.heuristic):
                 _bridge(heuristic, match.bridged)
             else:
@@ -142,6 +144,7 @@ def _store_vector(heuristic: Heuristic, checked: CheckedLesson) -> None:
     revision, text = heuristic.current_revision, checked.lesson.text
     if checked.vectors is None or revision is None:
         return
+    # Redaction may have changed the words, and the vector is of the words before.
     if (revision.trigger, revision.guideline, revision.avoid) == (text.trigger, text.guideline, text.avoid):
         model_id, vectors = checked.vectors
         store_lesson_vector(revision, model_id=model_id, vector=HalfVector(vectors[0].tolist()).to_text())
@@ -155,23 +158,28 @@ def find_match(project: Project, checked: CheckedLesson) -> Match:
         # The model names what its lesson repeats; its word does not outweigh another number, tool or "not".
         if covered is not None and not _compare(covered, lesson).is_sure:
             return Match(effect=_Effect.SUPPORT, heuristic=covered)
-    said = _find_same_words(project, lesson.text)
-    if said is not None:
-        effect = _Effect.SUPPORT if _is_same_place(said, lesson.text) else _Effect.MERGE
-        return Match(effect=effect, heuristic=said.heuristic, similarity=1.0)
+    match = _find_same_words(project, lesson.text)
+    if match is not None:
+        effect = _Effect.SUPPORT if _is_same_place(match, lesson.text) else _Effect.MERGE
+        return Match(effect=effect, heuristic=match.heuristic, similarity=1.0)
     if checked.vectors is None:
         return Match(effect=_Effect.NEW)
     neighbours = find_neighbours(project, checked.vectors, at_least=NEAR)
-    found = Heuristic.objects.with_text().in_bulk([neighbour.heuristic_id for neighbour in neighbours])
+    heuristics = Heuristic.objects.with_text().in_bulk([neighbour.heuristic_id for neighbour in neighbours])
     near = [
-        (heuristic, min(each.similarity, 1.0), _compare(heuristic, lesson, similarity=min(each.similarity, 1.0)))
-        for each in neighbours
-        if (heuristic := found.get(each.heuristic_id)) is not None
+        (
+            heuristic,
+            min(candidate.similarity, 1.0),
+            _compare(heuristic, lesson, similarity=min(candidate.similarity, 1.0)),
+        )
+        for candidate in neighbours
+        if (heuristic := heuristics.get(candidate.heuristic_id)) is not None
     ]
     same = [
         (heuristic, similarity) for heuristic, similarity, compared in near if compared.verdict is MeaningVerdict.SAME
     ]
     for heuristic, similarity in same:
+        # So close that it is no new wording worth reading: it only counts as support.
         if similarity >= SAME_SIMILARITY:
             return Match(effect=_Effect.SUPPORT, heuristic=heuristic, similarity=similarity)
     leaders: dict[UUID, tuple[Heuristic, float]] = {}
@@ -185,6 +193,7 @@ def find_match(project: Project, checked: CheckedLesson) -> Match:
     for heuristic, similarity in same:
         return Match(effect=_Effect.MERGE, heuristic=heuristic, similarity=similarity)
     for heuristic, similarity, compared in near:
+        # Shown beside the lesson it may repeat, so that the reviewer decides.
         if compared.is_opposite or (compared.verdict is MeaningVerdict.DOUBTFUL and similarity >= DOUBT_SIMILARITY):
             return Match(effect=_Effect.MERGE, heuristic=heuristic, similarity=similarity, doubt=compared.reason)
     return Match(effect=_Effect.NEW)
@@ -198,7 +207,7 @@ def _compare(heuristic: Heuristic, lesson: ProposedLesson, *, similarity: float 
 
 
 def _compare_rows(one: Heuristic, other: Heuristic) -> Comparison:
-    texts = [each.current_revision for each in (one, other) if each.current_revision is not None]
+    texts = [row.current_revision for row in (one, other) if row.current_revision is not None]
     if len(texts) < 2:
         return Comparison(MeaningVerdict.DIFFERENT, is_sure=True)
     return compare_heuristics(texts[0].as_text(), texts[1].as_text())
@@ -220,26 +229,26 @@ def _find_same_words(project: Project, text: HeuristicText) -> HeuristicRevision
 
     A refused one counts only for the task family it was refused in.
     """
-    said = redact(f"{text.trigger} {text.guideline}").value
+    words = redact(f"{text.trigger} {text.guideline}").value
     newest_or_served = Q(heuristic__current_revision=F("pk")) | Q(served=True)
     same: QuerySet[HeuristicRevision] = (
         HeuristicRevision.objects.of_lessons()
         .for_project(project)
         .filter(newest_or_served, heuristic__status__in=(*_LIVE, *_REFUSED))
         .alias(said=hash_said())
-        .filter(said=hash_words(Value(said, output_field=TextField())))
+        .filter(said=hash_words(Value(words, output_field=TextField())))
         .select_related("heuristic")
         .order_by("created_at", "pk")
     )
     # The hash leaves out signs: `>` and `>=` have the same words.
-    found = [
+    matches = [
         revision
         for revision in same
         if compare_heuristics(revision.as_text(), text).verdict is not MeaningVerdict.DIFFERENT
     ]
-    in_place = [revision for revision in found if _is_same_place(revision, text)]
-    live = [revision for revision in found if revision.heuristic.status in _LIVE]
-    ranked = [*(each for each in in_place if each in live), *in_place, *live]
+    in_place = [revision for revision in matches if _is_same_place(revision, text)]
+    live = [revision for revision in matches if revision.heuristic.status in _LIVE]
+    ranked = [*(row for row in in_place if row in live), *in_place, *live]
     return ranked[0] if ranked else None
 
 
@@ -250,4 +259,5 @@ def _is_same_place(revision: HeuristicRevision, text: HeuristicText) -> bool:
 def lock_proposals(project_id: object) -> None:
     """Hold the lock on proposing lessons in a project until the transaction ends."""
     with connection.cursor() as cursor:
+        # An advisory lock: there is no row yet that two proposals of the same lesson could fight over.
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"reflection.proposals:{project_id}"])

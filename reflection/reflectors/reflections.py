@@ -91,7 +91,8 @@ def _reflect(
     if trajectory is None:
         raise LostClaim("The run was erased.")
     if not has_room(reflection.project_id, trajectory.client):
-        return _store(reflection, trajectory, lessons=[], skip_reason=NO_ROOM)  # before anything is asked or spent
+        # Before anything is asked or spent.
+        return _store(reflection, trajectory, lessons=[], skip_reason=NO_ROOM)
     episode = trajectory.as_episode(injected=_find_injected_texts(trajectory))
     reflector = make_reflector(ask=RememberedAsk(reflection, heartbeat, ask_model=ask_model, use="reflect"))
     if reflector.reads_family:
@@ -101,6 +102,7 @@ def _reflect(
     result = reflector.reflect(episode, near=near)
     failpoint("reflection.asked")
     lessons, dropped = _check(result, episode)
+    # The model may have taken long; what follows is written only while the job is still ours.
     heartbeat.ensure_held()
     failpoint("reflection.before_write")
     reason = result.skip_reason or dropped
@@ -128,6 +130,7 @@ def _store(
         trajectory.score,
         trajectory.outcome_source,
     ):
+        # The lesson was drawn from an ending that no longer holds.
         raise OutcomeChanged("The outcome of the run was reported again. The reflection is repeated.")
     if patterns is not None:
         record_patterns(trajectory, patterns, version=reflection.reflector_version)
@@ -168,6 +171,7 @@ def _check(result: ReflectionResult, episode: Episode) -> tuple[list[CheckedLess
             dropped += findings
             continue
         noted = tuple({"code": finding.code, "message": finding.message} for finding in findings)
+        # A lesson that covers an existing one is not searched for, so it needs no vector.
         vectors = embed_lesson(lesson.text) if lesson.covers_existing is None else None
         kept.append(CheckedLesson(lesson=lesson, findings=noted, vectors=vectors))
     reasons = dict.fromkeys(finding.message for finding in dropped if is_rejected([finding]))

@@ -73,6 +73,7 @@ def record_patterns(trajectory: Trajectory, patterns: Iterable[str], *, version:
         concerned = Heuristic.objects.proposed().filter(
             project=trajectory.project_id, proposals__pattern__in=keys, prioritised_at__isnull=False
         )
+        # Locked rows are skipped, so that a reflection does not wait for a decision on them.
         free = concerned.order_by("pk").select_for_update(of=("self",), skip_locked=True)
         ids = list(free.values_list("pk", flat=True))
         Heuristic.objects.filter(pk__in=ids).update(prioritised_at=None)
@@ -90,10 +91,10 @@ def find_tallies(heuristic_ids: Iterable[UUID]) -> dict[UUID, Tally]:
 def find_flags(heuristic_ids: Iterable[UUID]) -> dict[UUID, set[str]]:
     """Return the codes of the checks' findings in these heuristics. One query."""
     flagged = Proposal.objects.filter(heuristic__in=list(heuristic_ids)).exclude(findings=[])
-    found: dict[UUID, set[str]] = {}
+    flags: dict[UUID, set[str]] = {}
     for heuristic_id, findings in flagged.values_list("heuristic_id", "findings"):
-        found.setdefault(heuristic_id, set()).update(finding["code"] for finding in findings)
-    return found
+        flags.setdefault(heuristic_id, set()).update(finding["code"] for finding in findings)
+    return flags
 
 
 def _ended(trajectory: Trajectory) -> str:

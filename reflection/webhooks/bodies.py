@@ -52,16 +52,17 @@ def _write_standard(delivery: WebhookDelivery) -> dict[str, Any]:
         data["lessons"] = [{"id": str(id), **texts.get(id, {})} for id in delivery.lesson_ids]
     if delivery.event_kind == EventKind.PROPOSAL_WAITING:
         data["waiting"] = _count_waiting(delivery)
+    # Standard Webhooks' form of a time: UTC, with Z.
     happened_at = delivery.happened_at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return {"type": delivery.event_kind, "timestamp": happened_at, "data": {**data, "link": find_link(delivery)}}
 
 
 def _write_slack(delivery: WebhookDelivery) -> dict[str, str]:
-    said = f"*{_escape(delivery.project.name)}*: {_say(delivery)} <{find_link(delivery)}|Open in ERL>"
+    headline = f"*{_escape(delivery.project.name)}*: {_say(delivery)} <{find_link(delivery)}|Open in ERL>"
     texts = list(_find_texts(delivery).values())
     quoted = [f"> {_escape(text['trigger'])}: {_escape(text['guideline'])}" for text in texts[:SHOWN_LESSONS]]
     more = [f"> … and {len(texts) - SHOWN_LESSONS} more"] if len(texts) > SHOWN_LESSONS else []
-    return {"text": "\n".join([said, *quoted, *more])}
+    return {"text": "\n".join([headline, *quoted, *more])}
 
 
 def _say(delivery: WebhookDelivery) -> str:
@@ -93,8 +94,8 @@ def _say(delivery: WebhookDelivery) -> str:
         case EventKind.EVALUATION_FINISHED:
             return f"An evaluation ended: {details.get('status')}."
         case EventKind.COMMENT_WRITTEN:
-            named = ", ".join(_escape(str(name)) for name in details.get("mentioned", ()))
-            mentioning = f" and mentioned {named}" if named else ""
+            names = ", ".join(_escape(str(name)) for name in details.get("mentioned", ()))
+            mentioning = f" and mentioned {names}" if names else ""
             return f"{_escape(str(details.get('by')))} commented on a {details.get('kind')} in the inbox{mentioning}."
         case EventKind.ITEM_ASSIGNED:
             by, to = _escape(str(details.get("by"))), _escape(str(details.get("assignee")))
@@ -104,7 +105,7 @@ def _say(delivery: WebhookDelivery) -> str:
 
 
 def _say_deployed(details: Mapping[str, Any]) -> str:
-    said = {
+    sentences = {
         "settings": "Its settings were changed.",
         "canary": f"Release {details.get('candidate')} is on trial.",
         "promoted": "It was promoted.",
@@ -113,7 +114,7 @@ def _say_deployed(details: Mapping[str, Any]) -> str:
     }
     stable = details.get("stable")
     given = f"release {stable}" if stable else "every approval at once"
-    return f"Agents are given {given}. {said.get(str(details.get('change')), '')}".rstrip()
+    return f"Agents are given {given}. {sentences.get(str(details.get('change')), '')}".rstrip()
 
 
 def find_link(delivery: WebhookDelivery) -> str:
@@ -149,12 +150,15 @@ def _find_texts(delivery: WebhookDelivery) -> dict[Any, dict[str, str]]:
     """Return the newest wording of each lesson that is still there, in order; nothing where no text is wanted."""
     if not delivery.endpoint.with_text:
         return {}
-    found: Iterable[HeuristicRevision] = HeuristicRevision.objects.filter(
+    revisions: Iterable[HeuristicRevision] = HeuristicRevision.objects.filter(
         project_id=delivery.project_id,
         heuristic__in=delivery.lesson_ids,
         heuristic__current_revision=F("pk"),
     )
-    texts = {each.heuristic_id: {name: show_hidden(getattr(each, name)) for name in _TEXTS} for each in found}
+    texts = {
+        revision.heuristic_id: {name: show_hidden(getattr(revision, name)) for name in _TEXTS} for revision in revisions
+    }
+    # A lesson may have been erased since the event.
     return {id: texts[id] for id in delivery.lesson_ids if id in texts}
 
 

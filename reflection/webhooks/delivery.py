@@ -49,6 +49,7 @@ def _deliver(delivery: WebhookDelivery, heartbeat: Heartbeat) -> None:
     if endpoint.disabled_at is not None:
         raise DeliveryFailed("The webhook is disabled.", code="disabled", transient=False)
     _wait_for_rest(delivery)
+    # Last look before the message leaves: what is sent cannot be taken back.
     heartbeat.ensure_held()
     try:
         failpoint("webhook.before_send")
@@ -58,6 +59,7 @@ def _deliver(delivery: WebhookDelivery, heartbeat: Heartbeat) -> None:
         _note_failure(delivery, error)
         raise
     with transaction.atomic():
+        # Written only if it failed before, so that deliveries to a healthy endpoint do not wait for each other's row.
         failing = WebhookEndpoint.objects.filter(pk=endpoint.pk, failing_since__isnull=False)
         failing.update(failing_since=None, rests_until=None)
         finish(delivery, status_code=status)
@@ -77,37 +79,41 @@ def _send(delivery: WebhookDelivery) -> int:
     """Sign a message and send it; return the status.
 
     Raises:
-        DeliveryFailed: nobody took it.
+        DeliveryFailed: the receiver did not take it.
     """
     rows = delivery.endpoint.secrets.filter(retired_at__isnull=True)
-    known = [secret for row in rows if (secret := find_secret(row)) is not None]
-    if not known:
-        said = "No secret can be used, because ERL_SECRET_KEY has changed. Add a new secret on the webhook's page."
-        raise DeliveryFailed(said, code="no_secret")
+    secrets = [secret for row in rows if (secret := find_secret(row)) is not None]
+    if not secrets:
+        reason = "No secret can be used, because ERL_SECRET_KEY has changed. Add a new secret on the webhook's page."
+        raise DeliveryFailed(reason, code="no_secret")
     body = write_body(delivery)
     message_id, timestamp = f"msg_{delivery.message_id.hex}", int(time.time())
     headers = {
         "content-type": "application/json",
         "webhook-id": message_id,
         "webhook-timestamp": str(timestamp),
-        "webhook-signature": sign(message_id, timestamp, body, with_secrets=known),
+        "webhook-signature": sign(message_id, timestamp, body, with_secrets=secrets),
     }
     return post(delivery.endpoint.url, body=body, headers=headers)
 
 
 def _note_failure(delivery: WebhookDelivery, error: DeliveryFailed) -> None:
     """Let the endpoint rest, longer the longer it fails, and disable it when it is gone or has failed for days."""
+    # `attempts` starts at 1, and the last interval is used for all attempts after it.
     planned = RETRY_SECONDS[min(delivery.attempts, len(RETRY_SECONDS)) - 1]
     asked = error.retry_after_seconds or 0.0
     error.retry_after_seconds = max(float(planned), asked)
     endpoint = delivery.endpoint
     failing = (database_now() - endpoint.failing_since).total_seconds() if endpoint.failing_since else 0.0
+    # As long as it has failed so far, so the rest doubles: at least seconds, at most an hour.
     rest = max(asked, min(max(failing, FIRST_REST_SECONDS), LONGEST_REST_SECONDS))
     note(delivery, status_code=error.status)
     rows = WebhookEndpoint.objects.filter(pk=endpoint.pk)
     until = Now() + timedelta(seconds=rest)
+    # The first failure stays: `DISABLED_AFTER` counts from it.
     rows.update(failing_since=Coalesce(F("failing_since"), Now()), rests_until=until)
     log.warning("webhook_failed", endpoint_id=str(endpoint.pk), host=endpoint.host, code=error.code)
+    # Standard Webhooks: 410 Gone asks for no more messages.
     if error.status == 410:
         error.transient = False
         _disable(endpoint, "It answered 410 Gone.")
@@ -117,6 +123,7 @@ def _note_failure(delivery: WebhookDelivery, error: DeliveryFailed) -> None:
 
 def _disable(endpoint: WebhookEndpoint, reason: str) -> None:
     still_enabled = WebhookEndpoint.objects.enabled().filter(pk=endpoint.pk)
+    # Conditional, so that of two workers one writes the reason and the log has one line.
     if still_enabled.update(disabled_at=Now(), disabled_reason=reason):
         log.error("webhook_disabled", endpoint_id=str(endpoint.pk), host=endpoint.host)
 
@@ -125,6 +132,7 @@ def delete_old_deliveries() -> int:
     """Delete messages that were delivered or given up a month ago, some at a time; return how many."""
     ended = Job.objects.filter(kind=KIND, status__in=[Job.Status.DONE, Job.Status.DEAD])
     old = ended.filter(finished_at__lt=Now() - KEPT).order_by("finished_at").values_list("pk", flat=True)
+    # A bounded number at a time keeps the transaction short; the next run takes the rest.
     pks = list(old[:DELETED_AT_ONCE])
     WebhookDelivery.objects.filter(pk__in=pks).delete()
     return len(pks)

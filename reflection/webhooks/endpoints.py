@@ -61,6 +61,7 @@ def add_secret(endpoint: WebhookEndpoint, *, by: Actor) -> NewSecret:
         SecretsLimited: it has as many as it may have.
     """
     name_actor(by)
+    # Under this lock two people cannot both add the last secret that is allowed.
     WebhookEndpoint.objects.select_for_update().get(pk=endpoint.pk)
     if endpoint.secrets.filter(retired_at__isnull=True).count() >= MOST_SECRETS:
         raise SecretsLimited(f"This webhook has {MOST_SECRETS} secrets in use. Retire one first.")
@@ -84,6 +85,7 @@ def retire_secret(secret: WebhookSecret, *, by: Actor) -> None:
         SecretsLimited: it is the last one in use.
     """
     name_actor(by)
+    # Under this lock two people cannot retire the last two secrets at once.
     WebhookEndpoint.objects.select_for_update().get(pk=secret.endpoint_id)
     others = WebhookSecret.objects.filter(endpoint=secret.endpoint_id, retired_at__isnull=True).exclude(pk=secret.pk)
     if not others.exists():

@@ -42,6 +42,7 @@ def queue_delivery(
         "event": event,
         "lesson_ids": [str(id) for id in lesson_ids],
         "details": details or {},
+        # The receiver drops what it has already by this id (Standard Webhooks).
         "message_id": str(again.message_id if again else uuid4()),
         "happened_at": (again.happened_at if again else timezone.now()).isoformat(),
         "transaction": _find_transaction(),
@@ -51,6 +52,7 @@ def queue_delivery(
             id=id,
             kind=KIND,
             project_id=endpoint.project_id,
+            # Each message is a subject of its own, as `enqueue` allows one live job per subject.
             subject=str(id),
             endpoint=endpoint,
             payload=payload,
@@ -61,7 +63,7 @@ def queue_delivery(
 
 def _join(endpoint: WebhookEndpoint, event: ProjectEvent) -> bool:
     """Add an event to the message of its transaction; False where there is none, or it is full."""
-    # What this transaction has queued nobody else sees yet, so nothing comes between reading and writing.
+    # No other transaction sees what this one has queued, so nothing comes between reading and writing.
     same = WebhookDelivery.objects.filter(
         endpoint=endpoint,
         status=WebhookDelivery.Status.QUEUED,
@@ -69,7 +71,8 @@ def _join(endpoint: WebhookEndpoint, event: ProjectEvent) -> bool:
         payload__event=event.kind,
         payload__details=dict(event.details),
     )
-    delivery = same.first()  # the newest: the others are full
+    # The newest one; the older ones are full.
+    delivery = same.first()
     if delivery is None or len(delivery.lesson_ids) >= MOST_LESSONS:
         return False
     delivery.payload["lesson_ids"] += [str(id) for id in event.lesson_ids]
@@ -80,5 +83,6 @@ def _join(endpoint: WebhookEndpoint, event: ProjectEvent) -> bool:
 def _find_transaction() -> str:
     """Return the number of the running transaction, the same in all of its savepoints."""
     with connection.cursor() as cursor:
+        # PostgreSQL's own number: Python cannot tell two transactions on one connection apart.
         cursor.execute("SELECT pg_current_xact_id()::text")
         return str(cursor.fetchone()[0])

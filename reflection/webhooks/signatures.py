@@ -39,6 +39,7 @@ def fingerprint_of(secret: bytes) -> str:
 
 def find_secret(row: WebhookSecret) -> bytes | None:
     """Return a secret, or None if the ERL_SECRET_KEY it was made with is gone."""
+    # Secrets outlive a change of ERL_SECRET_KEY as long as the old key is among the fallbacks.
     for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS):
         secret = derive_secret(row.salt, key=key)
         if fingerprint_of(secret) == row.fingerprint:
@@ -48,6 +49,7 @@ def find_secret(row: WebhookSecret) -> bytes | None:
 
 def sign(message_id: str, timestamp: int, body: bytes, *, with_secrets: Iterable[bytes]) -> str:
     """Return the header webhook-signature: one signature for each secret, separated by spaces."""
+    # The form of Standard Webhooks: id, time and body, so that none can be exchanged alone.
     signed = f"{message_id}.{timestamp}.".encode() + body
     digests = (hmac.new(secret, signed, hashlib.sha256).digest() for secret in with_secrets)
     return " ".join(f"v1,{base64.b64encode(digest).decode()}" for digest in digests)

@@ -44,12 +44,15 @@ def post(url: str, *, body: bytes, headers: dict[str, str]) -> int:
         raise DeliveryFailed(fault, code="egress_refused")
     client = httpx.Client(
         transport=BoundedTransport(backend=CheckedBackend()),
+        # A redirect could lead to a private address, after the check of the first one.
         follow_redirects=False,
+        # A proxy in the environment would resolve names itself and so get around the check of addresses.
         trust_env=False,
         headers={"user-agent": "erl", "accept-encoding": "identity", **headers},
         timeout=httpx.Timeout(TIMEOUT_SECONDS, connect=CONNECT_SECONDS),
     )
     try:
+        # httpx's timeouts are for each read; the deadline ends a receiver that sends a byte now and then.
         with client, deadline(TIMEOUT_SECONDS), client.stream("POST", url, content=body) as response:
             status, answered = response.status_code, response.headers
     except httpx.TimeoutException as error:
@@ -58,10 +61,12 @@ def post(url: str, *, body: bytes, headers: dict[str, str]) -> int:
         raise DeliveryFailed(f"The connection failed ({type(error).__name__}).", code="connection") from error
     if 200 <= status < 300:
         return status
-    said = f"It answered {status}."
+    reason = f"It answered {status}."
     if 300 <= status < 400:
-        said = f"It answered {status}, a redirect, which is never followed. Change the URL to the final one."
-    raise DeliveryFailed(said, code=f"http_{status}", status=status, retry_after_seconds=retry_after_seconds(answered))
+        reason = f"It answered {status}, a redirect, which is never followed. Change the URL to the final one."
+    raise DeliveryFailed(
+        reason, code=f"http_{status}", status=status, retry_after_seconds=retry_after_seconds(answered)
+    )
 
 
 class CheckedBackend(BoundedBackend):
@@ -76,6 +81,7 @@ class CheckedBackend(BoundedBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
         failure: Exception = httpcore.ConnectError("The name stands for no address.")
+        # Resolved once: asking again could give an address that was not checked (DNS rebinding).
         for address in _resolve(host, port):
             try:
                 return super().connect_tcp(address, port, timeout, local_address, socket_options)
@@ -91,10 +97,11 @@ def _resolve(host: str, port: int) -> list[str]:
         DeliveryFailed: nothing may be sent to one of them.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise httpcore.ConnectError("The name of the host is not known.") from error
-    addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+    addresses = list(dict.fromkeys(str(address[0]) for *_, address in answers))
+    # One forbidden address is enough to refuse the name, even beside public ones.
     for address in addresses:
         if fault := find_address_fault(host, address):
             raise DeliveryFailed(fault, code="egress_refused")

@@ -71,14 +71,14 @@ class ChangeInput(Input):
         if self.kind not in ("", *ChangeKind.values, *NEVER):
             raise InvalidInput({"/kind": [f"Send one of {', '.join([*ChangeKind.values, *NEVER])}."]})
         cases = [
-            {"tool": each.tool, "arguments": each.arguments, "effects": [str(id) for id in each.effects]}
-            for each in self.cases
+            {"tool": item.tool, "arguments": item.arguments, "effects": [str(id) for id in item.effects]}
+            for item in self.cases
         ]
         return ProposedChange(
             reason=self.reason,
             kind=self.kind,
             system=self.system,
-            tools=tuple(each.as_definition() for each in self.tools),
+            tools=tuple(item.as_definition() for item in self.tools),
             without_tools=tuple(self.without_tools),
             rules=None if self.rules is None else tuple(self.rules),
             compaction=self.compaction,
@@ -239,13 +239,13 @@ def describe_change_fully(change: Change) -> dict[str, Any]:
     rows = last_shadow(change)
     return describe_change(change) | {
         "evidence": change.evidence,
-        "tools": [each.tool.name for each in new_tools(change)],
-        "lessons": [_describe_lesson(each) for each in read_wordings(change)],
+        "tools": [item.tool.name for item in new_tools(change)],
+        "lessons": [_describe_lesson(item) for item in read_wordings(change)],
         "retrieval": change.retrieval,
-        "checks": [_describe_check(each) for each in change.checks.order_by("attempt", "index")],
-        "shadow": [_describe_shadow(each) for each in rows],
+        "checks": [_describe_check(item) for item in change.checks.order_by("attempt", "index")],
+        "shadow": [_describe_shadow(item) for item in rows],
         "divergences": [
-            {name: getattr(each, name) for name in DivergenceAnswer.model_fields} for each in tabulate(rows)
+            {name: getattr(item, name) for name in DivergenceAnswer.model_fields} for item in tabulate(rows)
         ],
         "objections": explain(change),
     }
@@ -261,5 +261,5 @@ def _describe_check(check: EvaluationRow) -> dict[str, Any]:
 
 
 def _describe_shadow(row: EvaluationRow) -> dict[str, Any]:
-    named = {"run": row.run_id, "family": row.name}
-    return named | {name: row.figures[name] for name in ShadowRunAnswer.model_fields if name not in named}
+    members = {"run": row.run_id, "family": row.name}
+    return members | {name: row.figures[name] for name in ShadowRunAnswer.model_fields if name not in members}

@@ -66,7 +66,7 @@ class ChangeListView(ApiView):
     )
     def get(self, request: Request) -> Response:
         page = self.paginate_queryset(self.filter_queryset(_shown(self))) or ()
-        return self.get_paginated_response([describe_change(each) for each in page])
+        return self.get_paginated_response([describe_change(change) for change in page])
 
     @describe(
         "proposeChange",
@@ -83,6 +83,7 @@ class ChangeListView(ApiView):
     def post(self, request: Request) -> Response:
         sent = ChangeInput.from_body(self.body)
         agent = get_object_or_404(Agent.objects.for_project(self.project), pk=sent.agent)
+        # Changes are numbered, so a higher number tells that this request made the change.
         last = agent.changes.order_by("-number").values_list("number", flat=True).first() or 0
         change = propose_change(agent, sent.as_proposal(), by=self.actor)
         response = Response(describe_change_fully(_get(self, change.pk)), status=201 if change.number > last else 200)
@@ -154,6 +155,7 @@ class TrialView(ApiView):
     )
     def post(self, request: Request, id: UUID) -> Response:
         sent = TrialInput.from_body(self.body)
+        # In thousandths of the units, and at least one.
         share = max(round(sent.percent * 10), 1)
         start_trial(_get(self, id), sha256=sent.sha256, share=share, by=self.actor, reason=sent.reason)
         return Response(describe_change_fully(_get(self, id)))

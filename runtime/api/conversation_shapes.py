@@ -11,6 +11,7 @@ from memory.api.input import WHOLE, Input, OneOf, wrong_member
 from memory.api.output import Pagination
 from runtime.models.conversations import Conversation, Message
 
+# The first bytes of a file of each type.
 _BEGINNINGS = {
     "image/png": b"\x89PNG\r\n\x1a\n",
     "image/jpeg": b"\xff\xd8\xff",
@@ -133,8 +134,8 @@ def describe_conversation(conversation: Conversation) -> dict[str, Any]:
 def describe_message(message: Message) -> dict[str, Any]:
     related = {
         "attachments": [
-            {"media_type": each["media_type"], "bytes": len(base64.b64decode(each["data"]))}
-            for each in message.attachments or ()
+            {"media_type": attachment["media_type"], "bytes": len(base64.b64decode(attachment["data"]))}
+            for attachment in message.attachments or ()
         ],
         "run": message.run_id,
         "effect": message.effect_id,

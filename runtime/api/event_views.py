@@ -20,6 +20,7 @@ from runtime.streaming.reading import read_events
 from runtime.streaming.sse import EventStream
 
 Scope = ApiKey.Scope
+# Nine digits fit into the column.
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _EVENT = {
     "type": "object",

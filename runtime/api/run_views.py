@@ -91,7 +91,7 @@ class AgentRunListView(ApiView):
             conversation = get_object_or_404(conversations, pk=conversation.pk)
         wanted = RunRequest(
             input=sent.input,
-            attachments=tuple(each.model_dump() for each in sent.attachments),
+            attachments=tuple(attachment.model_dump() for attachment in sent.attachments),
             conversation=conversation,
             task_id=sent.task_id,
             limits=sent.limits,
@@ -227,6 +227,7 @@ def wait_for_run(view: ApiView, request: Request, response: HttpResponse) -> Htt
     id = UUID(str(response.data["id"]))  # type: ignore[attr-defined]
     going_on = Run.objects.filter(pk=id, status__in=[RunStatus.QUEUED, RunStatus.RUNNING])
     with waiting_place() as may_wait:
+        # All places for waiting are taken, so the client reads the run later.
         if not may_wait:
             return response
         ends_at = time.monotonic() + seconds

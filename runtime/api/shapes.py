@@ -267,8 +267,8 @@ class ApprovalPage(BaseModel):
 
 
 def describe_revision(revision: AgentRevision) -> dict[str, Any]:
-    named = {"sha256": "content_sha256"}
-    return {name: getattr(revision, named.get(name, name)) for name in RevisionAnswer.model_fields}
+    columns = {"sha256": "content_sha256"}
+    return {name: getattr(revision, columns.get(name, name)) for name in RevisionAnswer.model_fields}
 
 
 def describe_agent(agent: Agent) -> dict[str, Any]:
@@ -304,7 +304,7 @@ def describe_run(run: Run, *, reply: str | None = None) -> dict[str, Any]:
 
 
 def describe_step(step: Step, attempts: Iterable[ModelAttempt]) -> dict[str, Any]:
-    related = {"cost_usd": f"{step.cost_usd:.6f}", "attempts": [asdict(each) for each in attempts]}
+    related = {"cost_usd": f"{step.cost_usd:.6f}", "attempts": [asdict(attempt) for attempt in attempts]}
     return {name: getattr(step, name) for name in StepAnswer.model_fields.keys() - related.keys()} | related
 
 
@@ -333,7 +333,7 @@ def spec_members(sent: AgentMembers, names: set[str]) -> dict[str, Any]:
     """Return what was sent of an agent, in the form of a spec; its tools are still names."""
     members = {name: getattr(sent, name) for name in names & set(AgentSpec.__slots__)}
     if "blocks" in members:
-        members["blocks"] = tuple({"label": each.label, "block": str(each.block)} for each in sent.blocks)
+        members["blocks"] = tuple({"label": block.label, "block": str(block.block)} for block in sent.blocks)
     if "rules" in members:
         members["rules"] = tuple(sent.rules)
     return members

@@ -60,8 +60,10 @@ class ToolInput(Input):
             kind=self.kind,
             runtime=self.runtime,
             examples=tuple(
-                Example(arguments=each.arguments, answer=each.answer, host=each.host) for each in self.examples
+                Example(arguments=example.arguments, answer=example.answer, host=example.host)
+                for example in self.examples
             ),
+            # A client may send 5.0, and all limits but the seconds are whole numbers.
             limits={
                 name: int(value) if name != "seconds" and value.is_integer() else value
                 for name, value in self.limits.items()

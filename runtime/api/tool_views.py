@@ -68,8 +68,8 @@ class ToolListView(ApiView):
     def post(self, request: Request) -> Response:
         sent = ToolInput.from_body(self.body)
         if sent.runtime in (ToolRuntime.CORE, ToolRuntime.PYTHON):
-            said = "Only monty and http can be sent. Tools of the runtime python are installed with load_agents."
-            raise InvalidInput({"/runtime": [said]})
+            message = "Only monty and http can be sent. Tools of the runtime python are installed with load_agents."
+            raise InvalidInput({"/runtime": [message]})
         try:
             stored = save_tool(self.project, sent.as_definition(), by=self.actor)
         except InvalidDefinition as error:
@@ -134,6 +134,7 @@ def _decide(view: ApiView, id: UUID, decide: Callable[..., ToolRevision]) -> Res
     """Decide about the revision whose content was read, and answer with its tool."""
     sent = ToolDecisionInput.from_body(view.body)
     tool = get_object_or_404(_shown(view.project), pk=id)
+    # For a hash that no revision has, the service refuses and says why.
     revision = tool.revisions.filter(content_sha256=sent.sha256).first() or _get_latest(tool)
     decide(revision, by=view.actor, sha256=sent.sha256)
     tool = _shown(view.project).get(pk=id)
@@ -171,6 +172,7 @@ def _make_host(project: Project, name: str, sent: TryInput) -> Callable[..., Any
         if name in sent.host:
             return sent.host[name]
         if sent.mode == "shadow":
+            # Only a tool that calls no others can run without a host.
             tool = _shown(project).filter(name=name, current__kind=ToolKind.PURE, current__uses=[]).first()
             if tool is not None and tool.current is not None and tool.current.runtime == ToolRuntime.MONTY:
                 return _call_pure(tool.current, args, kwargs)
@@ -212,13 +214,13 @@ def _describe_outcome(outcome: ToolOutcome) -> dict[str, Any]:
         "duration_ms": outcome.duration_ms,
         "calls": [
             {
-                "name": each.call.name,
-                "args": list(each.call.args),
-                "kwargs": dict(each.call.kwargs),
-                "answer": each.value,
-                "error": each.error,
+                "name": entry.call.name,
+                "args": list(entry.call.args),
+                "kwargs": dict(entry.call.kwargs),
+                "answer": entry.value,
+                "error": entry.error,
             }
-            for each in outcome.journal
+            for entry in outcome.journal
         ],
     }
 

@@ -50,12 +50,12 @@ def skipped(said: str, **figures: Any) -> CheckResult:
 def run_checks(change: Change, *, by: str) -> list[EvaluationRow]:
     """Run the checks of a change up to the first that fails; return rows that are not stored yet."""
     attempt = 1 + (change.checks.order_by("-attempt").values_list("attempt", flat=True).first() or 0)
-    found: list[tuple[str, CheckResult]] = []
+    results: list[tuple[str, CheckResult]] = []
     for name, check in CHECKS.items():
-        found.append((name, check(change)))
-        if found[-1][1].verdict == CheckVerdict.FAILED:
+        results.append((name, check(change)))
+        if results[-1][1].verdict == CheckVerdict.FAILED:
             break
-    return write_rows(change, found, attempt=attempt, by=by)
+    return write_rows(change, results, attempt=attempt, by=by)
 
 
 def write_rows(
@@ -72,20 +72,20 @@ def write_rows(
             kind=RowKind.CHECK,
             change=change,
             attempt=attempt,
-            index=first + place,
+            index=first + offset,
             name=name,
-            verdict=each.verdict,
-            said=each.said,
-            figures=each.figures,
+            verdict=result.verdict,
+            said=result.said,
+            figures=result.figures,
             made_by=by,
         )
-        for place, (name, each) in enumerate(found)
+        for offset, (name, result) in enumerate(found)
     ]
 
 
 def _check_kind(change: Change) -> CheckResult:
     """Whether it leaves alone what never evolves."""
-    tools = [(as_definition(each), each.tool.current) for each in new_tools(change)]
+    tools = [(as_definition(revision), revision.tool.current) for revision in new_tools(change)]
     try:
         check_untouched(spec_of(change.base), spec_of(change.target), tools)
     except NeverEvolves as refusal:
@@ -94,7 +94,7 @@ def _check_kind(change: Change) -> CheckResult:
 
 
 def _check_rules(change: Change) -> CheckResult:
-    faults = find_faults(change.target.rules, tools=[each["name"] for each in change.target.tools])
+    faults = find_faults(change.target.rules, tools=[tool["name"] for tool in change.target.tools])
     if faults:
         return failed(" ".join(text for texts in faults.values() for text in texts))
     return passed("The rules and tools fit together.", rules=len(change.target.rules))
@@ -111,8 +111,8 @@ def _check_lessons(change: Change) -> CheckResult:
 
 def _check_reach(change: Change) -> CheckResult:
     """Whether its tools call only what the agent itself may call."""
-    has = {each["name"] for each in change.base.tools}
-    reaches = {each.tool.name: each.uses for each in new_tools(change)}
+    has = {row["name"] for row in change.base.tools}
+    reaches = {row.tool.name: row.uses for row in new_tools(change)}
     beyond = [f"{tool} calls {name}" for tool, uses in reaches.items() for name in uses if name not in has]
     if beyond:
         return failed(f"It reaches further than the agent does today: {'; '.join(beyond)}.", beyond=beyond)
@@ -126,7 +126,7 @@ def _check_types(change: Change) -> CheckResult:
 
 
 def _check_examples(change: Change) -> CheckResult:
-    bare = [each.tool.name for each in new_tools(change) if not each.examples]
+    bare = [revision.tool.name for revision in new_tools(change) if not revision.examples]
     if bare:
         return failed(f"{bare[0]} has no examples. Add calls with their answers.")
     seconds = SharedSeconds(EXAMPLE_SECONDS)
@@ -147,24 +147,24 @@ def _find_types(definition: ToolDefinition, schemas: dict[str, Any]) -> list[str
 def _look_at_tools(
     change: Change, find: Callable[[ToolDefinition, dict[str, Any]], list[str]], well: str
 ) -> CheckResult:
-    tools = [as_definition(each) for each in new_tools(change)]
+    tools = [as_definition(tool) for tool in new_tools(change)]
     if not tools:
         return skipped("It brings no tools.")
-    faults = [said for each in tools for said in find(each, find_schemas(change.agent.project, each.uses))]
-    return failed(" ".join(faults), faults=faults) if faults else passed(well, tools=[each.name for each in tools])
+    faults = [fault for tool in tools for fault in find(tool, find_schemas(change.agent.project, tool.uses))]
+    return failed(" ".join(faults), faults=faults) if faults else passed(well, tools=[tool.name for tool in tools])
 
 
 def _check_replay(change: Change) -> CheckResult:
     """Whether its tools do on recorded calls what was done then, and no more."""
     tools = new_tools(change)
     seconds = SharedSeconds(REPLAY_SECONDS)
-    replays = [replay_tool(change, each, seconds=seconds) for each in tools]
-    cases = sum(each.cases for each in replays)
-    differences = [said for each in replays for said in each.differences]
-    figures = {"cases": cases, "calls": sum(each.calls for each in replays), "differences": differences[:20]}
+    replays = [replay_tool(change, item, seconds=seconds) for item in tools]
+    cases = sum(item.cases for item in replays)
+    differences = [text for item in replays for text in item.differences]
+    figures = {"cases": cases, "calls": sum(item.calls for item in replays), "differences": differences[:20]}
     if differences:
         return failed(f"On recorded calls it does something else: {differences[0]}", **figures)
-    if idle := [said for each in replays for said in each.never_called]:
+    if idle := [text for item in replays for text in item.never_called]:
         return failed(
             f"{idle[0]} may change something, and no recorded call shows when. Take it out of uses, or bring a case.",
             **figures,
@@ -187,9 +187,10 @@ def _check_budget(change: Change) -> CheckResult:
 
 
 def _measure(revision: AgentRevision) -> int:
-    said = (ChatMessage(role="system", content=revision.system),)
+    messages = (ChatMessage(role="system", content=revision.system),)
     tools = tuple(tool for tool, _ in tools_of_revision(revision))
-    return ChatRequest(messages=said, tools=tools, max_output_tokens=1).estimated_input_tokens
+    # Only its size is estimated; it is never sent.
+    return ChatRequest(messages=messages, tools=tools, max_output_tokens=1).estimated_input_tokens
 
 
 CHECKS: dict[str, Callable[[Change], CheckResult]] = {

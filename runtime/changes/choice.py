@@ -77,12 +77,12 @@ def choose_proposals(agent: Agent, proposals: Sequence[ProposedChange], ask_for:
         scores = sum_up(results)
         breaks = tuple(family for family, score in scores.items() if score.solved < score.tasks)
         tried.append(Tried(proposal=proposal, scores=scores, breaks=breaks))
-    sound = [each for each in tried if not each.breaks]
-    front = find_front([(each, each.scores) for each in sound])
+    sound = [candidate for candidate in tried if not candidate.breaks]
+    front = find_front([(candidate, candidate.scores) for candidate in sound])
     return Choice(
         chosen=tuple(front),
-        broken=tuple(each for each in tried if each.breaks),
-        beaten=tuple(each for each in sound if each not in front),
+        broken=tuple(candidate for candidate in tried if candidate.breaks),
+        beaten=tuple(candidate for candidate in sound if candidate not in front),
     )
 
 
@@ -94,9 +94,9 @@ def sum_up(results: Iterable[tuple[str, Result]]) -> dict[str, Score]:
     return {
         family: Score(
             tasks=len(own),
-            solved=sum(each.solved for each in own),
-            steps=sum(each.steps for each in own),
-            tokens=sum(each.tokens for each in own),
+            solved=sum(attempt.solved for attempt in own),
+            steps=sum(attempt.steps for attempt in own),
+            tokens=sum(attempt.tokens for attempt in own),
         )
         for family, own in sorted(families.items())
     }

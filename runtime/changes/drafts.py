@@ -68,6 +68,7 @@ class _Tool(BaseModel):
     description: str = Field(max_length=4_000)
     parameters: dict[str, Any]
     source: str = Field(max_length=50_000)
+    # JSON knows no tuples, and strict mode would refuse its lists.
     uses: tuple[str, ...] = Field(default=(), strict=False)
     examples: tuple[_ToolExample, ...] = Field(default=(), max_length=20, strict=False)
 
@@ -84,9 +85,9 @@ def read_answer(text: str, *, finish_reason: str, evidence: dict[str, Any]) -> R
     unusable: list[str] = []
     if len(candidates) > MOST_CANDIDATES:
         unusable.append(f"There are {len(candidates)} candidates; at most {MOST_CANDIDATES} were asked for.")
-    for each in candidates[:MOST_CANDIDATES]:
+    for candidate in candidates[:MOST_CANDIDATES]:
         try:
-            proposals.append(_read_draft(_Draft.model_validate(each), evidence))
+            proposals.append(_read_draft(_Draft.model_validate(candidate), evidence))
         except ValidationError as error:
             unusable.append(describe(error))
         except InvalidJson as error:
@@ -130,7 +131,9 @@ def read_tool(value: Any) -> ToolDefinition:
         parameters=sent.parameters,
         source=sent.source,
         uses=sent.uses,
-        examples=tuple(Example(arguments=each.arguments, answer=each.answer, host=each.host) for each in sent.examples),
+        examples=tuple(
+            Example(arguments=example.arguments, answer=example.answer, host=example.host) for example in sent.examples
+        ),
     )
 
 

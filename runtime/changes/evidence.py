@@ -62,7 +62,7 @@ def show_agent(agent: Agent) -> dict[str, Any]:
     assert current is not None  # every agent has one
     return {
         "instructions": redact_text(cut_middle(current.system, INSTRUCTIONS_CHARACTERS)),
-        "tools": [each["name"] for each in current.tools],
+        "tools": [tool["name"] for tool in current.tools],
         "rules": redact(list(current.rules)).value,
         "settings": {"max_output_tokens": current.max_output_tokens, "window_tokens": current.window_tokens},
     }
@@ -71,15 +71,15 @@ def show_agent(agent: Agent) -> dict[str, Any]:
 def sum_costs(runs: Iterable[RunCost]) -> list[dict[str, Any]]:
     """Return what tasks cost by family, for a model that proposes changes; the dearest families first."""
     families: dict[str, list[RunCost]] = defaultdict(list)
-    for each in runs:
-        families[each.family].append(each)
+    for run in runs:
+        families[run.family].append(run)
     rows: list[dict[str, Any]] = [
         {
             "family": family,
             "runs": len(own),
-            "succeeded": sum(each.succeeded for each in own),
-            "mean_steps": round(fmean(each.steps for each in own), 1),
-            "mean_tokens": round(fmean(each.tokens for each in own)),
+            "succeeded": sum(run.succeeded for run in own),
+            "mean_steps": round(fmean(run.steps for run in own), 1),
+            "mean_tokens": round(fmean(run.tokens for run in own)),
         }
         for family, own in sorted(families.items())
     ]
@@ -88,7 +88,7 @@ def sum_costs(runs: Iterable[RunCost]) -> list[dict[str, Any]]:
 
 def _list_failures(ids: list[Any]) -> list[dict[str, Any]]:
     failed = Trajectory.objects.filter(agent_run__in=ids, outcome=Trajectory.Outcome.FAILURE)
-    return [show_run(each) for each in failed.order_by("-created_at", "-id")[:FAILURES]]
+    return [show_run(run) for run in failed.order_by("-created_at", "-id")[:FAILURES]]
 
 
 def _list_corrections(ids: list[Any]) -> list[dict[str, Any]]:
@@ -102,8 +102,8 @@ def _list_corrections(ids: list[Any]) -> list[dict[str, Any]]:
     failed = Run.objects.filter(pk__in=ids, trajectory__outcome=Trajectory.Outcome.FAILURE).order_by("-created_at")
     for run in failed[:CORRECTIONS]:
         last = run.messages.order_by("-seq").values_list("seq", flat=True).first() or 0
-        said = Message.objects.filter(conversation=run.conversation_id, role=Message.Role.USER, seq__gt=last)
-        if (following := said.order_by("seq").first()) is not None:
+        replies = Message.objects.filter(conversation=run.conversation_id, role=Message.Role.USER, seq__gt=last)
+        if (following := replies.order_by("seq").first()) is not None:
             corrections.append(
                 {
                     "after": cut_middle(redact_text(run.task), TEXT_CHARACTERS),

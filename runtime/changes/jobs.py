@@ -62,6 +62,7 @@ def _rehearse(job: Job, heartbeat: Heartbeat, *, find: Callable[[str], Provider]
     change = Change.objects.select_related("agent__project", "target", "base").filter(pk=UUID(job.subject)).first()
     rehearsed = None
     if change is not None and change.rung in (Change.Rung.CHECKED, Change.Rung.SHADOWED):
+        # After a crash the number is the same, so the answers that were paid for are found again.
         attempt = 1 + (change.rehearsals.order_by("-attempt").values_list("attempt", flat=True).first() or 0)
         chat = RememberedChat(job, heartbeat, provider=find(change.target.model), subject=f"change:{change.pk}")
         ask_for = name_answers(chat, heartbeat, f"shadow:{attempt}:")

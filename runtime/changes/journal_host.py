@@ -52,68 +52,70 @@ class JournalHost:
     def __post_init__(self) -> None:
         self._waiting: dict[tuple[str, str], list[Recorded]] = defaultdict(list)
         self._last: dict[tuple[str, str], Recorded] = {}
-        for each in self.recorded:
-            self._waiting[each.tool, hash_arguments(each.arguments)].append(each)
+        for effect in self.recorded:
+            self._waiting[effect.tool, hash_arguments(effect.arguments)].append(effect)
 
     def answer(self, tool: str, arguments: dict[str, Any], *, by_tool: bool) -> Any:
         key = tool, hash_arguments(arguments)
         if waiting := self._waiting.get(key):
-            found = self._last[key] = waiting.pop(0)
-            self._cover(found)
-            self.served.append(found)
+            effect = self._last[key] = waiting.pop(0)
+            self._cover(effect)
+            self.served.append(effect)
         elif key in self._last and self._last[key].kind == ToolKind.PURE:
-            found = self._last[key]
+            effect = self._last[key]
         else:
+            # A tool that is not known here may do anything.
             kind = self.kinds.get(tool, ToolKind.UNSAFE)
             self.refused.append((tool, arguments, kind))
             raise RefusedCall(
                 "This is a rehearsal. The recorded run did not make this call, so there is no answer, and nothing was "
                 "sent."
             )
-        if found.error:
-            raise RefusedCall(found.error)
-        return found.value
+        if effect.error:
+            raise RefusedCall(effect.error)
+        return effect.value
 
     def note(self, tool: str, arguments: dict[str, Any], *, has_failed: bool) -> None:
         """Keep count of a call that was carried out in the sandbox, whose own calls were answered one by one."""
         waiting = self._waiting.get((tool, hash_arguments(arguments)), [])
-        found = next((each for each in waiting if bool(each.error) == has_failed), None)
-        if found is not None:
-            waiting.remove(found)
-            self.served.append(found)
+        counterpart = next((effect for effect in waiting if bool(effect.error) == has_failed), None)
+        if counterpart is not None:
+            waiting.remove(counterpart)
+            self.served.append(counterpart)
         else:
             self.refused.append((tool, arguments, ToolKind.PURE))
 
     @property
     def missing(self) -> list[Recorded]:
         """The recorded calls that were not made."""
-        return [each for waiting in self._waiting.values() for each in waiting]
+        return [effect for waiting in self._waiting.values() for effect in waiting]
 
     @property
     def late(self) -> list[Recorded]:
         """The recorded calls that were made after one which acts and which they came before."""
-        place = {each.id: number for number, each in enumerate(self.recorded)}
+        order = {effect.id: number for number, effect in enumerate(self.recorded)}
         late, after = [], -1
-        for each in self.served:
-            if place[each.id] < after:
-                late.append(each)
-            if each.acts:
-                after = max(after, place[each.id])
+        for effect in self.served:
+            if order[effect.id] < after:
+                late.append(effect)
+            if effect.acts:
+                after = max(after, order[effect.id])
         return late
 
     def _cover(self, parent: Recorded) -> None:
         """Count what a tool called as made where its answer is served and the tool does not run."""
         for waiting in self._waiting.values():
-            for each in [each for each in waiting if each.parent == parent.id]:
-                waiting.remove(each)
-                self.covered.append(each)
-                self._cover(each)
+            # A copy, since calls are removed on the way.
+            for child in [child for child in waiting if child.parent == parent.id]:
+                waiting.remove(child)
+                self.covered.append(child)
+                self._cover(child)
 
 
 def read_journal(run: Run) -> list[Recorded]:
     """Return the calls of a run in the order in which they ended."""
     effects = run.effects.exclude(status__in=_LEAVES_OUT).filter(finished_at__isnull=False)
-    return [read_effect(each) for each in effects.select_related("tool_revision").order_by("finished_at", "id")]
+    return [read_effect(effect) for effect in effects.select_related("tool_revision").order_by("finished_at", "id")]
 
 
 def read_effect(effect: Effect) -> Recorded:

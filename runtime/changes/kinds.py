@@ -86,7 +86,7 @@ def check_untouched(
 def _approvals(spec: AgentSpec) -> list[tuple[str, ...]]:
     """Return the rules by which people are asked about calls, or are not."""
     return sorted(
-        tuple(str(each.get(name) or "") for name in ("type", "tool", "when", "revision"))
-        for each in spec.rules
-        if each.get("type") in ("requires_approval", ALWAYS_ALLOW)
+        tuple(str(rule.get(name) or "") for name in ("type", "tool", "when", "revision"))
+        for rule in spec.rules
+        if rule.get("type") in ("requires_approval", ALWAYS_ALLOW)
     )

@@ -1,6 +1,6 @@
 """The steps of a change: proposed → checked → shadowed → canary → stable, and down again.
 
-What is on trial and what is stable is the deployment's to say (memory/releases): a change is tried as a release that
+The deployment says what is on trial and what is stable (memory/releases): a change is tried as a release that
 differs from the stable one in this change alone, and its rung follows the deployment, no matter who moves it.
 """
 
@@ -57,6 +57,7 @@ def check_change(change: Change, *, by: Actor) -> list[EvaluationRow]:
     rows = run_checks(change, by=by.label)  # in the sandbox: no row is locked
     verdict = _Rung.FAILED if any(row.verdict == CheckVerdict.FAILED for row in rows) else _Rung.CHECKED
     with transaction.atomic():
+        # The rung may have changed while the checks ran.
         _lock(change, _Rung.PROPOSED, _Rung.CHECKED, _Rung.FAILED)
         EvaluationRow.objects.bulk_create(rows)
         _move(change, verdict, by=by)
@@ -78,7 +79,7 @@ def record_shadow(change: Change, rehearsed: Rehearsed, *, by: Actor) -> None:
 
 @transaction.atomic
 def record_refusal(change: Change, refusal: MemoryAppError, *, by: Actor) -> None:
-    """Write down why a change cannot be tried, which time will not mend. It has `failed`.
+    """Write down why a change can never be tried. It has `failed`.
 
     Raises:
         NotOnRung: it was decided meanwhile.
@@ -125,12 +126,14 @@ def start_trial(change: Change, *, sha256: str, by: Actor, share: int = FIRST_SH
     project = agent.project
     if obstacle := find_obstacle(change):
         raise NotDeployable(obstacle)
+    # Trying the change approves its tools as well.
     for revision in new_tools(change):
         let_run(revision, by=by)
+    # Only approved tools pass, so this follows their approval.
     check_spec(project, spec_of(change.target), before=agent.current)
-    named = {"revision": str(change.target_id), "sha256": change.target.content_sha256}
+    entry = {"revision": str(change.target_id), "sha256": change.target.content_sha256}
     lessons = approve_lessons(change, by=by)
-    parts = {"agents": {str(agent.pk): named}} | tune(change.retrieval)
+    parts = {"agents": {str(agent.pk): entry}} | tune(change.retrieval)
     release = cut_variant(project, parts=parts, lessons=lessons, by=by, note=f"{agent.name}: {change}")
     Change.objects.filter(pk=change.pk).update(release=release, decided_by=by.label, decided_at=Now(), decision=reason)
     change.release = release
@@ -227,13 +230,14 @@ def follow_deployment(event: ProjectEvent) -> None:
     deployment = Deployment.objects.select_related("stable", "candidate").filter(project=event.project_id).first()
     if deployment is None:
         return
-    changes = {each.release_id: each for each in _deployed_changes(event.project_id)}
+    changes = {row.release_id: row for row in _deployed_changes(event.project_id)}
     by = Actor(label=_last_actor(deployment))
     if (candidate := changes.get(deployment.candidate_id)) is not None and candidate.rung != _Rung.CANARY:
         _move(candidate, _Rung.CANARY, by=by)
     if (stable := changes.get(deployment.stable_id)) is not None and stable.rung != _Rung.STABLE:
         _bring_in(stable, by=by)
         _move(stable, _Rung.STABLE, by=by)
+    # A release stays in force in those that were cut from it later.
     stands = _lineage(deployment.stable)
     for change in changes.values():
         if change.rung == _Rung.CANARY and change.release_id not in (deployment.candidate_id, *stands):
@@ -248,8 +252,8 @@ def follow_deployment(event: ProjectEvent) -> None:
 def deployed_agents(project: Project) -> dict[str, Any]:
     """Return what a release that is cut now names: the agents that the stable one names, as they are."""
     deployment = get_deployment(project)
-    named = deployment.stable.manifest.get("agents", {}) if deployment.stable is not None else {}
-    agents = Agent.objects.filter(project=project, pk__in=list(named), archived_at__isnull=True)
+    entries = deployment.stable.manifest.get("agents", {}) if deployment.stable is not None else {}
+    agents = Agent.objects.filter(project=project, pk__in=list(entries), archived_at__isnull=True)
     return {
         str(agent.pk): {"revision": str(agent.current.pk), "sha256": agent.current.content_sha256}
         for agent in agents.select_related("current").order_by("pk")
@@ -259,11 +263,11 @@ def deployed_agents(project: Project) -> dict[str, Any]:
 
 def _lineage(release: Release | None) -> set[UUID]:
     """Return a release and those that it builds on: each was stable when the next was cut."""
-    found: set[UUID] = set()
-    while release is not None and release.pk not in found:
-        found.add(release.pk)
+    lineage: set[UUID] = set()
+    while release is not None and release.pk not in lineage:
+        lineage.add(release.pk)
         release = release.parent
-    return found
+    return lineage
 
 
 def _bring_in(change: Change, *, by: Actor) -> None:
@@ -278,9 +282,9 @@ def _bring_in(change: Change, *, by: Actor) -> None:
 
 def _take_back(change: Change, stable: Release | None, *, by: Actor) -> None:
     """Let the agent be what it was. This never fails: what a person changed since stays as a revision."""
-    named = stable.manifest.get("agents", {}).get(str(change.agent_id)) if stable is not None else None
+    entry = stable.manifest.get("agents", {}).get(str(change.agent_id)) if stable is not None else None
     agent = Agent.objects.select_for_update(of=("self",)).get(pk=change.agent_id)
-    revision = AgentRevision.objects.get(pk=named["revision"]) if named else change.base
+    revision = AgentRevision.objects.get(pk=entry["revision"]) if entry else change.base
     point_at(agent, revision, by=by)
 
 
@@ -297,7 +301,7 @@ def _last_actor(deployment: Deployment) -> str:
 
 def _ensure(change: Change, *rungs: str) -> None:
     if change.rung not in rungs:
-        wanted = " or ".join(Change.Rung(each).label.lower() for each in rungs)
+        wanted = " or ".join(Change.Rung(rung).label.lower() for rung in rungs)
         raise NotOnRung(f"The {change} is {change.get_rung_display().lower()}; this step is for one that is {wanted}.")
 
 

@@ -77,7 +77,7 @@ class Macro:
 def write_macro(repeated: Repeated) -> Macro | None:
     """Return a macro for a sequence; None where it could not be written, or would only rename a call."""
     sources, types = _find_sources(repeated)
-    cases = tuple((_read_arguments(sources, each), each) for each in repeated.occurrences)
+    cases = tuple((_read_arguments(sources, item), item) for item in repeated.occurrences)
     if any(not json_like(value) for arguments, _ in cases for value in arguments.values()):
         return None
     calls = [
@@ -85,13 +85,14 @@ def write_macro(repeated: Repeated) -> Macro | None:
         for index, call in enumerate(repeated.occurrences[0])
     ]
     written = json.dumps(calls, ensure_ascii=False)
+    # The name follows from the calls, so the same sequence is always the same tool.
     name = f"{_name(repeated.tools)}_{hashlib.sha256(written.encode()).hexdigest()[:4]}"
     definition = ToolDefinition(
         name=name,
         description=f"{CALLS}{written}. Returns their answers as a list.",
         parameters={
             "type": "object",
-            "properties": {each: {"type": _SCHEMAS[kind]} if kind in _SCHEMAS else {} for each, kind in types.items()},
+            "properties": {item: {"type": _SCHEMAS[kind]} if kind in _SCHEMAS else {} for item, kind in types.items()},
             "required": list(types),
         },
         source=_write_source(name, repeated, sources, types),
@@ -121,9 +122,10 @@ def _find_sources(repeated: Repeated) -> tuple[dict[tuple[int, str], MacroSource
     first = repeated.occurrences[0]
     for index, call in enumerate(first):
         for argument in call.arguments:
-            values = tuple(each[index].arguments[argument] for each in repeated.occurrences)
-            same = next((name for name, known in parameters.items() if _equal(known, values)), "")
+            values = tuple(occurrence[index].arguments[argument] for occurrence in repeated.occurrences)
+            same = next((name for name, others in parameters.items() if _equal(others, values)), "")
             from_answer = _find_in_answers(repeated, index, values)
+            # What never changes is a constant, but a single occurrence does not tell.
             if len(repeated.occurrences) > 1 and all(_same(value, values[0]) for value in values):
                 sources[index, argument] = MacroSource(constant=values[0])
             elif from_answer is not None:
@@ -140,22 +142,24 @@ def _find_sources(repeated: Repeated) -> tuple[dict[tuple[int, str], MacroSource
 
 def _find_in_answers(repeated: Repeated, index: int, values: tuple[Any, ...]) -> MacroSource | None:
     for earlier in range(index):
+        # Paths are looked for in the first occurrence, and have to hold in all.
         for path in _paths(repeated.occurrences[0][earlier].value, values[0]):
-            found = (_get(each[earlier].value, path) for each in repeated.occurrences)
-            if all(_same(one, value) for one, value in zip(found, values, strict=True)):
+            answers = (_get(occurrence[earlier].value, path) for occurrence in repeated.occurrences)
+            if all(_same(answer, value) for answer, value in zip(answers, values, strict=True)):
                 return MacroSource(answer=earlier, path=path)
     return None
 
 
 def _paths(answer: Any, wanted: Any, at: Path = ()) -> Iterator[Path]:
+    # These values occur in many answers by chance.
     if at and _same(answer, wanted) and wanted not in (None, "", True, False, 0, 1):
         yield at
     if len(at) < DEEPEST and isinstance(answer, dict):
         for name, value in answer.items():
             yield from _paths(value, wanted, (*at, name))
     elif len(at) < DEEPEST and isinstance(answer, list):
-        for place, value in enumerate(answer[:20]):
-            yield from _paths(value, wanted, (*at, place))
+        for index, value in enumerate(answer[:20]):
+            yield from _paths(value, wanted, (*at, index))
 
 
 def _get(answer: Any, path: Path) -> Any:
@@ -181,7 +185,7 @@ def _read_arguments(sources: dict[tuple[int, str], MacroSource], occurrence: Occ
 def _write_source(
     name: str, repeated: Repeated, sources: dict[tuple[int, str], MacroSource], types: dict[str, str]
 ) -> str:
-    signature = ", ".join(f"{each}: {kind}" for each, kind in types.items())
+    signature = ", ".join(f"{parameter}: {kind}" for parameter, kind in types.items())
     lines = ["from typing import Any", "", "", f"def {name}({signature}) -> list[Any]:"]
     for index, call in enumerate(repeated.occurrences[0]):
         given = ", ".join(f"{argument}={_write(sources[index, argument])}" for argument in call.arguments)
@@ -232,4 +236,5 @@ def _equal(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
+    # To Python, 1, 1.0 and True are equal. In JSON they are not.
     return type(one) is type(other) and bool(one == other)

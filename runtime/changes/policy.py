@@ -1,5 +1,5 @@
 """What happens to changes without a person. Every change is checked; where the agent says that the policy decides, it
-goes on to shadow and to a trial. Who promotes or rolls back a trial is the experiment's to say (docs/experiments.md).
+goes on to shadow and to a trial. The experiment promotes a trial or rolls it back (docs/experiments.md).
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def climb() -> int:
 def explain(change: Change) -> list[str]:
     """Return what stands in the way of a change, as sentences: for good, or at this moment."""
     if change.rung == Change.Rung.FAILED:
-        return [each.said for each in last_checks(change) if each.verdict == CheckVerdict.FAILED]
+        return [check.said for check in last_checks(change) if check.verdict == CheckVerdict.FAILED]
     if not change.can_climb:
         return []
     obstacle = ""
@@ -52,7 +52,7 @@ def explain(change: Change) -> list[str]:
 
 def find_objections(change: Change) -> list[str]:
     """Return why the policy would not try a change, as sentences. Where there are any, a person decides."""
-    skipped = any(each.name == "replay" and each.verdict == CheckVerdict.SKIPPED for each in last_checks(change))
+    skipped = any(check.name == "replay" and check.verdict == CheckVerdict.SKIPPED for check in last_checks(change))
     objections = _find_what_people_read(change)
     if skipped and new_tools(change):
         objections.append("No recorded call shows what its tools do.")
@@ -64,8 +64,8 @@ def _find_what_people_read(change: Change) -> list[str]:
     objections = []
     if looser := find_looser(change.base.rules, change.target.rules):
         objections.append(f"It loosens rules, or changes them in a way that cannot be compared: {', '.join(looser)}.")
-    before, after = [{each["name"]: each for each in revision.tools} for revision in (change.base, change.target)]
-    if replaced := [name for name, named in before.items() if name in after and after[name] != named]:
+    before, after = [{tool["name"]: tool for tool in revision.tools} for revision in (change.base, change.target)]
+    if replaced := [name for name, definition in before.items() if name in after and after[name] != definition]:
         objections.append(f"It replaces tools that the agent has: {', '.join(replaced)}.")
     if gone := [name for name in before if name not in after]:
         objections.append(f"It takes tools away: {', '.join(gone)}.")
@@ -77,11 +77,11 @@ def _compare_shadow(rows: Sequence[EvaluationRow]) -> list[str]:
         return ["It has not been in shadow."]
     objections = []
     figures = [row.figures for row in rows]
-    if writes := sum(each["new_writes"] for each in figures):
+    if writes := sum(figure["new_writes"] for figure in figures):
         objections.append(f"In shadow it wanted {_count(writes, 'write')} that the recorded runs did not make.")
-    if cut := sum(not each["ended"] for each in figures):
+    if cut := sum(not figure["ended"] for figure in figures):
         objections.append(f"In shadow it did not come to an end in {cut} of {len(rows)} runs.")
-    if idle := sum(each["missing"] > 0 and not each["same"] for each in figures):
+    if idle := sum(figure["missing"] > 0 and not figure["same"] for figure in figures):
         objections.append(f"In shadow it made none of the recorded calls in {idle} of {_count(len(rows), 'run')}.")
     table = tabulate(rows)
     if missing := {line.tool: line.missing for line in table if line.missing}:
@@ -90,7 +90,7 @@ def _compare_shadow(rows: Sequence[EvaluationRow]) -> list[str]:
     if late := {line.tool: line.late for line in table if line.late}:
         called = f"{_count(sum(late.values()), 'call')} only after an action that came later in the recorded runs"
         objections.append(f"In shadow it made {called}: {_list(late)}.")
-    if sum(each["steps_after"] for each in figures) > sum(each["steps_before"] for each in figures):
+    if sum(figure["steps_after"] for figure in figures) > sum(figure["steps_before"] for figure in figures):
         objections.append("In shadow it took more steps than the recorded runs.")
     return objections
 
@@ -112,10 +112,11 @@ def last_shadow(change: Change) -> list[EvaluationRow]:
 def last_checks(change: Change) -> list[EvaluationRow]:
     """Return what each check found last, in order; of the regression set, for each family."""
     last = change.checks.order_by("-attempt").values_list("attempt", flat=True).first() or 0
-    found = {}
+    latest = {}
     for check in change.checks.filter(attempt=last).order_by("index"):
-        found[check.name, check.figures.get("family")] = check
-    return list(found.values())
+        # Checks that come later in an attempt replace those of the same name.
+        latest[check.name, check.figures.get("family")] = check
+    return list(latest.values())
 
 
 def _waiting() -> list[Change]:

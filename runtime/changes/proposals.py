@@ -52,7 +52,7 @@ class ProposedChange:
         """Return what a model can propose of it, as JSON, without what stays as it was."""
         texts = {"system": self.system, "rules": self.rules, "max_output_tokens": self.max_output_tokens}
         changed = {name: value for name, value in texts.items() if value is not None}
-        return {"tools": [each.content() for each in self.tools]} | changed
+        return {"tools": [tool.content() for tool in self.tools]} | changed
 
 
 @transaction.atomic
@@ -66,15 +66,16 @@ def propose_change(agent: Agent, proposal: ProposedChange, *, by: Actor) -> Chan
     """
     check_kind(proposal.kind)
     name_actor(by)
+    # The changes of an agent are numbered under this lock.
     agent = Agent.objects.select_for_update(of=("self",)).select_related("project", "current").get(pk=agent.pk)
     if agent.archived_at is not None or agent.current is None:
         raise AgentArchived(f"The agent {agent.name} is archived, so nothing of it changes. Choose another one.")
     base = spec_of(agent.current)
     current = _find_current(agent)
-    untouched = [(each, current.get(each.name)) for each in proposal.tools]
+    untouched = [(tool, current.get(tool.name)) for tool in proposal.tools]
     check_untouched(base, _without_tools(base, proposal), untouched)
     try:
-        stored = {each.name: propose_tool(agent.project, each, by=by) for each in proposal.tools}
+        stored = {tool.name: propose_tool(agent.project, tool, by=by) for tool in proposal.tools}
     except InvalidDefinition as error:
         raise InvalidInput({"/tools": [str(fault) for fault in error.faults]}) from None
     target = replace(_without_tools(base, proposal), tools=_put_tools(base, proposal, stored))
@@ -82,13 +83,13 @@ def propose_change(agent: Agent, proposal: ProposedChange, *, by: Actor) -> Chan
     retrieval = find_retuned(agent.project, proposal.retrieval)
     if target == base and not lessons and not retrieval:
         raise InvalidInput({"/": ["The agent is like this already, so there is nothing to change."]})
-    if faults := find_faults(target.rules, tools=[each["name"] for each in target.tools]):
+    if faults := find_faults(target.rules, tools=[tool["name"] for tool in target.tools]):
         raise InvalidInput(faults)
     revision = store_revision(agent, target, by=by) if target != base else agent.current
     new = Change(target=revision, lessons=lessons, retrieval=retrieval, kinds=find_kinds(base, target))
     new.kinds += [ChangeKind.HEURISTIC.value] * bool(lessons) + [ChangeKind.RETRIEVAL.value] * bool(retrieval)
-    known = Change.objects.filter(agent=agent, target=revision, lessons=lessons, retrieval=retrieval).first()
-    return known or _insert(new, agent, proposal, by=by)
+    existing = Change.objects.filter(agent=agent, target=revision, lessons=lessons, retrieval=retrieval).first()
+    return existing or _insert(new, agent, proposal, by=by)
 
 
 def foresee(agent: Agent, proposal: ProposedChange) -> AgentSpec:
@@ -102,23 +103,23 @@ def foresee(agent: Agent, proposal: ProposedChange) -> AgentSpec:
     check_kind(proposal.kind)
     base, current = spec_of(agent.current), _find_current(agent)
     target = _without_tools(base, proposal)
-    check_untouched(base, target, [(each, current.get(each.name)) for each in proposal.tools])
-    if faults := [fault for each in proposal.tools for fault in find_form_faults(each)]:
+    check_untouched(base, target, [(tool, current.get(tool.name)) for tool in proposal.tools])
+    if faults := [fault for tool in proposal.tools for fault in find_form_faults(tool)]:
         raise InvalidDefinition(faults)
-    kept = [each for each in base.tools if each["name"] not in proposal.without_tools]
-    new = [each.name for each in proposal.tools if each.name not in {one["name"] for one in kept}]
+    kept = [tool for tool in base.tools if tool["name"] not in proposal.without_tools]
+    new = [tool.name for tool in proposal.tools if tool.name not in {kept_tool["name"] for kept_tool in kept}]
     target = replace(target, tools=(*kept, *({"name": name} for name in new)))
     if target == base and not proposal.tools:
         raise InvalidInput({"/": ["The agent is like this already, so there is nothing to change."]})
-    if unfit := find_faults(target.rules, tools=[each["name"] for each in target.tools]):
+    if unfit := find_faults(target.rules, tools=[tool["name"] for tool in target.tools]):
         raise InvalidInput(unfit)
     return target
 
 
 def new_tools(change: Change) -> list[ToolRevision]:
     """Return the revisions of tools that a change adds to its agent."""
-    before = {each.get("revision") for each in change.base.tools}
-    ids = [each["revision"] for each in change.target.tools if "revision" in each and each["revision"] not in before]
+    before = {tool.get("revision") for tool in change.base.tools}
+    ids = [tool["revision"] for tool in change.target.tools if "revision" in tool and tool["revision"] not in before]
     return list(ToolRevision.objects.filter(pk__in=ids).select_related("tool").order_by("tool__name"))
 
 
@@ -126,6 +127,7 @@ def _insert(change: Change, agent: Agent, proposal: ProposedChange, *, by: Actor
     """Store a change whose content is there."""
     last = agent.changes.order_by("-number").values_list("number", flat=True).first() or 0
     assert agent.current is not None  # by the caller
+    # The change that made the agent what it is now.
     made_it = agent.changes.filter(target=agent.current).exclude(base=agent.current)
     change.project, change.agent, change.number, change.base = agent.project, agent, last + 1, agent.current
     change.parent = proposal.parent or made_it.first()
@@ -150,17 +152,18 @@ def _without_tools(base: AgentSpec, proposal: ProposedChange) -> AgentSpec:
 def _put_tools(
     base: AgentSpec, proposal: ProposedChange, stored: dict[str, ToolRevision]
 ) -> tuple[dict[str, Any], ...]:
-    kept = [each for each in base.tools if each["name"] not in proposal.without_tools]
-    names = [each["name"] for each in kept]
+    kept = [tool for tool in base.tools if tool["name"] not in proposal.without_tools]
+    names = [tool["name"] for tool in kept]
     pinned = {name: {"name": name, "revision": str(revision.pk)} for name, revision in stored.items()}
     return tuple(
-        [pinned.get(each["name"], each) for each in kept] + [pinned[name] for name in pinned if name not in names]
+        [pinned.get(tool["name"], tool) for tool in kept] + [pinned[name] for name in pinned if name not in names]
     )
 
 
 def _find_current(agent: Agent) -> dict[str, ToolRevision]:
     assert agent.current is not None  # by the caller
-    pinned = [each["revision"] for each in agent.current.tools if "revision" in each]
-    own = {each.tool.name: each for each in ToolRevision.objects.filter(pk__in=pinned).select_related("tool")}
-    named = Tool.objects.filter(project=agent.project_id, current__isnull=False).select_related("current")
-    return {each.name: each.current for each in named if each.current is not None} | own
+    pinned = [row["revision"] for row in agent.current.tools if "revision" in row]
+    own = {row.tool.name: row for row in ToolRevision.objects.filter(pk__in=pinned).select_related("tool")}
+    tools = Tool.objects.filter(project=agent.project_id, current__isnull=False).select_related("current")
+    # What the agent has pinned comes before what is in force.
+    return {row.name: row.current for row in tools if row.current is not None} | own

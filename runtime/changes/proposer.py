@@ -113,11 +113,12 @@ def _leave_out_unfit(agent: Agent, read: Read) -> Read:
 
 def _find_faults(agent: Agent, proposal: ProposedChange) -> list[str]:
     faults: list[Any] = []
-    for each in proposal.tools:
-        schemas = find_schemas(agent.project, each.uses)
-        if missing := [name for name in each.uses if name not in schemas]:
-            return [f"{each.name} uses {missing[0]}, which is no tool of the project."]
-        faults += find_type_faults(each, schemas) or find_example_faults(each)
+    for tool in proposal.tools:
+        schemas = find_schemas(agent.project, tool.uses)
+        if missing := [name for name in tool.uses if name not in schemas]:
+            return [f"{tool.name} uses {missing[0]}, which is no tool of the project."]
+        # Examples are run only where the types are right.
+        faults += find_type_faults(tool, schemas) or find_example_faults(tool)
     return list(map(str, faults))
 
 
@@ -130,12 +131,14 @@ def _describe(read: Read, choice: Choice) -> str:
     """Return in sentences what became of the candidates."""
     unusable, broken, beaten = len(read.unusable), len(choice.broken), len(choice.beaten)
     count = unusable + broken + beaten + len(choice.chosen)
-    said = [f"The language model gave {count} candidate{'' if count == 1 else 's'}; proposed: {len(choice.chosen)}."]
+    sentences = [
+        f"The language model gave {count} candidate{'' if count == 1 else 's'}; proposed: {len(choice.chosen)}."
+    ]
     if unusable:
-        said.append(f"Unusable: {unusable}. {' '.join(dict.fromkeys(read.unusable))}"[:1_000])
+        sentences.append(f"Unusable: {unusable}. {' '.join(dict.fromkeys(read.unusable))}"[:1_000])
     if broken:
-        families = sorted({family or "no family" for each in choice.broken for family in each.breaks})
-        said.append(f"Broke recorded runs of {', '.join(families)}: {broken}.")
+        families = sorted({family or "no family" for candidate in choice.broken for family in candidate.breaks})
+        sentences.append(f"Broke recorded runs of {', '.join(families)}: {broken}.")
     if beaten:
-        said.append(f"Beaten by another in every family: {beaten}.")
-    return " ".join(said)
+        sentences.append(f"Beaten by another in every family: {beaten}.")
+    return " ".join(sentences)

@@ -43,7 +43,7 @@ class Rehearsal:
         """
         host = self.host
         has_called = bool(host.served or not host.recorded)
-        return self.trial.ended and has_called and all(each.kind == ToolKind.PURE for each in host.missing)
+        return self.trial.ended and has_called and all(call.kind == ToolKind.PURE for call in host.missing)
 
     @property
     def steps(self) -> int:
@@ -82,6 +82,7 @@ def find_runs(agent_id: UUID) -> QuerySet[Run]:
 def choose_runs(agent_id: UUID, *, most: int = MOST_RUNS) -> list[Run]:
     """Return recorded runs of an agent that went well, the newest of each task family in turn."""
     families: dict[str, list[Run]] = {}
+    # More are read than are chosen, so that one busy family does not push out the others.
     for run in find_runs(agent_id)[: most * 10]:
         families.setdefault(run.task_id, []).append(run)
     chosen: list[Run] = []
@@ -106,10 +107,12 @@ def rehearse(subject: Subject, run: Run, ask: Ask, *, recorded: list[Recorded] |
 def read_task(run: Run) -> list[ChatMessage]:
     """Return what was said in a run's conversation until it began, with its task as the last message."""
     first = run.messages.filter(role=Message.Role.USER).order_by("seq").values_list("seq", flat=True).first() or 0
-    said = (
+    messages = (
+        # As the conversation stood then: later rewinds do not count.
         Message.objects.read_at(run.created_at).filter(conversation=run.conversation_id, seq__lte=first).order_by("seq")
     )
-    return list(write_request(run, said, compaction=None).messages[1:])
+    # Without the head, which the subject brings.
+    return list(write_request(run, messages, compaction=None).messages[1:])
 
 
 def subject_of(revision: AgentRevision, run: Run, *, lessons: str = "") -> Subject:
@@ -118,10 +121,15 @@ def subject_of(revision: AgentRevision, run: Run, *, lessons: str = "") -> Subje
     Args:
         lessons: a block with others, which it has besides.
     """
+    # In the head of a run, memory and lessons follow the instructions of its revision.
     head = revision.system + run.head.removeprefix(run.revision.system)
     tools = tools_of_revision(revision)
-    sources = {each.name: each for _, each in tools if each is not None and each.runtime == ToolRuntime.MONTY}
-    uses = {name for each in sources.values() for name in each.uses}
+    sources = {
+        definition.name: definition
+        for _, definition in tools
+        if definition is not None and definition.runtime == ToolRuntime.MONTY
+    }
+    uses = {name for definition in sources.values() for name in definition.uses}
     return Subject(
         head="\n\n".join(part for part in (head, lessons) if part),
         tools=tuple(tool for tool, _ in tools),
@@ -142,7 +150,7 @@ def proposed_subject(agent: Agent, proposal: ProposedChange, run: Run) -> Subjec
     """Return what an agent would be by a proposal, on the task of a recorded run."""
     assert agent.current is not None  # every agent has one
     target, subject = foresee(agent, proposal), subject_of(agent.current, run)
-    uses = {name for each in proposal.tools for name in each.uses}
+    uses = {name for tool in proposal.tools for name in tool.uses}
     subject = subject.with_tools(proposal.tools, find_schemas(run.project, uses))
     return replace(
         subject,
@@ -165,15 +173,15 @@ def settings_of(revision: AgentRevision) -> dict[str, Any]:
 
 def tools_of_revision(revision: AgentRevision) -> list[tuple[ChatTool, ToolDefinition | None]]:
     """Return the tools of a revision in their order, in force or proposed, with the definitions of the project's."""
-    pinned = {each["revision"] for each in revision.tools if "revision" in each}
-    found = {str(each.pk): each for each in ToolRevision.objects.filter(pk__in=pinned).select_related("tool")}
+    pinned = {row["revision"] for row in revision.tools if "revision" in row}
+    revisions = {str(row.pk): row for row in ToolRevision.objects.filter(pk__in=pinned).select_related("tool")}
     tools: list[tuple[ChatTool, ToolDefinition | None]] = []
-    for each in revision.tools:
-        if "revision" in each and each["revision"] in found:
-            definition = as_definition(found[each["revision"]])
+    for row in revision.tools:
+        if "revision" in row and row["revision"] in revisions:
+            definition = as_definition(revisions[row["revision"]])
             tools.append((for_model(definition), definition))
-        elif each["name"] in core_tools():
-            tools.append((core_tools()[each["name"]].for_model, None))
+        elif row["name"] in core_tools():
+            tools.append((core_tools()[row["name"]].for_model, None))
     return tools
 
 
@@ -185,6 +193,7 @@ def tabulate(rows: Sequence[EvaluationRow]) -> list[Divergence]:
         for call in row.figures["calls"]:
             line = counts.setdefault(call["tool"], dict.fromkeys([*names.values(), "late"], 0))
             line[names[call["what"]]] += 1
+            # A late call is one of the same calls, and is counted as both.
             line["late"] += call["what"] == "late"
     return [Divergence(tool=tool, **line) for tool, line in sorted(counts.items())]
 
@@ -192,14 +201,14 @@ def tabulate(rows: Sequence[EvaluationRow]) -> list[Divergence]:
 def describe(change: Change, run: Run, rehearsal: Rehearsal, *, attempt: int, by: str) -> EvaluationRow:
     """Return the row of a rehearsal, which is not stored yet."""
     host, trial = rehearsal.host, rehearsal.trial
-    late = [each.id for each in host.late]
+    late = [call.id for call in host.late]
     made = [*host.served, *host.covered]
-    calls = [_line(each.tool, each.arguments, "late" if each.id in late else "same") for each in made]
-    calls += [_line(each.tool, each.arguments, "missing") for each in host.missing]
+    calls = [_line(call.tool, call.arguments, "late" if call.id in late else "same") for call in made]
+    calls += [_line(call.tool, call.arguments, "missing") for call in host.missing]
     calls += [
         _line(tool, arguments, "read" if kind == ToolKind.PURE else "write") for tool, arguments, kind in host.refused
     ]
-    whats = [each["what"] for each in calls]
+    whats = [call["what"] for call in calls]
     is_same = trial.ended and set(whats) <= {"same"}
     return EvaluationRow(
         project_id=change.project_id,

@@ -1,4 +1,4 @@
-"""Differential replay: what a tool does on recorded calls, beside what was done then."""
+"""Differential replay: what a tool does on recorded calls, compared with what was done then."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -74,8 +74,9 @@ def replay_cases(
             break
         called |= host.called
         replayed.calls += host.made
-        if said := host.difference or _compare(definition, case, host, value):
-            replayed.differences.append(said)
+        if difference := host.difference or _compare(definition, case, host, value):
+            replayed.differences.append(difference)
+    # A tool that is not known here may do anything.
     writes = [name for name in definition.uses if kinds.get(name, ToolKind.UNSAFE) != ToolKind.PURE]
     replayed.never_called = [f"{definition.name} never called {name}, which it lists in uses: it" for name in writes
                              if cases and name not in called]  # fmt: skip
@@ -116,6 +117,7 @@ class _InOrder:
 
 
 def _compare(definition: ToolDefinition, case: Case, host: _InOrder, value: Any) -> str:
+    # Where the last call failed then, the tool may have ended with it.
     failed_then = bool(case.calls) and bool(case.calls[host.made - 1].error) if host.made else False
     if isinstance(value, RefusedCall) and not failed_then:
         return f"{definition.name} fails on {_short(case.arguments)}: {value}"
@@ -128,14 +130,14 @@ def _compare(definition: ToolDefinition, case: Case, host: _InOrder, value: Any)
 
 def _read_cases(change: Change, definition: ToolDefinition) -> list[Case]:
     """Return the cases that were sent along. Calls of other agents, or that do not exist, are no evidence."""
-    sent = [each for each in change.evidence.get("cases", []) if each.get("tool") == definition.name]
-    ids = {id for each in sent for id in each.get("effects", [])}
+    sent = [row for row in change.evidence.get("cases", []) if row.get("tool") == definition.name]
+    ids = {id for row in sent for id in row.get("effects", [])}
     effects = Effect.objects.filter(pk__in=ids, run__agent=change.agent_id, project=change.project_id)
-    found = {str(each.pk): read_effect(each) for each in effects.select_related("tool_revision")}
+    by_id = {str(row.pk): read_effect(row) for row in effects.select_related("tool_revision")}
     return [
-        Case(arguments=each.get("arguments", {}), calls=tuple(found[id] for id in each["effects"]))
-        for each in sent
-        if each.get("effects") and all(id in found for id in each["effects"])
+        Case(arguments=row.get("arguments", {}), calls=tuple(by_id[id] for id in row["effects"]))
+        for row in sent
+        if row.get("effects") and all(id in by_id for id in row["effects"])
     ]
 
 
@@ -146,12 +148,12 @@ def _find_own_calls(change: Change, definition: ToolDefinition) -> list[Case]:
     )
     cases = []
     for effect in effects.prefetch_related("children").order_by("-created_at")[:MOST_CASES]:
-        calls = sorted(effect.children.all(), key=lambda each: each.index)
+        calls = sorted(effect.children.all(), key=lambda call: call.index)
         recorded = read_effect(effect)
         cases.append(
             Case(
                 arguments=effect.arguments,
-                calls=tuple(read_effect(each) for each in calls if each.status != Effect.Status.SUPERSEDED),
+                calls=tuple(read_effect(call) for call in calls if call.status != Effect.Status.SUPERSEDED),
                 result=recorded.value,
             )
         )
@@ -159,6 +161,7 @@ def _find_own_calls(change: Change, definition: ToolDefinition) -> list[Case]:
 
 
 def _find_kinds(change: Change, definition: ToolDefinition) -> dict[str, str]:
+    # The newest revision of each name counts.
     rows = ToolRevision.objects.filter(project=change.project_id, tool__name__in=definition.uses).order_by("number")
     own = {name: tool.kind for name, tool in core_tools().items() if name in definition.uses}
     return dict(rows.values_list("tool__name", "kind")) | own

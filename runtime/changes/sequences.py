@@ -56,19 +56,22 @@ class Repeated:
 
 def find_repeated(runs: Iterable[ObservedRun], *, fewest: int = FEWEST_RUNS) -> list[Repeated]:
     """Return the sequences that occur in enough runs, those first that would save the most steps."""
-    found: dict[tuple[Any, ...], list[Occurrence]] = defaultdict(list)
+    occurrences: dict[tuple[Any, ...], list[Occurrence]] = defaultdict(list)
     where: dict[tuple[Any, ...], set[str]] = defaultdict(set)
-    for run in sorted(runs, key=lambda each: each.id):
+    # In a fixed order, so that the same runs lead to the same macro.
+    for run in sorted(runs, key=lambda item: item.id):
         for segment in run.segments:
             for length in range(2, LONGEST + 1):
                 for occurrence in _windows(segment, length):
                     shape = tuple(call.shape for call in occurrence)
-                    found[shape].append(occurrence)
+                    occurrences[shape].append(occurrence)
                     where[shape].add(run.id)
     repeated = [
-        Repeated(occurrences=tuple(found[shape]), runs=len(ids)) for shape, ids in where.items() if len(ids) >= fewest
+        Repeated(occurrences=tuple(occurrences[shape]), runs=len(ids))
+        for shape, ids in where.items()
+        if len(ids) >= fewest
     ]
-    return sorted(repeated, key=lambda each: (-each.saved, -len(each.tools), each.tools, str(each.occurrences[0])))
+    return sorted(repeated, key=lambda item: (-item.saved, -len(item.tools), item.tools, str(item.occurrences[0])))
 
 
 def _windows(segment: Sequence[ObservedCall], length: int) -> list[Occurrence]:

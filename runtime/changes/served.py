@@ -1,7 +1,7 @@
 """What a change does to the lessons that agents are given: those that it brings, and how many are given.
 
 Both are about the whole project. A lesson that is on trial was approved by a person or a key, as every lesson is: the
-database lets no other be given to anyone.
+database serves no other.
 """
 
 from collections.abc import Iterable
@@ -29,20 +29,20 @@ def find_wordings(project: Project, lessons: Iterable[UUID]) -> list[UUID]:
     Raises:
         InvalidInput: one is not proposed, or is in use in other words.
     """
-    rows = {each.pk: each for each in Heuristic.objects.filter(project=project, pk__in=list(lessons))}
+    rows = {lesson.pk: lesson for lesson in Heuristic.objects.filter(project=project, pk__in=list(lessons))}
     used = set(HeuristicRevision.objects.filter(heuristic__in=rows, served=True).values_list("heuristic_id", flat=True))
-    found: set[UUID] = set()
-    for place, id in enumerate(lessons):
+    wordings: set[UUID] = set()
+    for index, id in enumerate(lessons):
         row = rows.get(id)
         if row is None or row.current_revision_id is None:
-            raise InvalidInput({f"/lessons/{place}": [f"No lesson {id} exists in this project. Propose it first."]})
+            raise InvalidInput({f"/lessons/{index}": [f"No lesson {id} exists in this project. Propose it first."]})
         if row.status != _Status.PROPOSED:
-            raise InvalidInput({f"/lessons/{place}": [f"This lesson is {row.status}. Name one that is proposed."]})
+            raise InvalidInput({f"/lessons/{index}": [f"This lesson is {row.status}. Name one that is proposed."]})
         if id in used:
-            said = "This lesson is in use in another wording. Decide on the new one in the inbox."
-            raise InvalidInput({f"/lessons/{place}": [said]})
-        found.add(row.current_revision_id)
-    return sorted(found)
+            message = "This lesson is in use in another wording. Decide on the new one in the inbox."
+            raise InvalidInput({f"/lessons/{index}": [message]})
+        wordings.add(row.current_revision_id)
+    return sorted(wordings)
 
 
 def find_retuned(project: Project, wanted: Retrieving | None) -> dict[str, int]:
@@ -61,19 +61,20 @@ def read_wordings(change: Change) -> list[HeuristicRevision]:
 
 def write_lessons(change: Change) -> str:
     """Return the block that a rehearsal has besides the lessons of its run: all that the change brings."""
-    named = ("trigger", "guideline", "avoid", "not_when")
+    members = ("trigger", "guideline", "avoid", "not_when")
     lessons = [
-        {"id": each.heuristic_id.hex} | {name: getattr(each, name) for name in named} for each in read_wordings(change)
+        {"id": wording.heuristic_id.hex} | {name: getattr(wording, name) for name in members}
+        for wording in read_wordings(change)
     ]
     return build_context(lessons, budget_tokens=find_retrieval(change.agent.project)["context_budget_tokens"]).text
 
 
 def find_lesson_faults(change: Change) -> list[str]:
     """Return why the lessons of a change could not be approved as they are. Nothing is wrong with one in use."""
-    found = {each.pk: each for each in read_wordings(change)}
+    wordings = {row.pk: row for row in read_wordings(change)}
     faults = []
     for id in change.lessons:
-        wording = found.get(id)
+        wording = wordings.get(id)
         if wording is None:
             faults.append("A lesson that it brings was erased. Propose the change again without it.")
         elif wording.served:
@@ -81,8 +82,8 @@ def find_lesson_faults(change: Change) -> list[str]:
         elif wording.heuristic.current_revision_id != id:
             faults.append(f"The lesson “{wording.trigger[:80]}” was reworded. Propose the change again.")
         elif wording.heuristic.status != _Status.PROPOSED:
-            said = f"The lesson “{wording.trigger[:80]}” is {wording.heuristic.status}. Propose the change without it."
-            faults.append(said)
+            fault = f"The lesson “{wording.trigger[:80]}” is {wording.heuristic.status}. Propose the change without it."
+            faults.append(fault)
         elif flags := wording.heuristic.risk_flags:
             faults.append(
                 f"The lesson “{wording.trigger[:80]}” was flagged ({', '.join(flags)}). Decide on it in the inbox."
@@ -104,11 +105,12 @@ def approve_lessons(change: Change, *, by: Actor) -> list[HeuristicRevision]:
     wordings = read_wordings(change)
     if wordings and by.user_id is None and by.api_key_id is None:
         raise NotAllowed("This change brings a lesson, which a person has to approve. Try the change yourself.")
-    for each in wordings:
-        if each.served:  # a newer wording may wait, which is not what is tried
+    for wording in wordings:
+        # A newer wording may wait for a decision, but it is not what is tried.
+        if wording.served:
             continue
         reason = f"{change.agent.name}: {change}"
-        decided = approve_heuristic(each.heuristic, by=by, content_sha256=each.content_sha256, reason=reason)
+        decided = approve_heuristic(wording.heuristic, by=by, content_sha256=wording.content_sha256, reason=reason)
         if decided.status != _Status.APPROVED:
             raise SecondReviewerNeeded(
                 "This project requires two reviewers. Let one of them approve the lesson in the inbox, and another one "
@@ -124,7 +126,9 @@ def withdraw_lessons(change: Change, stable: Release | None) -> None:
         stable: the release that is deployed now; what is part of it stays.
     """
     kept = {revision for revision, _ in index_lessons(stable.manifest).values()} if stable is not None else set()
-    for each in read_wordings(change):
-        if each.served and each.pk not in kept:
+    for wording in read_wordings(change):
+        if wording.served and wording.pk not in kept:
             with suppress(NotServable):  # a person has retired it at this moment
-                retire_heuristic(each.heuristic, by=WITHDRAWS, reason=f"{change.agent.name}: {change} was rolled back.")
+                retire_heuristic(
+                    wording.heuristic, by=WITHDRAWS, reason=f"{change.agent.name}: {change} was rolled back."
+                )

@@ -80,9 +80,9 @@ def run_sleep(job_id: UUID | None = None, *, owner: str, find: Find = get_chat_p
 
 def dream(agent: Agent) -> list[ProposedChange]:
     """Return what the agent's runs suggest: tools that do not exist yet, the most useful first, and a setting."""
-    known = set(ToolRevision.objects.filter(project=agent.project_id).values_list("tool__name", flat=True))
-    found = (write_macro(each) for each in find_repeated(observe(agent)))
-    macros = [each for each in found if each is not None and each.definition.name not in known][:MOST_CHANGES]
+    names = set(ToolRevision.objects.filter(project=agent.project_id).values_list("tool__name", flat=True))
+    written = (write_macro(item) for item in find_repeated(observe(agent)))
+    macros = [item for item in written if item is not None and item.definition.name not in names][:MOST_CHANGES]
     tuned = tune(agent)
     return [*map(_describe, macros), *([tuned] if tuned is not None else [])]
 
@@ -101,11 +101,12 @@ def observe(agent: Agent) -> list[ObservedRun]:
         own = segments.setdefault(effect.run_id, [[]])
         recorded = read_effect(effect)
         if effect.status != Effect.Status.SUCCEEDED or recorded.composed or effect.tool in core_tools():
-            own.append([])  # what failed, or is no call of a service, ends a segment
+            # What failed, or is no call of a service, ends a segment.
+            own.append([])
             continue
         own[-1].append(ObservedCall(tool=effect.tool, arguments=effect.arguments, value=recorded.value, id=recorded.id))
     return [
-        ObservedRun(id=str(id), segments=tuple(tuple(each) for each in own if each))
+        ObservedRun(id=str(id), segments=tuple(tuple(segment) for segment in own if segment))
         for id, own in sorted(segments.items())
     ]
 
@@ -133,13 +134,14 @@ def tune(agent: Agent) -> ProposedChange | None:
 def find_blocks(agent: Agent) -> list[Block]:
     """Return the blocks that stand in an agent's prompt."""
     assert agent.current is not None  # by the caller
-    ids = [each["block"] for each in agent.current.blocks]
+    ids = [entry["block"] for entry in agent.current.blocks]
     return list(Block.objects.filter(project=agent.project_id, pk__in=ids).order_by("pk"))
 
 
 def _sleep(job: Job, heartbeat: Heartbeat, *, find: Find) -> None:
     agent = Agent.objects.select_related("project", "current").filter(pk=UUID(job.subject)).first()
-    began, said = database_now(), ""
+    # Runs that end while the job goes on are looked at next time.
+    began, summary = database_now(), ""
     if agent is not None and agent.current is not None and agent.archived_at is None:
         for proposal in dream(agent):
             _propose(job, heartbeat, agent, proposal)
@@ -151,16 +153,16 @@ def _sleep(job: Job, heartbeat: Heartbeat, *, find: Find) -> None:
         thought = _think(job, heartbeat, agent, find=find)
         for proposal in thought.proposals[:MOST_CHANGES]:
             _propose(job, heartbeat, agent, proposal)
-        said = thought.said
+        summary = thought.said
     failpoint("sleep.before_end")
     with transaction.atomic():
         hold(job)
-        Agent.objects.filter(pk=job.subject).update(slept_at=began, sleep_said=said)
+        Agent.objects.filter(pk=job.subject).update(slept_at=began, sleep_said=summary)
         finish(job)
 
 
 def _think(job: Job, heartbeat: Heartbeat, agent: Agent, *, find: Find) -> Thought:
-    """Ask the language model, if one is configured. One that cannot be asked costs the rest of the night nothing."""
+    """Ask the language model, if one is configured. If it cannot be asked, the rest of the job goes on."""
     assert agent.current is not None  # by the caller
     try:
         if not may_ask():

@@ -42,18 +42,18 @@ def find_looser(before: Sequence[Any], after: Sequence[Any]) -> list[str]:
 
 def _holds(rule: Any, rules: Sequence[Any]) -> bool:
     """Tell whether all that a rule refuses is refused by these too."""
-    of_tool = [each for each in rules if each.type == rule.type and each.tool == rule.tool]
+    of_tool = [other for other in rules if other.type == rule.type and other.tool == rule.tool]
     match rule:
         case RunFirst():  # that there is one at all; which others there are is seen among the new ones
-            return any(isinstance(each, RunFirst) for each in rules)
+            return any(isinstance(other, RunFirst) for other in rules)
         case MaxCountPerRun() | MaxCountPerStep():
-            return any(each.count <= rule.count for each in of_tool)
+            return any(other.count <= rule.count for other in of_tool)
         case ConstrainChildTools():
-            return any(set(each.children) <= set(rule.children) for each in of_tool)
+            return any(set(other.children) <= set(rule.children) for other in of_tool)
         case ParentLastTool():
-            return set(rule.children) <= {child for each in of_tool for child in each.children}
+            return set(rule.children) <= {child for other in of_tool for child in other.children}
         case Conditional():
             stricter = rule.model_copy(update={"require_outcome": True})
-            return any(each in (rule, stricter) for each in of_tool)
+            return any(other in (rule, stricter) for other in of_tool)
         case _:
             return rule in rules

@@ -37,6 +37,7 @@ from runtime.sandbox.calls import read_limits
 from runtime.schema import bind_arguments
 from runtime.tools.catalogue import Tool
 
+# Any moment will do if it is always the same: a tool that is run again then answers the same.
 FROZEN_AT = datetime(2026, 1, 1, tzinfo=UTC)
 Ask = Callable[[int, ChatRequest], ChatAnswer]
 AskFor = Callable[[str], Ask]
@@ -50,7 +51,7 @@ class Answers(Protocol):
     """What answers the calls of a tool in the sandbox."""
 
     def answer(self, tool: str, arguments: dict[str, Any], *, by_tool: bool) -> Any:
-        """Return what a call returns, or raise Refused."""
+        """Return what a call returns, or raise RefusedCall."""
         ...
 
 
@@ -80,7 +81,7 @@ class Subject:
 
     def with_tools(self, definitions: Iterable[ToolDefinition], schemas: dict[str, Any]) -> "Subject":
         """Return it with more tools that run in the sandbox; each takes the place of one of its name."""
-        more = {each.name: each for each in definitions}
+        more = {definition.name: definition for definition in definitions}
         kept = (tool for tool in self.tools if tool.name not in more)
         return replace(
             self,
@@ -143,7 +144,7 @@ def run_source(
         seconds: what several calls may take together.
 
     Raises:
-        Refused: the tool failed; the message says why.
+        RefusedCall: the tool failed; the message says why.
     """
 
     def function(name: str) -> Callable[..., Any]:
@@ -194,6 +195,7 @@ class _MemoryHost:
                 name=tool.name,
                 description=tool.description,
                 parameters=tool.parameters,
+                # Nothing leaves, so no call needs the protocol of its kind.
                 kind=ToolKind.PURE,
                 execute=self._carry_out,
             )
@@ -225,10 +227,11 @@ class _MemoryHost:
     def _read_rows(self) -> RunRows:
         rows = RunRows(
             run=self._run,
-            open_effects=tuple(each for each in self._effects if each.status in Effect.OPEN),
+            open_effects=tuple(effect for effect in self._effects if effect.status in Effect.OPEN),
             rules=self._rules,
             now=datetime.now(UTC),
         )
+        # As in `load_rows`: while calls are open, they alone decide what comes next.
         if rows.open_effects or not self._steps:
             return rows
         taken = [write_step(map(_write_call, self._calls_of(step))) for step in reversed(self._steps[-LOOKED_AT:])]
@@ -245,17 +248,17 @@ class _MemoryHost:
         )
 
     def _calls_of(self, step: Step) -> list[Effect]:
-        return [each for each in self._effects if each.step is step]
+        return [effect for effect in self._effects if effect.step is step]
 
     def _read_history(self) -> list[Called]:
         return [
             Called(
-                tool=each.tool,
-                step=each.step.seq,
-                output=None if each.status in Effect.OPEN else each.result or each.error,
+                tool=effect.tool,
+                step=effect.step.seq,
+                output=None if effect.status in Effect.OPEN else effect.result or effect.error,
             )
-            for each in self._effects
-            if each.status != Effect.Status.REFUSED
+            for effect in self._effects
+            if effect.status != Effect.Status.REFUSED
         ]
 
     def _ask_model(self, *, more_room: bool) -> None:
@@ -283,6 +286,7 @@ class _MemoryHost:
         step = Step(seq=run.steps_taken, status=Step.Status.ANSWERED, finish_reason=ending)
         self._steps.append(step)
         self._messages.append(answer.message)
+        # The number of a message is its place in the list, as it is for notes.
         self._answer = Message(seq=len(self._messages), content=answer.text, tool_calls=stored_calls(answer.tool_calls))
         for index, call in enumerate(answer.tool_calls):
             self._plan(step, index, tool=call.name, arguments=call.arguments, call_id=call.id)
@@ -319,8 +323,8 @@ class _MemoryHost:
         most = most_of_result(self._subject.window_tokens)
         if len(text) > most:
             text = cut_result(text, most, seq=len(self._messages) + 1)
-        recent = (each for each in self._effects if each.step.seq > effect.step.seq - LOOKED_AT)
-        if sum(_write_call(each) == _write_call(effect) for each in recent) == TOLD_AT:
+        recent = (other for other in self._effects if other.step.seq > effect.step.seq - LOOKED_AT)
+        if sum(_write_call(other) == _write_call(effect) for other in recent) == TOLD_AT:
             text += f"\n[{NO_PROGRESS_NOTE.format(times=TOLD_AT)}]"
         self._messages.append(ChatMessage(role="tool", content=text, tool_call_id=effect.call_id))
 

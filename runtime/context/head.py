@@ -24,6 +24,7 @@ def rewrite_head(run: Run) -> None:
     Steps that were taken keep the head that they had, so that their prompts can be built again.
     """
     start = len(run.revision.system) + 2 if run.revision.system else 0
+    # The first one ends the memory: clean_text breaks any that stands in a block.
     end = run.head.find(CLOSE, start)
     if end < 0 or not run.head.startswith(OPEN, start):
         return
@@ -35,7 +36,7 @@ def rewrite_head(run: Run) -> None:
 
 def write_blocks(run: Run) -> str:
     """Return the agent's blocks as its conversation sees them now."""
-    ids = [UUID(each["block"]) for each in run.revision.blocks]
+    ids = [UUID(entry["block"]) for entry in run.revision.blocks]
     if not ids:
         return ""
     values = read_blocks(ids, run.conversation_id)

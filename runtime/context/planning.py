@@ -73,6 +73,7 @@ def measure(shown: Shown) -> Fit:
         return Fit.FITS
     if plan_compaction(shown) is not None:
         return Fit.TOO_LONG
+    # Nothing can be shortened, but it still fits.
     if tokens <= budget:
         return Fit.FITS
     head_tokens = write_request(run, (), compaction=None).estimated_input_tokens
@@ -91,6 +92,7 @@ def plan_compaction(shown: Shown) -> Plan | None:
     summarised = shown.compaction.summarised_through if shown.compaction else 0
     read_through = _find_read_through(run)
     for keep in _fewer(options.keep_results):
+        # A result that was left out once is not shown again.
         masked = max(masked, min(_mask(messages, keep=keep), read_through))
         if _tokens(shown, masked=masked, summarised=summarised) <= most:
             return Plan(masked, summarised, before)
@@ -105,16 +107,18 @@ def plan_wanted(shown: Shown) -> Plan | None:
     """Return how a conversation is shortened that a person wants to be: all but its newest turn is summarised."""
     if not shown.run.conversation.compaction_wanted:
         return None
+    # The share that leaves at least the last message.
     cut = min(_cut(shown.messages, share=1 - 1 / max(1, len(shown.messages))), _find_read_through(shown.run))
     masked = shown.compaction.masked_through if shown.compaction else 0
     return Plan(masked, cut, shown.request.estimated_input_tokens) if cut else None
 
 
 def _find_read_through(run: Run) -> int:
-    """Return the last message that is known to have been read: what comes after it is left out in no way.
+    """Return the last message that is known to have been read: nothing after it is left out.
 
-    What runs before this one left unread may be, so that a run can always begin; unless this one goes on with them.
+    Messages that earlier runs left unread may be, so that a run can always begin, unless this run resumes them.
     """
+    # An overflow does not prove that the model read the prompt.
     steps = Step.objects.filter(run__in=[run.pk, run.resumes_id], status=Step.Status.ANSWERED)
     read: int | None = steps.exclude(finish_reason=Ending.OVERFLOW).aggregate(last=Max("through"))["last"]
     if read is not None:
@@ -124,7 +128,7 @@ def _find_read_through(run: Run) -> int:
 
 
 def _fewer(keep: int) -> list[int]:
-    """Return how many results are kept whole, at first as many as wanted and then ever fewer."""
+    """Return how many results to keep whole: first as many as wanted, then fewer and fewer."""
     tried = [keep]
     while tried[-1] > 1:
         tried.append(tried[-1] // 2)
@@ -140,6 +144,7 @@ def _mask(messages: Sequence[Message], *, keep: int) -> int:
 def _cut(messages: Sequence[Message], *, share: float) -> int:
     """Return the last message of the oldest `share` that is followed by the beginning of a turn; 0 where none is."""
     for index in range(int(len(messages) * share), 0, -1):
+        # A result must not be separated from the call that it answers.
         if messages[index].role != Message.Role.TOOL:
             return messages[index - 1].seq
     return 0

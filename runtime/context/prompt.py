@@ -45,20 +45,22 @@ def write_request(
 
     `head` is that of the run unless it is given.
     """
-    said, messages = [], list(messages)
+    transcript, messages = [], list(messages)
     untaken = _find_untaken(messages)
     if compaction is not None and compaction.summary:
-        said.append(ChatMessage(role="user", content=SUMMARY + compaction.summary))
+        transcript.append(ChatMessage(role="user", content=SUMMARY + compaction.summary))
+    # A result has only the id of its call, and the line that stands for it names the tool.
     names: dict[str, str] = {}
     masked_through = compaction.masked_through if compaction else 0
     for message in messages:
         if message.role == Message.Role.ASSISTANT and message.effect_id is not None:
-            continue  # what a tool told the user stands in its call already
+            # What a tool told the user stands in its call already.
+            continue
         for call in message.tool_calls:
             names[call["id"]] = call["name"]
         masked = message.seq <= masked_through
         written = _write(message, tool=names.get(message.tool_call_id, ""), masked=masked)
-        said.append(
+        transcript.append(
             replace(written, content=written.content + UNTAKEN, attachments=()) if message in untaken else written
         )
     pinned = read_tools(run.tools)
@@ -66,9 +68,9 @@ def write_request(
     return ChatRequest(
         messages=(
             ChatMessage(role="system", content=with_schema(run.head if head is None else head, settings)),
-            *arrange(said),
+            *arrange(transcript),
         ),
-        tools=(*pinned, *_find_named_tools(said, pinned)),
+        tools=(*pinned, *_find_named_tools(transcript, pinned)),
         max_output_tokens=max_output_tokens or output_of(run),
         temperature=run.revision.temperature,
         **asked_with(settings),
@@ -81,6 +83,7 @@ def _find_untaken(messages: Sequence[Message]) -> list[Message]:
     Sent again, they would let every later message fail too. A run that was resumed sends its own again.
     """
     unanswered: dict[Any, Message] = {}
+    # The files of the newest message have not been sent yet.
     newest = max((message.seq for message in messages if message.role == Message.Role.USER), default=0)
     for message in messages:
         if message.attachments and message.run_id and message.seq < newest:
@@ -95,11 +98,11 @@ def _find_untaken(messages: Sequence[Message]) -> list[Message]:
 
 def _find_named_tools(said: Sequence[ChatMessage], offered: Sequence[ChatTool]) -> list[ChatTool]:
     """Return the tools for reading that a text of ERL sends the agent to and that it was not given."""
-    named = {
+    mentions = {
         "conversation_search": bool(said) and said[0].content.startswith(SUMMARY),
         "read_result": any(READ_WITH in message.content for message in said if message.role == "tool"),
     }
-    missing = [name for name, is_named in named.items() if is_named and name not in {tool.name for tool in offered}]
+    missing = [name for name, is_named in mentions.items() if is_named and name not in {tool.name for tool in offered}]
     return [core_tools()[name].for_model for name in missing]
 
 
@@ -135,21 +138,24 @@ def rebuild_request(step: Step) -> ChatRequest:
 def write_prompt(request: ChatRequest) -> bytes:
     """Return a request as JSON, with sorted names: the bytes that `Step.prompt_sha256` is the hash of."""
     messages: list[dict[str, Any]] = []
-    for said in request.messages:
-        message: dict[str, Any] = {"role": said.role, "content": said.content}
-        if said.tool_calls:
+    for chat_message in request.messages:
+        message: dict[str, Any] = {"role": chat_message.role, "content": chat_message.content}
+        if chat_message.tool_calls:
             message["tool_calls"] = [
-                {"id": call.id, "name": call.name, "arguments": call.sent_arguments} for call in said.tool_calls
+                {"id": call.id, "name": call.name, "arguments": call.sent_arguments} for call in chat_message.tool_calls
             ]
-        if said.tool_call_id:
-            message["tool_call_id"] = said.tool_call_id
-        if said.attachments:
+        if chat_message.tool_call_id:
+            message["tool_call_id"] = chat_message.tool_call_id
+        if chat_message.attachments:
             message["attachments"] = [
-                {"media_type": each["media_type"], "sha256": hashlib.sha256(each["data"].encode()).hexdigest()}
-                for each in said.attachments
+                {
+                    "media_type": attachment["media_type"],
+                    "sha256": hashlib.sha256(attachment["data"].encode()).hexdigest(),
+                }
+                for attachment in chat_message.attachments
             ]
-        if said.received is not None:
-            message["received"] = said.received
+        if chat_message.received is not None:
+            message["received"] = chat_message.received
         messages.append(message)
     body = {
         "messages": messages,
@@ -175,7 +181,7 @@ def write_tools(tools: Sequence[ChatTool]) -> list[dict[str, Any]]:
 
 
 def read_tools(stored: Iterable[dict[str, Any]]) -> tuple[ChatTool, ...]:
-    return tuple(ChatTool(**each) for each in stored)
+    return tuple(ChatTool(**tool) for tool in stored)
 
 
 def write_mask(message: Message, *, tool: str) -> str:
@@ -187,6 +193,7 @@ def _write(message: Message, *, tool: str, masked: bool) -> ChatMessage:
     content = message.content
     match message.role:
         case Message.Role.TOOL:
+            # The line that stands for a short result would be longer than the result.
             if masked and len(mask := write_mask(message, tool=tool)) < len(content):
                 content = mask
             return ChatMessage(role="tool", content=content, tool_call_id=message.tool_call_id)

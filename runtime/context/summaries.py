@@ -43,12 +43,13 @@ def extract_summary(messages: Sequence[Message], *, before: str, max_tokens: int
             continue
         kept.add(line)
         left -= cost
+    # In the order of the conversation, each line once.
     return "\n".join(line for line in dict.fromkeys(lines) if line in kept)
 
 
 def _tell(message: Message, *, characters: int) -> str:
-    said = message.content
+    text = message.content
     if message.tool_calls:
-        said += " ".join(f" [calls {call['name']} {call['arguments']}]" for call in message.tool_calls)
-    cut = said if len(said) <= characters else f"{said[:characters]}…"
+        text += " ".join(f" [calls {call['name']} {call['arguments']}]" for call in message.tool_calls)
+    cut = text if len(text) <= characters else f"{text[:characters]}…"
     return f"{message.role}: {cut}"

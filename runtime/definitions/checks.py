@@ -55,6 +55,7 @@ def check_tool(definition: ToolDefinition, *, known: Mapping[str, Mapping[str, A
     ]
     if not faults and definition.runtime == ToolRuntime.HTTP:
         read_request(definition.request, definition.parameters)
+    # The source is run only where nothing is wrong with its form.
     if not faults and definition.source:
         faults += find_type_faults(definition, known)
     if not faults and definition.source:
@@ -65,16 +66,16 @@ def check_tool(definition: ToolDefinition, *, known: Mapping[str, Mapping[str, A
 
 def find_form_faults(definition: ToolDefinition) -> list[Fault]:
     """Return what keeps a definition from being stored at all: its sizes, its schema, its parts."""
-    faults = [Fault(said, member="parameters") for said in find_schema_faults(dict(definition.parameters))]
+    faults = [Fault(message, member="parameters") for message in find_schema_faults(dict(definition.parameters))]
     if definition.name in core_tools():
-        said = f"{definition.name} is one of ERL's own tools. Give yours another name."
-        faults.append(Fault(said, _line(definition, 1), member="name"))
+        message = f"{definition.name} is one of ERL's own tools. Give yours another name."
+        faults.append(Fault(message, _line(definition, 1), member="name"))
     if definition.runtime == ToolRuntime.PYTHON and not (offer := find_sandlock()).works:
-        said = (
+        message = (
             f"{definition.name}: this host runs no tools of the runtime python. {offer.why_not} {offer.todo} Or write "
             "it for monty, or as a request with http_tool."
         )
-        faults.append(Fault(said, _line(definition, 1), member="runtime"))
+        faults.append(Fault(message, _line(definition, 1), member="runtime"))
     return faults + _check_sizes(definition) + _check_parts(definition)
 
 
@@ -86,11 +87,11 @@ def find_example_faults(definition: ToolDefinition, *, seconds: SharedSeconds | 
     """
     seconds, faults = seconds or SharedSeconds(EXAMPLE_SECONDS), list[Fault]()
     for number, example in enumerate(definition.examples, start=1):
-        found = _check_example(definition, example, number, seconds)
+        example_faults = _check_example(definition, example, number, seconds)
         if seconds.is_over:
-            said = f"Up to example {number}, the examples take more than {EXAMPLE_SECONDS:g} seconds together. Send "
-            return [*faults, Fault(f"{definition.name}: {said}fewer, or shorter ones.", _line(definition, 1))]
-        faults += found
+            advice = f"Up to example {number}, the examples take more than {EXAMPLE_SECONDS:g} seconds together. Send "
+            return [*faults, Fault(f"{definition.name}: {advice}fewer, or shorter ones.", _line(definition, 1))]
+        faults += example_faults
     return faults
 
 
@@ -114,7 +115,8 @@ def find_type_faults(definition: ToolDefinition, known: Mapping[str, Mapping[str
     if not _defines(definition):
         return [Fault(f"The source does not define a function {definition.name}.")]
     if definition.runtime == ToolRuntime.PYTHON:
-        return []  # the checker knows only the interpreter's part of the standard library
+        # The type checker knows only the interpreter's part of the standard library.
+        return []
     stubs = ["from typing import Any, Literal", *(write_stub(name, known[name]) for name in definition.uses)]
     try:
         with get_pool().checkout(
@@ -156,9 +158,9 @@ def _defines(definition: ToolDefinition) -> bool:
 
 
 def _read_diagnostic(line: str, definition: ToolDefinition) -> Fault:
-    found = json.loads(line)
-    message = found["message"].replace("`", "")
-    return Fault(f"{definition.name}: {message}.", _line(definition, found["location"]["row"]))
+    diagnostic = json.loads(line)
+    message = diagnostic["message"].replace("`", "")
+    return Fault(f"{definition.name}: {message}.", _line(definition, diagnostic["location"]["row"]))
 
 
 def write_stub(name: str, schema: Mapping[str, Any]) -> str:
@@ -166,15 +168,21 @@ def write_stub(name: str, schema: Mapping[str, Any]) -> str:
     schema = modernize(dict(schema))
     properties, required = schema.get("properties", {}), schema.get("required", [])
     is_open = not properties and schema.get("additionalProperties") is not False
-    if is_open or not all(each.isidentifier() and not iskeyword(each) for each in properties):
+    if is_open or not all(
+        property_name.isidentifier() and not iskeyword(property_name) for property_name in properties
+    ):
+        # A signature cannot name these arguments, so it takes any.
         return f"def {name}(*values: Any, **named: Any) -> Any: ..."
-    ordered = sorted(properties, key=lambda each: each not in required)
-    written = [f"{each}: {_write_type(properties[each])}" + ("" if each in required else " = ...") for each in ordered]
+    ordered = sorted(properties, key=lambda property_name: property_name not in required)
+    written = [
+        f"{property_name}: {_write_type(properties[property_name])}" + ("" if property_name in required else " = ...")
+        for property_name in ordered
+    ]
     return f"def {name}({', '.join(written)}) -> Any: ..."
 
 
 def _write_type(schema: Any) -> str:
-    """Return a type that takes all that fits a schema, and more where Python has no word for it."""
+    """Return a type that accepts all that fits a schema, and more where Python cannot express it."""
     if not isinstance(schema, dict):
         return "Any"
     if "anyOf" in schema:
@@ -218,6 +226,7 @@ def _check_example(definition: ToolDefinition, example: Example, number: int, se
     if outcome.fault is not None:
         at = outcome.fault.line
         return [Fault(f"{name} fails: {outcome.fault.kind}: {outcome.fault.message}.", _line(definition, at or 1))]
+    # As the value comes out of the sandbox, where a tuple is a list.
     if outcome.value != to_json_value(example.answer, chars=MAX_CHARS):
         return [Fault(f"{name} answers {outcome.value!r:.300}, and not {example.answer!r:.300}.", line)]
     return []

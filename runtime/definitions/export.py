@@ -41,8 +41,10 @@ def _write_tool(tool: ToolDefinition, written: set[str]) -> str:
         members["runtime"] = tool.runtime
     if tool.examples:
         members["examples"] = [
-            (dict(each.arguments), each.answer, dict(each.host)) if each.host else (dict(each.arguments), each.answer)
-            for each in tool.examples
+            (dict(example.arguments), example.answer, dict(example.host))
+            if example.host
+            else (dict(example.arguments), example.answer)
+            for example in tool.examples
         ]
     if tool.limits:
         members["limits"] = dict(tool.limits)
@@ -80,19 +82,20 @@ def _write_http_tool(tool: ToolDefinition) -> str:
 
 
 def _write_agent(agent: AgentDefinition, here: set[str]) -> str:
+    # Only what differs from the defaults is written.
     empty = AgentDefinition(name=agent.name)
     simple = ("description", "system", "model", "window_tokens", "max_output_tokens", "temperature")
     members = {name: value for name in simple if (value := getattr(agent, name)) != getattr(empty, name)}
     raw = {
-        "blocks": [_write_block(each) for each in agent.blocks],
+        "blocks": [_write_block(item) for item in agent.blocks],
         "tools": [name if name in here else repr(name) for name in agent.tools],
-        "rules": [_write_rule(each) for each in agent.rules],
+        "rules": [_write_rule(item) for item in agent.rules],
     }
     after = {
         name: dict(getattr(agent, name)) for name in ("model_settings", "limits", "compaction") if getattr(agent, name)
     }
     return _write_call(
-        "agent", members, agent.name, raw={name: each for name, each in raw.items() if each}, after=after
+        "agent", members, agent.name, raw={name: item for name, item in raw.items() if item}, after=after
     )
 
 

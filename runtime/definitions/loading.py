@@ -41,6 +41,7 @@ def load_file(project: Project, text: str, *, by: Actor) -> Loaded:
         InvalidDefinition: nothing was stored; with every fault that was found, and its line.
     """
     read = read_definitions(text)
+    # Tools of the file may use each other before any of them is stored.
     schemas = {tool.name: tool.parameters for tool in read.tools}
     stored: dict[str, Stored] = {}
     faults: list[Fault] = []
@@ -49,15 +50,17 @@ def load_file(project: Project, text: str, *, by: Actor) -> Loaded:
             stored[tool.name] = save_tool(project, tool, by=by, approve=True, others=schemas)
         except InvalidDefinition as error:
             faults += error.faults
+    # Raised only now, so that a person sees all faults at once.
     if faults:
         raise InvalidDefinition(faults)
+    # After the tools, which agents pin.
     agents = {agent.name: save_agent(project, agent, by=by) for agent in read.agents}
-    return Loaded(tools={name: each.created for name, each in stored.items()}, agents=agents)
+    return Loaded(tools={name: entry.created for name, entry in stored.items()}, agents=agents)
 
 
 @transaction.atomic
 def save_agent(project: Project, definition: AgentDefinition, *, by: Actor) -> bool:
-    """Let an agent be as it is defined, and return whether that is new.
+    """Make an agent what its definition says; return whether that is new.
 
     Its tools are pinned to the revisions in force. A block it has already keeps its value: the definition says only how
     a block begins.
@@ -79,8 +82,8 @@ def save_agent(project: Project, definition: AgentDefinition, *, by: Actor) -> b
         raise InvalidDefinition(
             [
                 Fault(f"{definition.name}, {at.strip('/')}: {text}", _find_line(definition, at))
-                for at, said in error.fields.items()
-                for text in said
+                for at, texts in error.fields.items()
+                for text in texts
             ]
         ) from None
     except MemoryAppError as error:
@@ -90,7 +93,7 @@ def save_agent(project: Project, definition: AgentDefinition, *, by: Actor) -> b
 
 def _make_spec(project: Project, definition: AgentDefinition, before: AgentRevision | None, *, by: Actor) -> AgentSpec:
     read = _read_agent(definition)
-    there = {each["label"]: each for each in before.blocks} if before else {}
+    there = {block["label"]: block for block in before.blocks} if before else {}
     return AgentSpec(
         system=read.system,
         model=read.model,
@@ -100,8 +103,8 @@ def _make_spec(project: Project, definition: AgentDefinition, before: AgentRevis
         model_settings=read.model_settings,
         tools=tuple(pin_tools(project, definition.tools)),
         blocks=tuple(
-            _take_block(project, each, place=f"/blocks/{index}", there=there, by=by)
-            for index, each in enumerate(definition.blocks)
+            _take_block(project, block, place=f"/blocks/{index}", there=there, by=by)
+            for index, block in enumerate(definition.blocks)
         ),
         rules=tuple(read.rules),
         limits=read.limits,
@@ -113,7 +116,7 @@ def _read_agent(definition: AgentDefinition) -> AgentInput:
     """Read an agent as a request that makes one is read, so that a file may say the same and no more."""
     names = ("name", "description", "system", "model", "window_tokens", "max_output_tokens", "temperature")
     sent = {name: value for name in names if (value := getattr(definition, name)) is not None}
-    sent |= {"tools": list(definition.tools), "rules": [dict(each) for each in definition.rules]}
+    sent |= {"tools": list(definition.tools), "rules": [dict(rule) for rule in definition.rules]}
     sent |= {name: getattr(definition, name) for name in ("limits", "compaction", "model_settings")}
     check_json(sent)
     return AgentInput.from_body(sent)
@@ -127,7 +130,7 @@ def _take_block(
         read = _read_block(definition)
         return there.get(read.label) or _make_block(project, read, by=by)
     except InvalidInput as error:
-        raise InvalidInput({place + at: said for at, said in error.fields.items()}) from None
+        raise InvalidInput({place + at: texts for at, texts in error.fields.items()}) from None
     except MemoryAppError as error:
         raise InvalidInput({place: [str(error)]}) from None
 
@@ -156,32 +159,34 @@ def export_agent(agent: Agent) -> str:
     """Return a file that defines an agent as it is, with the tools of the project that it has and those they use."""
     revision = agent.current
     assert revision is not None, "every agent has a revision"
-    pinned = ToolRevision.objects.filter(pk__in=[each["revision"] for each in revision.tools if "revision" in each])
+    pinned = ToolRevision.objects.filter(pk__in=[tool["revision"] for tool in revision.tools if "revision" in tool])
     tools = _with_used(agent.project, pinned.select_related("tool").order_by("tool__name"))
     return write_file(tools, [_describe_agent(agent, revision)])
 
 
 def _with_used(project: Project, revisions: Iterable[ToolRevision]) -> list[ToolDefinition]:
     """Return tools, each after those that it uses."""
-    found: dict[str, ToolDefinition] = {}
+    definitions: dict[str, ToolDefinition] = {}
 
     def add(revision: ToolRevision) -> None:
-        if revision.tool.name in found:
+        if revision.tool.name in definitions:
             return
-        found[revision.tool.name] = definition = as_definition(revision)
+        # Entered before the tools that it uses, so that two that use each other come to an end.
+        definitions[revision.tool.name] = definition = as_definition(revision)
         used = Tool.objects.filter(project=project, name__in=definition.uses, current__isnull=False)
         for tool in used.select_related("current__tool").order_by("name"):
             assert tool.current is not None  # by the filter
             add(tool.current)
-        found[revision.tool.name] = found.pop(revision.tool.name)
+        # Entered again, since its place is after them.
+        definitions[revision.tool.name] = definitions.pop(revision.tool.name)
 
     for revision in revisions:
         add(revision)
-    return list(found.values())
+    return list(definitions.values())
 
 
 def _describe_agent(agent: Agent, revision: AgentRevision) -> AgentDefinition:
-    blocks = Block.objects.select_related("current").in_bulk([each["block"] for each in revision.blocks])
+    blocks = Block.objects.select_related("current").in_bulk([entry["block"] for entry in revision.blocks])
     by_id = {str(pk): block for pk, block in blocks.items()}
     usual = {"limits": Limits().model_dump(), "compaction": Compacting().model_dump()}
     return AgentDefinition(
@@ -194,9 +199,11 @@ def _describe_agent(agent: Agent, revision: AgentRevision) -> AgentDefinition:
         temperature=revision.temperature,
         model_settings=revision.model_settings,
         blocks=tuple(
-            _describe_block(each["label"], by_id[each["block"]]) for each in revision.blocks if each["block"] in by_id
+            _describe_block(entry["label"], by_id[entry["block"]])
+            for entry in revision.blocks
+            if entry["block"] in by_id
         ),
-        tools=tuple(each["name"] for each in revision.tools),
+        tools=tuple(entry["name"] for entry in revision.tools),
         rules=tuple(revision.rules),
         limits=_other_than(usual["limits"], revision.limits),
         compaction=_other_than(usual["compaction"], revision.compaction),

@@ -101,16 +101,17 @@ class _Reader:
             self.faults += error.faults
 
     def _take(self, node: ast.stmt) -> None:
+        # `_gather` takes whole lines out of the file.
         if node.col_offset:
             raise _fault("Write one statement on a line.", node)
         match node:
             case ast.Expr(value=ast.Constant(value=str())):
                 return
             case ast.ImportFrom(module=module, names=names) if module in (MODULE, _MODULE_BEFORE):
-                self.ours |= {each.asname or each.name for each in names}
+                self.ours |= {alias.asname or alias.name for alias in names}
             case ast.Import(names=names) | ast.ImportFrom(names=names):
-                for each in names:
-                    self.shared[(each.asname or each.name).partition(".")[0]] = node
+                for alias in names:
+                    self.shared[(alias.asname or alias.name).partition(".")[0]] = node
             case ast.FunctionDef() if node.decorator_list:
                 self._take_tool(node)
             case ast.FunctionDef() | ast.ClassDef():
@@ -139,7 +140,7 @@ class _Reader:
         match self._called(call):
             case "agent":
                 read = self._read_agent(call)
-                if read.name in {each.name for each in self.agents}:
+                if read.name in {agent.name for agent in self.agents}:
                     raise _fault(f"There are two agents called {read.name}.", call)
                 self.agents.append(read)
             case "http_tool":
@@ -166,7 +167,7 @@ class _Reader:
         description, words = read_docstring(ast.get_docstring(node) or "")
         if not description:
             raise _fault(f"{node.name} needs a docstring that says what it does; the model reads it.", node)
-        if unknown := sorted(words.keys() - {each.arg for each in [*node.args.args, *node.args.kwonlyargs]}):
+        if unknown := sorted(words.keys() - {item.arg for item in [*node.args.args, *node.args.kwonlyargs]}):
             raise _fault(f"The docstring describes {unknown[0]}, which is no parameter of {node.name}.", node)
         uses = members.get("uses", [])
         if not isinstance(uses, list) or not all(isinstance(name, str) and name.isidentifier() for name in uses):
@@ -181,7 +182,7 @@ class _Reader:
                 uses=tuple(uses),
                 kind=_choice(members, "kind", ToolKind, ToolKind.UNSAFE, node),
                 runtime=_choice(members, "runtime", ToolRuntime, ToolRuntime.MONTY, node),
-                examples=tuple(_read_example(each, node) for each in _sequence(members, "examples", node)),
+                examples=tuple(_read_example(item, node) for item in _sequence(members, "examples", node)),
                 limits=_mapping(members, "limits", node),
                 requires_approval=members.get("requires_approval", False) is True,
                 lines=lines,
@@ -191,6 +192,7 @@ class _Reader:
 
     def _read_decorator(self, node: ast.FunctionDef) -> dict[str, Any]:
         decorator = node.decorator_list[0]
+        # `@tool` is read like `@tool()`.
         call = decorator if isinstance(decorator, ast.Call) else ast.Call(func=decorator, args=[], keywords=[])
         ast.copy_location(call, decorator)
         if len(node.decorator_list) > 1 or self._called(call) != "tool":
@@ -202,12 +204,13 @@ class _Reader:
 
         The order follows from names and not from the file, so that the same tool in another file has the same source.
         """
-        found: dict[int, ast.stmt] = {}
-        self._find_used(node, found, set())
+        statements: dict[int, ast.stmt] = {}
+        self._find_used(node, statements, set())
         written = self.text.splitlines()
         source: list[str] = []
         lines: list[int] = []
-        for statement in sorted(found.values(), key=_rank):
+        for statement in sorted(statements.values(), key=_rank):
+            # A function begins at its `def`: decorators are no part of the source.
             first, last = statement.lineno, statement.end_lineno or statement.lineno
             gap = 2 if source and isinstance(statement, ast.FunctionDef | ast.ClassDef) else 0
             source += [""] * gap + [line.rstrip() for line in written[first - 1 : last]]
@@ -219,7 +222,7 @@ class _Reader:
         if id(node) in seen:
             return
         seen.add(id(node))
-        names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
         for name in sorted(names & self.shared.keys()):
             self._find_used(self.shared[name], found, seen)
         found[id(node)] = node
@@ -250,12 +253,12 @@ class _Reader:
             if name in members:
                 _text(members, name, call)
         return AgentDefinition(
-            blocks=tuple(self._read_block(each) for each in blocks),
-            tools=tuple(self._read_tool_name(each) for each in tools),
-            rules=tuple(self._read_rule(each) for each in rules),
+            blocks=tuple(self._read_block(item) for item in blocks),
+            tools=tuple(self._read_tool_name(item) for item in tools),
+            rules=tuple(self._read_rule(item) for item in rules),
             line=call.lineno,
-            rule_lines=tuple(each.lineno for each in rules),
-            block_lines=tuple(each.lineno for each in blocks),
+            rule_lines=tuple(item.lineno for item in rules),
+            block_lines=tuple(item.lineno for item in blocks),
             **members,
         )
 
@@ -326,9 +329,9 @@ class _Reader:
             case ast.Name(id=name) if name in self.tools or name in self.names:
                 return self.names.get(name, name)
             case ast.List(elts=items):
-                return [self._literal(each) for each in items]
+                return [self._literal(item) for item in items]
             case ast.Tuple(elts=items):
-                return tuple(self._literal(each) for each in items)
+                return tuple(self._literal(item) for item in items)
             case ast.Dict(keys=keys, values=values) if None not in keys:
                 try:
                     return {
@@ -339,8 +342,8 @@ class _Reader:
         try:
             return ast.literal_eval(node)
         except (ValueError, TypeError, MemoryError, RecursionError):
-            said = ast.unparse(node)
-            raise _fault(f"{said[:100]} has to be a literal; the file is read and never run.", node) from None
+            text = ast.unparse(node)
+            raise _fault(f"{text[:100]} has to be a literal; the file is read and never run.", node) from None
 
 
 def _rank(node: ast.stmt) -> tuple[int, str]:

@@ -82,6 +82,7 @@ def let_run(revision: ToolRevision, *, by: Actor) -> None:
 
 @transaction.atomic
 def _store(project: Project, definition: ToolDefinition, *, by: Actor, approve: bool) -> Stored:
+    # Two requests may bring the same new name: one inserts the row, and both lock it.
     Tool.objects.bulk_create([Tool(project=project, name=definition.name, created_by=by.label)], ignore_conflicts=True)
     tool = Tool.objects.select_for_update().get(project=project, name=definition.name)
     sha256 = definition.sha256
@@ -89,6 +90,7 @@ def _store(project: Project, definition: ToolDefinition, *, by: Actor, approve: 
     created = revision is None
     if revision is None:
         content = definition.content()
+        # The name belongs to the tool and not to a revision.
         del content["name"]
         revision = add_revision(tool, by=by, content_sha256=sha256, **content)
     if approve and tool.current_id != revision.pk:
@@ -150,6 +152,7 @@ def undo_tool_review(review: Review, *, by: Actor) -> ToolRevision:
     check_rights(tool, by=by)
     check_undoable(tool, review, by=by, of=(ReviewDecision.APPROVE, ReviewDecision.REJECT))
     revision = tool.revisions.get(pk=review.revision_id)
+    # Other approvals that have not been undone.
     earlier = [
         approval
         for approval in revision.reviews.filter(decision=ReviewDecision.APPROVE).exclude(pk=review.pk)

@@ -46,6 +46,7 @@ class ToolDefinition:
     limits: Mapping[str, Any] = field(default_factory=dict)
     request: Mapping[str, Any] = field(default_factory=dict)
     requires_approval: bool = False
+    # Where a tool stands in a file does not make it another tool.
     lines: tuple[int, ...] = field(default=(), compare=False)
 
     def content(self) -> dict[str, Any]:

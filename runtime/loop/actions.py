@@ -1,5 +1,5 @@
-"""What a run does next: a function of its rows. It reads no clock, changes nothing, and has the next prompt
-measured only where the model is asked next.
+"""What a run does next: a function of its rows. It reads no clock and changes nothing, and measures the next prompt
+only if the model is asked next.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class AskModel:
-    """Ask the model: `again` where a worker began to and did not end, with more room after an answer that was cut."""
+    """Ask the model: `again` if a worker began to and did not finish, with more room after an answer that was cut."""
 
     again: bool = False
     more_room: bool = False
@@ -52,7 +52,7 @@ class MarkUnknown:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing goes on before a person decides about a call."""
+    """Wait until a person decides about a call."""
 
     effect: Effect
 
@@ -110,6 +110,7 @@ def _go_on(rows: RunRows, effect: Effect) -> Action:
         return Wait(effect)
     if effect.status == Effect.Status.STARTED and effect.kind == Effect.Kind.UNSAFE:
         return MarkUnknown(effect)
+    # A call that has begun is carried to its end, even after the time is up.
     if effect.status == Effect.Status.PLANNED and (spent := find_overtime(rows.run, seconds=_seconds(rows))):
         return _failed(spent)
     return ExecuteEffect(effect)
@@ -127,8 +128,9 @@ def _end(rows: RunRows) -> Action | None:
     if rows.answer.tool_calls:
         if stuck := find_stuck(unreadable=rows.unreadable, repeats=rows.repeats):
             return _failed(stuck)
-        done = [each.tool for each in rows.history if each.step == rows.step.seq]
+        done = [call.tool for call in rows.history if call.step == rows.step.seq]
         return Finish(RunStatus.SUCCEEDED, StopReason.TOOL_RULE) if ends_run(rows.rules, done) else None
+    # The model has its note already, and has not been asked since.
     if rows.noted_at > rows.answer.seq:
         return None
     if is_unfinished(rows.step.finish_reason):
@@ -162,11 +164,13 @@ def _ask(rows: RunRows) -> Action:
         case Fit.TOO_LONG:
             return Compact()
         case Fit.HEAD_TOO_LONG:
-            said = "The instructions, memory, lessons and tools alone do not fit into the context window. Make them "
-            return _failed(Failure(StopReason.CONTEXT_OVERFLOW, f"{said}shorter, or the window larger."))
+            message = "The instructions, memory, lessons and tools alone do not fit into the context window. Make them "
+            return _failed(Failure(StopReason.CONTEXT_OVERFLOW, f"{message}shorter, or the window larger."))
         case Fit.NEWEST_TOO_LONG:
-            said = "The newest messages do not fit into the context window, and they cannot be left out. Send less at "
-            return _failed(Failure(StopReason.CONTEXT_OVERFLOW, f"{said}once, or make the window larger."))
+            message = (
+                "The newest messages do not fit into the context window, and they cannot be left out. Send less at "
+            )
+            return _failed(Failure(StopReason.CONTEXT_OVERFLOW, f"{message}once, or make the window larger."))
     return AskModel(more_room=rows.endings[:1] == (Ending.CUT,))
 
 

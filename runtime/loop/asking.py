@@ -58,12 +58,14 @@ def prepare_run(claimed: Claimed, run: Run) -> None:
         )
     )
     with claimed.writing() as run:
+        # Another attempt may have prepared the run while this one waited for a service.
         if run.prepared_at is not None:
             return
         answer = record_answer(prepared)
         release = None
         if answer.release is not None:
             release = Release.objects.filter(project=run.project_id, number=answer.release).first()
+        # A candidate release has its own revision of the agent.
         if answer.arm == ServedArm.CANDIDATE:
             run.revision = deployed_revision(run, release)
         now = database_now()
@@ -176,6 +178,7 @@ def _write_answer(claimed: Claimed, step: Step, answer: ChatAnswer, call: ModelC
     ending = name_ending(answer, schema=step.run.revision.model_settings.get("output_schema"))
     with claimed.writing() as run:
         now: datetime = timezone.now()
+        # The row count tells whether another attempt wrote the answer already.
         changed = Step.objects.filter(pk=step.pk, status=Step.Status.ASKING).update(
             status=Step.Status.ANSWERED,
             model_call=call,
@@ -199,6 +202,7 @@ def _write_answer(claimed: Claimed, step: Step, answer: ChatAnswer, call: ModelC
             content=answer.text,
             tool_calls=stored_calls(answer.tool_calls),
             received=answer.received,
+            # An answer that is not finished, or came after a cancellation, is no reply.
             is_reply=not answer.tool_calls and ending not in set(Ending) and run.cancel_requested_at is None,
         )
         append_event(
@@ -221,8 +225,8 @@ def _write_answer(claimed: Claimed, step: Step, answer: ChatAnswer, call: ModelC
             cost_usd=call.cost_usd,
         )
         step.run, step.finish_reason = run, ending
-        for index, (wanted, named) in enumerate(zip(answer.tool_calls, message.tool_calls, strict=True)):
-            plan_effect(step, index=index, tool=wanted.name, arguments=wanted.arguments, call_id=named["id"])
+        for index, (wanted, sent_call) in enumerate(zip(answer.tool_calls, message.tool_calls, strict=True)):
+            plan_effect(step, index=index, tool=wanted.name, arguments=wanted.arguments, call_id=sent_call["id"])
         failpoint("agent.answer_before_commit")
 
 
@@ -258,6 +262,7 @@ class _Parts:
         """Send the parts of the answer that have come, unless the last time is recent."""
         if not self._pieces or time.monotonic() - self._sent_at < SECONDS_BETWEEN_PARTS:
             return
+        # Those that are there now: the other thread may add more meanwhile.
         text = "".join(self._pieces.popleft() for _ in range(len(self._pieces)))
         if not send_text(self._claimed.run_id, self._claimed.job, step=self._step.seq, text=text):
             raise LostClaim("Another worker goes on with the run, or it has ended.")

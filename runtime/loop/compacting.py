@@ -27,6 +27,7 @@ def compact(claimed: Claimed, run: Run, *, find_provider: Callable[[str], Provid
         return
     old = shown.compaction
     number = 1 + (old.number if old else 0)
+    # Leaving out results writes no summary, so the one of the last compaction still holds.
     method, summary = CompactionMethod.MASK, old.summary if old else ""
     if plan.summarised_through > (old.summarised_through if old else 0):
         method, summary = _summarise(claimed, shown, plan, number=number, find_provider=find_provider)
@@ -46,6 +47,7 @@ def compact(claimed: Claimed, run: Run, *, find_provider: Callable[[str], Provid
     with claimed.writing():
         compaction.save(force_insert=True)
         Conversation.objects.filter(pk=run.conversation_id).update(compaction_wanted=False)
+        # A message keeps the compaction that first stood for it.
         stands_for = Message.objects.filter(
             conversation_id=run.conversation_id, seq__lte=plan.summarised_through, compacted_by__isnull=True
         )
@@ -76,9 +78,11 @@ def _summarise(
         try:
             answer, _ = converse(claimed, run, f"summary:{number}", request.sha256, lambda: request, provider=provider)
         except ProviderError as error:
+            # A passing failure is worth another attempt. Any other must not stop the run: the extract will do.
             if error.transient:
                 raise
         else:
+            # Three characters per token: a model may write more than it was asked for.
             if answer.text.strip():
                 return CompactionMethod.MODEL, answer.text.strip()[: max_tokens * 3]
     return CompactionMethod.EXTRACT, extract_summary(messages, before=before, max_tokens=max_tokens)

@@ -41,10 +41,12 @@ def execute_effect(claimed: Claimed, run: Run, effect_id: UUID, *, kind: str) ->
         return
     effect = _get(effect_id, run)
     tool = find_tool(effect.run, effect.tool, parent=effect.parent)
+    # A pure call leaves no mark: after a crash it is simply made again.
     if effect.kind != Effect.Kind.PURE and not _start(claimed, effect_id):
         return
     failpoint("agent.effect_started")
-    claimed.heartbeat.ensure_held()  # a process that was held up until here, and has a successor, calls nothing
+    # A process that was suspended until here may have a successor, and then must call nothing.
+    claimed.heartbeat.ensure_held()
     try:
         status, value = _execute(tool, effect)
     except CallsHost as call:
@@ -75,6 +77,7 @@ def mark_unknown(claimed: Claimed, effect_id: UUID) -> None:
 def _execute_local(claimed: Claimed, effect_id: UUID) -> None:
     with claimed.writing() as run:
         effect = _get(effect_id, run)
+        # Both were read before the lock; a person may have cancelled since.
         if effect.status != _Status.PLANNED or run.cancel_requested_at is not None:
             return
         effect.started_at, effect.fence = timezone.now(), claimed.fence
@@ -83,12 +86,14 @@ def _execute_local(claimed: Claimed, effect_id: UUID) -> None:
         )
         tool = find_tool(effect.run, effect.tool, parent=effect.parent)
         try:
+            # A savepoint: a tool that fails takes back what it wrote, and the failure itself is still written down.
             with transaction.atomic():
                 value = tool.execute(effect) if tool else GONE
         except MemoryAppError as error:
             _end(effect, _Status.FAILED, str(error))
         else:
             _end(effect, _Status.SUCCEEDED if tool else _Status.FAILED, value)
+            # The head of the prompt shows the blocks, so it has to follow.
             if effect.tool in BLOCK_TOOLS:
                 rewrite_head(run)
         failpoint("agent.local_before_commit")
@@ -100,7 +105,8 @@ def _start(claimed: Claimed, effect_id: UUID) -> bool:
         if run.cancel_requested_at is not None:
             return False
         effect = _get(effect_id, run)
-        if effect.status == _Status.STARTED:  # by a worker that is gone; the id makes the two calls one
+        # Begun by a worker that is gone. With the same id, the service makes the two calls one.
+        if effect.status == _Status.STARTED:
             return effect.kind == Effect.Kind.IDEMPOTENT
         changed = Effect.objects.filter(pk=effect_id, status=_Status.PLANNED).update(
             status=_Status.STARTED, started_at=timezone.now(), fence=claimed.fence
@@ -125,6 +131,7 @@ def _plan_host_call(claimed: Claimed, effect_id: UUID, call: CallsHost) -> None:
     """Write down what a tool in the sandbox asks of its host; the tool goes on when that has ended."""
     with claimed.writing() as run:
         effect = _get(effect_id, run)
+        # A worker that died after planning left the call behind; it must not be planned twice.
         if effect.status == _Status.PLANNED and effect.children.filter(index=call.index).count() == 0:
             plan_effect(effect.step, index=call.index, tool=call.name, arguments=call.arguments, parent=effect)
 

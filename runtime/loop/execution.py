@@ -69,6 +69,7 @@ def _go_on(job: Job, heartbeat: Heartbeat, *, find: _Find) -> int:
     ends_at = time.monotonic() + TURN_SECONDS
     actions = 0
     while True:
+        # A process that was suspended may have lost the job, and must not act on rows that another one writes now.
         heartbeat.ensure_held()
         rows = load_rows(claimed.run_id)
         action = next_action(rows)
@@ -78,6 +79,7 @@ def _go_on(job: Job, heartbeat: Heartbeat, *, find: _Find) -> int:
             continue
         _take(action, claimed, rows, find=find)
         actions += 1
+        # Everything is committed between two actions, so the run can be put down here.
         if time.monotonic() > ends_at:
             raise NotNow("Other work has its turn.")
 
@@ -128,6 +130,6 @@ def give_up(job: Job) -> None:
     run = lock_run(UUID(job.subject))
     if run is None or not run.is_live:
         return
-    code, said = Job.objects.values_list("last_error_code", "last_error").get(pk=job.pk)
+    code, message = Job.objects.values_list("last_error_code", "last_error").get(pk=job.pk)
     reasons = {"worker_lost": StopReason.WORKER_LOST, "unexpected_error": StopReason.ERROR}
-    finish_run(run, status=RunStatus.FAILED, reason=reasons.get(code, StopReason.MODEL_FAILED), error=said)
+    finish_run(run, status=RunStatus.FAILED, reason=reasons.get(code, StopReason.MODEL_FAILED), error=message)

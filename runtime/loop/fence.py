@@ -39,6 +39,7 @@ class Claimed:
             run = lock_run(self.run_id)
             if run is None:
                 raise LostClaim("The run is gone.")
+            # A new message may replace an open run without waiting for its worker.
             if not (run.is_live or also_ended):
                 raise LostClaim("The run has ended: a new message took its place.")
             hold(self.job)
@@ -47,5 +48,6 @@ class Claimed:
 
 def lock_run(run_id: UUID) -> Run | None:
     """Lock a run until the transaction ends, and return it as it is then."""
+    # Only the run's own row is locked: its agent, project and conversation stay free for others.
     rows = Run.objects.select_for_update(of=("self",)).select_related("revision", "agent", "project", "conversation")
     return rows.filter(pk=run_id).first()

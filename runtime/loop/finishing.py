@@ -26,13 +26,15 @@ UNDECIDED = Actor.policy("run-ended")
 
 
 def finish_run(run: Run, *, status: RunStatus, reason: StopReason, error: str = "") -> Run:
-    """End a run that is locked, in the caller's transaction. What a person still has to say about unknown calls stays.
+    """End a run that is locked, in the caller's transaction. Open questions about unknown calls stay open.
 
     Everything that was said and done is recorded as a trajectory and reflected on like any other, unless the run was
     cancelled.
     """
+    # Before the trajectory is recorded, which shows how each call ended.
     _close_calls(run)
     now = database_now()
+    # A run can end while it waits for people; that wait counts as well.
     waited = (now - run.waiting_since).total_seconds() if run.waiting_since else 0.0
     run.status, run.stop_reason, run.error, run.finished_at = status, reason, error[:2000], now
     trajectory = record_run(run, by=Actor(label=run.created_by, api_key_id=run.api_key_id))
@@ -61,10 +63,11 @@ def _propose_views(run: Run) -> None:
 
 
 def _close_calls(run: Run) -> None:
-    """End the calls that have not, so that each has an answer in the conversation."""
+    """End the calls that are still open, so that each has an answer in the conversation."""
     related = ("step", "run__revision", "run__conversation")
     for effect in run.effects.filter(status__in=Effect.OPEN).select_related(*related):
         match effect.status:
+            # It may have happened. The run ends all the same, and the question to people stays open.
             case Effect.Status.STARTED if effect.kind == Effect.Kind.UNSAFE:
                 Effect.objects.filter(pk=effect.pk).update(status=Effect.Status.UNKNOWN)
                 ask_people(effect, about_unknown=True)

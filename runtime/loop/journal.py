@@ -35,7 +35,9 @@ CHARACTERS_PER_TOKEN = 3
 
 def hash_arguments(arguments: Any) -> str:
     """Return the hash to which an approval is bound."""
+    # Sorted and without spaces: the same arguments have the same hash, whatever order they come in.
     text = json.dumps(arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    # JSON can carry half of a surrogate pair, which UTF-8 refuses unless told otherwise.
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -51,14 +53,13 @@ def plan_effect(
 ) -> Effect:
     """Write down a call that the model, a tool or a person wants, in the caller's transaction.
 
-    Where a rule, the schema or an unknown name stands against it, it ends here: as refused, with the reason as what
-    the model reads.
+    If a rule, the schema or an unknown name forbids it, it ends here as refused, and the model reads the reason.
     """
     run = step.run
     if arguments is not None and len(json.dumps(arguments, ensure_ascii=False)) > MAX_ARGUMENTS_CHARS:
         arguments = None  # no trajectory could hold them
     rules = read_rules(run.revision.rules)
-    found = find_tool(run, tool, parent=parent)
+    offer = find_tool(run, tool, parent=parent)
     effect = Effect(
         project_id=run.project_id,
         run=run,
@@ -67,15 +68,15 @@ def plan_effect(
         replaces=replaces,
         index=index,
         tool=tool[:MAX_NAME_CHARS] or "unnamed",
-        tool_revision=found.revision if found else None,
+        tool_revision=offer.revision if offer else None,
         call_id=call_id,
         arguments=arguments or {},
         arguments_sha256=hash_arguments(arguments or {}),
-        kind=found.kind if found else Effect.Kind.PURE,
+        kind=offer.kind if offer else Effect.Kind.PURE,
     )
     # A call that a person edited has the place of the one that it replaces, which the rules let in.
-    history = read_history(run) if found is not None and replaces is None else None
-    refused = find_refusal(effect, found, arguments, rules=rules, history=history)
+    history = read_history(run) if offer is not None and replaces is None else None
+    refused = find_refusal(effect, offer, arguments, rules=rules, history=history)
     if refused:
         effect.status, effect.error, effect.finished_at = Effect.Status.REFUSED, refused, timezone.now()
     elif replaces is None and needs_approval(
@@ -83,11 +84,12 @@ def plan_effect(
         tool=tool,
         arguments=arguments,
         revision=str(effect.tool_revision_id or ""),
-        by_itself=found is not None and found.needs_approval,
+        by_itself=offer is not None and offer.needs_approval,
     ):
         effect.status, effect.needs_approval = Effect.Status.WAITING, True
     elif replaces is not None:
-        effect.needs_approval = True  # and has it: a person wrote these arguments
+        # It has its approval, too: a person wrote these arguments.
+        effect.needs_approval = True
     effect.save(force_insert=True)
     append_event(
         run.pk,
@@ -102,6 +104,7 @@ def plan_effect(
     )
     if effect.status == Effect.Status.WAITING:
         ask_people(effect)
+    # A tool in the sandbox gets the refusal as its answer, the model as a message.
     elif refused and parent is None:
         add_result(effect)
     return effect
@@ -138,6 +141,7 @@ def ask_people(effect: Effect, *, about_unknown: bool = False) -> Approval:
 def end_effect(effect: Effect, *, status: str, result: str = "", error: str = "", is_answered: bool = False) -> None:
     """Write down how a call ended and, for a call of the model, the message that answers it, if there is none yet."""
     effect.status, effect.finished_at = status, timezone.now()
+    # PostgreSQL stores no NUL characters in text.
     effect.result, effect.error = result.replace("\x00", "\ufffd"), error.replace("\x00", "\ufffd")
     effect.save(update_fields=["status", "result", "error", "finished_at", "started_at", "fence"])
     append_event(
@@ -157,6 +161,7 @@ def add_result(effect: Effect) -> None:
     text = _write_result(effect)
     most = most_of_result(window_of(effect.run))
     message = add_message(effect.run, role="tool", content=text[:most], tool_call_id=effect.call_id, effect=effect)
+    # The hint names the number of the message, which it has only once it is stored.
     if len(text) > most:
         message.content = cut_result(text, most, seq=message.seq)
         message.save(update_fields=["content"])
@@ -164,6 +169,7 @@ def add_result(effect: Effect) -> None:
     if (effect.index or effect.needs_approval) and not _has_open_calls(effect.step):
         _share_room(effect.step)
         message.refresh_from_db(fields=["content"])
+    # Told once, at the third time. If it goes on, the run fails at FAILED_AT.
     if effect.step.seq >= TOLD_AT and _count_same(effect) == TOLD_AT:
         message.content += f"\n[{NO_PROGRESS_NOTE.format(times=TOLD_AT)}]"
         message.save(update_fields=["content"])
@@ -204,6 +210,7 @@ def _share_room(step: Step) -> None:
     left = room = int(max(0, budget - head) * MAX_RESULTS_SHARE) * CHARACTERS_PER_TOKEN
     if total <= room:
         return
+    # From the shortest up: what a short result leaves of its share goes to the longer ones.
     share = 0
     for number, length in enumerate(sorted(len(message.content) for message in messages)):
         share = max(LEAST_RESULT, left // (len(messages) - number))

@@ -58,6 +58,7 @@ def load_rows(run_id: UUID) -> RunRows:
     )
     if not run.steps_taken:
         return rows
+    # A tool in the sandbox waits for its newest call, so that one comes first. Ids are in order of time.
     open_effects = sorted(
         run.effects.filter(status__in=Effect.OPEN),
         key=lambda effect: (effect.parent_id is None, -effect.pk.int if effect.parent_id else effect.index),
@@ -75,10 +76,10 @@ def load_rows(run_id: UUID) -> RunRows:
         rows,
         step=step,
         answer=answers.order_by("is_reply", "seq").first(),
-        history=tuple(each for each in read_history(run) if not each.by_tool),
+        history=tuple(row for row in read_history(run) if not row.by_tool),
         noted_at=notes[0][0] if notes else 0,
         is_reminded=any(content.startswith(REMINDER) for _, content in notes),
-        endings=tuple(each.finish_reason for each in steps),
+        endings=tuple(row.finish_reason for row in steps),
         repeats=count_repeats(taken),
         unreadable=count_unreadable(taken),
     )
@@ -86,10 +87,12 @@ def load_rows(run_id: UUID) -> RunRows:
 
 def _read_steps(run: Run, steps: list[Step]) -> list[str]:
     """Return what each of these steps called and what came of it."""
+    # With fewer steps, neither limit can be reached.
     if len(steps) < min(TOLD_AT, MOST_UNREADABLE):
         return []
     taken: dict[int, list[str]] = {step.pk: [] for step in steps}
     calls = run.effects.filter(step_id__in=taken, parent__isnull=True).order_by("index", "id")
+    # Results may be long, and all that matters is whether they are the same.
     columns = ("step_id", "tool", "arguments_sha256", "status", "error", "result_md5")
     for step, *call in calls.annotate(result_md5=MD5("result")).values_list(*columns):
         taken[step].append(write_call(*call))
@@ -97,7 +100,7 @@ def _read_steps(run: Run, steps: list[Step]) -> list[str]:
 
 
 def write_call(tool: str, arguments: str, status: str, error: str, result: str) -> str:
-    """Return a call and what came of it as a text that is the same for the same; texts may be hashed."""
+    """Return a call and what came of it as a text, equal for equal calls; long parts may be hashed."""
     return UNREADABLE if error.startswith(UNREADABLE) else f"{tool} {arguments} {status} {error} {result}"
 
 
@@ -107,16 +110,16 @@ def write_step(calls: Iterable[str]) -> str:
 
 
 def count_unreadable(steps: list[str]) -> int:
-    """Return after how many answers in a row none of the calls could be read."""
+    """Return how many answers in a row had no call that could be read."""
     return sum(1 for _ in takewhile(lambda step: step and set(step.split(" | ")) == {UNREADABLE}, steps))
 
 
 def read_history(run: Run) -> tuple[Called, ...]:
-    """Return the calls of a run in their order, without those that were not let start by a rule.
+    """Return the calls of a run in their order, without those that a rule refused.
 
-    Those of tools in the sandbox come last: they have no place among the model's own. Nothing is read where no rule
-    asks for it, and what a call returned only of the model's last one: a run may have many calls with long results, and
-    this is read before each action.
+    Those of tools in the sandbox come last: they have no place among the model's own. Nothing is read unless a rule
+    needs it, and a result only of the model's last call: a run may have many calls with long results, and this is read
+    before each action.
     """
     rules = read_rules(run.revision.rules)
     if not reads_history(rules):
@@ -135,5 +138,6 @@ def _read_last_output(calls: list[tuple[UUID, str]], asked_for: list[str]) -> di
     """Return what the last of these calls returned, by its id, if it is of a tool that is asked for."""
     if not calls or calls[-1][1] not in asked_for:
         return {}
+    # A call that failed has an error instead of a result.
     returned = Coalesce(NullIf("result", Value("")), "error", output_field=TextField())
     return dict(Effect.objects.filter(pk=calls[-1][0]).values_list("id", returned))

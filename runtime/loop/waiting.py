@@ -1,4 +1,4 @@
-"""Runs that wait for their model, without a process or a thread each.
+"""Runs that wait for their model without a process or a thread of their own.
 
 A task that has asked a model waits a moment for the answer. Then it hands the question over to a thread of its process
 and ends, so that the process is free for others. The thread holds the job: it extends the lease and sends the parts of
@@ -83,6 +83,7 @@ class WaitingRoom:
                 self._take_over(OpenQuestion(job=job, run_id=run_id, asked=asked, listener=listener))
                 raise HandedOver
             with suppress(TimeoutError, CancelledError):
+                # This only waits: the answer or the failure is taken in `store`.
                 asked.answer.exception(timeout=PATIENCE_SECONDS if self.is_open else LOOK_SECONDS)
             listener.flush()
 
@@ -96,6 +97,7 @@ class WaitingRoom:
     def _take_over(self, question: OpenQuestion) -> None:
         with self._lock:
             self._questions.append(question)
+            # The thread ends only under this lock and with an empty list, so no question is left without a thread.
             if self._thread is None:
                 self._thread = Thread(target=self._run, name="waiting-room", daemon=True)
                 self._thread.start()
@@ -167,6 +169,7 @@ def _end(question: OpenQuestion, *, is_given_up: bool) -> None:
     except ReflectionError as error:
         give_back(job, error)
     else:
+        # The job is given back first: the task that is sent has to find it free.
         postpone(job)
         sender.send_job(job.pk, job.kind)
 

@@ -35,6 +35,7 @@ class Agent(ReviewSubject):
     ChangesBy = ChangesBy
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    # The constraint and the index below begin with the project, so it needs no index of its own.
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     name = StoredText(kept=BY_PEOPLE)
     description = StoredText(blank=True, default="", kept=BY_PEOPLE)

@@ -205,6 +205,7 @@ class EvaluationRow(models.Model):
     change = models.ForeignKey(Change, null=True, on_delete=models.CASCADE, related_name="rows", db_index=False)
     parent = models.ForeignKey("self", null=True, on_delete=models.CASCADE, related_name="candidates", db_index=False)
     run = models.ForeignKey(Run, null=True, on_delete=models.CASCADE, related_name="+")
+    # No foreign key in the database: it would not let a month of answers be dropped.
     retrieval = models.ForeignKey(
         Retrieval, null=True, on_delete=models.CASCADE, related_name="+", db_constraint=False, db_index=False
     )

@@ -25,6 +25,7 @@ class Conversation(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="conversations", db_index=False)
+    # The number of the last message. Counted in the statement of runtime/conversations.py, whose lock keeps the order.
     messages_written = models.PositiveIntegerField(default=0, editable=False)
     window_tokens = models.PositiveIntegerField(
         null=True, editable=False, help_text="The model's context window, where it said that it is smaller than set."

@@ -64,6 +64,7 @@ class Effect(models.Model):
             one_of("kind", ToolKind, "agents_effect_kind_known"),
             one_of("status", EffectStatus, "agents_effect_status_known"),
             not_blank("tool", "agents_effect_tool_not_blank"),
+            # An edited call takes the place of the one that it replaces.
             models.UniqueConstraint(
                 fields=["step", "index"],
                 condition=Q(parent__isnull=True) & ~Q(status="superseded"),
@@ -83,6 +84,7 @@ class Effect(models.Model):
                 | (~Q(status__in=["planned", "waiting", "started", "unknown"]) & Q(finished_at__isnull=False)),
                 name="agents_effect_end_is_known",
             ),
+            # Calls of all other kinds are simply made again.
             models.CheckConstraint(
                 condition=~Q(status="unknown") | Q(kind="unsafe"), name="agents_effect_unknown_only_unsafe"
             ),
@@ -91,6 +93,7 @@ class Effect(models.Model):
             ),
         ]
         indexes = [
+            # The loop asks for the open calls of a run before each of its actions.
             models.Index(
                 fields=["run"],
                 condition=Q(status__in=["planned", "waiting", "started", "unknown"]),

@@ -89,6 +89,7 @@ class Run(models.Model):
     error = StoredText(blank=True, default="", help_text="What went wrong, for people.")
     task = StoredText(help_text="What the agent is to do, in the user's words.")
     task_id = models.TextField(blank=True, default="", help_text="Task family.")
+    # No foreign key in the database: it would not let a month of answers be dropped.
     retrieval = models.ForeignKey(
         Retrieval, null=True, on_delete=models.SET_NULL, related_name="+", db_constraint=False
     )
@@ -208,6 +209,7 @@ class Step(models.Model):
         constraints = [
             one_of("status", StepStatus, "agents_step_status_known"),
             models.UniqueConstraint(fields=["run", "seq"], name="agents_step_seq_unique"),
+            # A step without an answer is asked again; there is never a second one.
             models.UniqueConstraint(fields=["run"], condition=Q(status="asking"), name="agents_step_one_asking"),
             models.CheckConstraint(
                 condition=Q(status="asking", finished_at__isnull=True)
@@ -226,6 +228,7 @@ class Event(models.Model):
     The numbers have no gaps, and become visible in their order.
     """
 
+    # Events are read by run and number only, so a key of their own would be of no use.
     pk = models.CompositePrimaryKey("run", "seq")
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events", db_index=False)

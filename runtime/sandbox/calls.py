@@ -44,6 +44,7 @@ def read_limits(stored: Mapping[str, Any]) -> SandboxLimits:
                     )
                 ]
             )
+        # To Python, True is a number, too.
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not 0 < value <= most or (name != "seconds" and not isinstance(value, int)):
             kind = "a number above 0, at most" if name == "seconds" else "a whole number from 1 to"
@@ -60,6 +61,7 @@ class SharedSeconds:
 
     def limit(self, limits: SandboxLimits) -> SandboxLimits:
         """Return the limits of the next call."""
+        # A limit has to be above 0.
         return replace(limits, seconds=max(min(limits.seconds, self.left), 0.001))
 
     def spend(self, outcome: "ToolOutcome") -> None:
@@ -135,8 +137,8 @@ class ToolFault:
     line: int | None = None
 
     def __str__(self) -> str:
-        place = "" if self.line is None else f" (line {self.line})"
-        return f"{self.kind}: {self.message}{place}"
+        position = "" if self.line is None else f" (line {self.line})"
+        return f"{self.kind}: {self.message}{position}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

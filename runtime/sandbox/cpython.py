@@ -74,23 +74,26 @@ def _hold(call: SandboxCall, host: Host, conversation: SandboxConversation, gues
     chars, left, spent = call.limits.output_chars, call.limits.seconds, 0.0
     answer: dict[str, Any] = _describe(call, host)
     while True:
+        # Only the tool's own time counts: the clock stops while the host answers.
         began = time.perf_counter()
         guest.send(answer, seconds=left - spent)
-        said = guest.read(seconds=left - spent)
-        while "printed" in said:
-            conversation.take_output(str(said["printed"]))
-            said = guest.read(seconds=left - spent - (time.perf_counter() - began))
+        message = guest.read(seconds=left - spent)
+        while "printed" in message:
+            conversation.take_output(str(message["printed"]))
+            message = guest.read(seconds=left - spent - (time.perf_counter() - began))
         spent += time.perf_counter() - began
         members = {"duration_ms": round(1000 * spent, 3)}
-        if "returned" in said:
+        if "returned" in message:
             return conversation.end(
-                SandboxStatus.RETURNED, value=to_json_value(said["returned"], chars=chars), **members
+                SandboxStatus.RETURNED, value=to_json_value(message["returned"], chars=chars), **members
             )
-        if "raised" in said:
-            fault = _read_fault(said)
+        if "raised" in message:
+            fault = _read_fault(message)
             is_limit = fault.kind in ("MemoryError", "RecursionError")
             return conversation.end(SandboxStatus.STOPPED if is_limit else SandboxStatus.RAISED, fault=fault, **members)
-        name, args, kwargs = to_json_value([said.get(each) for each in ("call", "args", "kwargs")], chars=chars)
+        # A call is made of the tool's values, so it has the limits of a result.
+        name, args, kwargs = to_json_value([message.get(key) for key in ("call", "args", "kwargs")], chars=chars)
+        # The tool can write to the pipe by itself, so the form is checked.
         if not (isinstance(name, str) and name in host and isinstance(args, list) and isinstance(kwargs, dict)):
             raise _Ended
         asked = HostCall(name=name, args=args, kwargs=kwargs)
@@ -116,6 +119,7 @@ class _Guest:
         self._most_bytes = 6 * limits.output_chars + 10_000  # a character may be escaped
         self._rest = b""
         for pipe in (process.stdin, process.stdout):
+            # A guest that neither reads nor writes must not hold up this thread; `_wait` keeps the time.
             os.set_blocking(pipe.fileno(), False)
 
     def send(self, said: dict[str, Any], *, seconds: float) -> None:
@@ -139,20 +143,22 @@ class _Guest:
             if not piece:
                 raise _Ended
             self._rest += piece
+        # A line that came too late does not count.
         if time.monotonic() > ends_at:
             raise _TimeIsUp
         line, _, self._rest = self._rest.partition(b"\n")
         try:
-            said = json.loads(line)
+            message = json.loads(line)
         except (ValueError, RecursionError):
             raise NotJson("it is no JSON, or nested too deeply") from None
-        if not isinstance(said, dict):
+        if not isinstance(message, dict):
             raise _Ended
-        return said
+        return message
 
     def find_end(self, limits: SandboxLimits) -> ToolFault:
         """Say why the process has ended before the tool returned."""
         result = self._process.wait(timeout=1.0)
+        # A negative code means that it did not end by itself.
         if result.success or result.exit_code >= 0:
             return ToolFault(kind="SystemExit", message="The tool ended its process.")
         return ToolFault(
@@ -184,6 +190,7 @@ def _start(call: SandboxCall) -> Iterator[_Guest]:
             max_open_files=32,
             no_coredump=True,
             clean_env=True,
+            # Seven bytes fit into a 64-bit number, signed or not.
             random_seed=int.from_bytes(call.seed.encode()[:7].rjust(7, b"\x00")),
             cwd="/",
             name=uuid4().hex,
@@ -191,11 +198,15 @@ def _start(call: SandboxCall) -> Iterator[_Guest]:
         piped, null = sandlock.StdioMode.PIPED, sandlock.StdioMode.NULL
         try:
             process = sandbox.popen(
-                [INTERPRETER, "-I", "-S", "-c", GUEST, ALLOWED.hex()], stdin=piped, stdout=piped, stderr=null
+                # Isolated and without site-packages: only the standard library can be imported.
+                [INTERPRETER, "-I", "-S", "-c", GUEST, ALLOWED.hex()],
+                stdin=piped,
+                stdout=piped,
+                stderr=null,
             )
         except RuntimeError as error:
-            said = "sandlock starts no process on this host; manage.py check --running says what it needs"
-            raise SandboxError(f"The sandbox cannot be started: {said}.") from error
+            reason = "sandlock starts no process on this host; manage.py check --running says what it needs"
+            raise SandboxError(f"The sandbox cannot be started: {reason}.") from error
         with process:
             guest = _Guest(process, call.limits)
             try:

@@ -27,11 +27,13 @@ PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 class Pipe:
     def __init__(self) -> None:
         self._in, self._out = os.fdopen(os.dup(0), encoding="utf-8"), os.dup(1)
-        os.dup2(2, 1)  # what a library writes past sys.stdout goes nowhere
+        # What a library writes past sys.stdout must not get into the pipe.
+        os.dup2(2, 1)
         self._lock = _thread.allocate_lock()
 
     def send(self, **said: Any) -> None:
         data = (json.dumps(said, ensure_ascii=False, allow_nan=False) + "\n").encode()
+        # Threads of the tool may print at the same time.
         with self._lock:
             while data:
                 data = data[os.write(self._out, data) :]
@@ -46,6 +48,7 @@ class Pipe:
 def refuse_other_system_calls(allowed: bytes) -> None:
     """Install a seccomp filter, which nothing in this process can take away again."""
     program = ctypes.create_string_buffer(allowed, len(allowed))
+    # This is the kernel's struct sock_fprog: the number of steps, padding, and a pointer to them.
     listed = struct.pack("HxxxxxxP", len(allowed) // 8, ctypes.addressof(program))
     if ctypes.CDLL(None).prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, listed):
         os._exit(1)
@@ -136,8 +139,10 @@ def main() -> None:
         exec(compile(asked["source"], NAME, "exec"), space)  # noqa: S102 - this is the sandbox
         pipe.send(returned=space[asked["function"]](**asked["arguments"]))
     except BaseException as error:
+        # Half of a surrogate pair could not be sent.
         message = str(error)[:2000].encode(errors="replace").decode()
         pipe.send(raised=type(error).__name__, message=message, line=find_line(error))
+    # At once, without waiting for threads that the tool left behind.
     os._exit(0)
 
 

@@ -68,6 +68,7 @@ class _Run:
         try:
             state = start()
             while not isinstance(state, MontyComplete):
+                # The time that the host takes is not the tool's.
                 asked = time.perf_counter()
                 try:
                     settled = self._settle(state)
@@ -85,6 +86,7 @@ class _Run:
         except MontyConversionError as error:
             ended = _failed(ToolFault(kind="TypeError", message=cut(str(error))))
         except MontyCrashedError as error:
+            # Where a worker was killed at the hard limit, the tool is to blame and not the sandbox.
             if not error.timed_out:
                 raise SandboxError(f"The sandbox crashed, and was replaced ({cut(str(error))}).") from error
             ended = _failed(_too_long(self._call.limits))
@@ -151,6 +153,7 @@ def _read_fault(error: MontyRuntimeError | MontySyntaxError, call: SandboxCall) 
     kind, _, message = error.display("type-msg").partition(": ")
     if kind == "TimeoutError" and "time limit exceeded" in message:
         return _too_long(call.limits)
+    # The call that was appended to the source is no line of the tool.
     lines = call.source.count("\n") + 1
     line = next((frame.line for frame in reversed(error.traceback()) if frame.line <= lines), None)
     return ToolFault(kind=kind, message=cut(message), line=line)

@@ -3,7 +3,7 @@
 The guest installs it before it reads the tool, on top of sandlock's own. What is here is what CPython needs to import
 and run the standard library with threads, on files that it may read. No call here takes the number of another process,
 and none changes anything outside of its own memory; a call that could do either with other arguments has its arguments
-checked. Whatever a later kernel adds is refused until somebody reads about it.
+checked. Whatever a later kernel adds is refused until it is listed here.
 """
 
 import os
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Argument:
-    """What a call is allowed with: an argument, counted from 0, of which the bits in `mask` are one of `values`."""
+    """When a call is allowed: the bits in `mask` of one argument, counted from 0, are one of `values`."""
 
     place: int
     values: Sequence[int]
@@ -133,8 +133,10 @@ def _judge(argument: Argument | None) -> bytes:
 
 
 def _if_equal(value: int, then: bytes) -> bytes:
+    # Jumps are counted in steps of 8 bytes.
     return _step(_EQUAL, value, jump_if_not=len(then) // 8) + then
 
 
 def _step(code: int, value: int, *, jump_if: int = 0, jump_if_not: int = 0) -> bytes:
+    # This is the kernel's struct sock_filter.
     return struct.pack("=HBBI", code, jump_if, jump_if_not, value)

@@ -22,7 +22,8 @@ CALLS_PER_WORKER = 1_000  # then it is replaced, so that memory it did not give 
 _lock = threading.Lock()
 _pool: Monty | None = None
 _has_run = False
-_left_to_parent: list[Monty | None] = []  # never closed here: that would end the workers of the parent
+# Kept and never closed: closing would end the workers of the parent.
+_left_to_parent: list[Monty | None] = []
 
 
 def get_pool() -> Monty:
@@ -83,6 +84,7 @@ def _leave_to_parent() -> None:
     It can have none of its own either: the threads that talk to them did not survive the fork, and it would hang.
     """
     global _pool, _lock
+    # A thread that did not survive the fork may have held the old one.
     _lock = threading.Lock()
     if _has_run:
         _left_to_parent.append(_pool)

@@ -28,7 +28,7 @@ WITH numbered AS (
 SELECT seq, pg_notify('{CHANNEL}', %s) FROM written
 """  # noqa: S608 - constants of this module
 
-# Parts of an answer say after which event they come, so that nobody is given one that comes too late. A worker that
+# Parts of an answer say after which event they come, so that a reader gets none that comes too late. A worker that
 # lost its job, or whose run has ended, sends none.
 _SEND = f"""
 SELECT pg_notify('{CHANNEL}', concat_ws(' ', run.id, run.events_written, %s))

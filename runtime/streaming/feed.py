@@ -81,7 +81,8 @@ class Subscription:
         self._put([])  # wakes the reader
 
     def _put(self, events: list[Seen]) -> None:
-        with suppress(RuntimeError):  # the loop has ended, and the reader with it
+        # The event loop may have ended, and the reader with it.
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._events.put_nowait, events)
 
 
@@ -99,7 +100,8 @@ class Feed:
         """Follow a run inside the block, for as long as the reader may."""
         subscription = Subscription(run_id, after, reader)
         with self._lock:
-            if self._process_id != os.getpid():  # after a fork: the readers and the thread are the parent's
+            # After a fork, the readers and the thread are those of the parent.
+            if self._process_id != os.getpid():
                 self._process_id, self._subscriptions, self._thread = os.getpid(), set(), None
             self._subscriptions.add(subscription)
             if self._thread is None:
@@ -141,6 +143,7 @@ class Feed:
             if time.monotonic() - checked_at >= CHECK_SECONDS:
                 self._check_readers()
                 checked_at = time.monotonic()
+            # This is a call of the driver, so Django does not translate its errors unless asked to.
             with connection.wrap_database_errors:
                 notices = [Notice.read(told.payload) for told in raw.notifies(timeout=LOOK_SECONDS, stop_after=1)]
             told = {notice.run_id for notice in notices if not notice.text}
@@ -153,25 +156,27 @@ class Feed:
     def _check_readers(self) -> None:
         with self._lock:
             subscriptions = list(self._subscriptions)
-        gone = {reader for reader in {each.reader for each in subscriptions} if not reader.may_follow()}
+        gone = {reader for reader in {entry.reader for entry in subscriptions} if not reader.may_follow()}
         for subscription in subscriptions:
             if subscription.reader in gone:
                 subscription.end()
 
     def _hand_out(self, told: set[UUID]) -> None:
         """Read what is new for the readers of these runs, or of all where the time is over."""
+        # The lock is not held while the database is asked.
         with self._lock:
-            readers = [each for each in self._subscriptions if not told or each.run_id in told]
-        for run_id in {each.run_id for each in readers}:
-            concerned = [each for each in readers if each.run_id == run_id]
-            events = read_events(run_id, after=min(each.position for each in concerned))
-            for each in concerned:
-                each.give(events)
+            readers = [subscription for subscription in self._subscriptions if not told or subscription.run_id in told]
+        for run_id in {subscription.run_id for subscription in readers}:
+            concerned = [subscription for subscription in readers if subscription.run_id == run_id]
+            # From the reader who is furthest behind; `give` leaves out what the others have already.
+            events = read_events(run_id, after=min(subscription.position for subscription in concerned))
+            for subscription in concerned:
+                subscription.give(events)
 
     def _hand_on(self, part: Notice) -> None:
         """Give a part of an answer to the readers of its run, after the events before it."""
         with self._lock:
-            readers = [each for each in self._subscriptions if each.run_id == part.run_id]
+            readers = [subscription for subscription in self._subscriptions if subscription.run_id == part.run_id]
         if any(reader.position < part.after for reader in readers):
             self._hand_out({part.run_id})
         for reader in readers:

@@ -55,6 +55,7 @@ class PersonReader:
     def may_follow(self) -> bool:
         request: Any = HttpRequest()
         request.session = import_module(settings.SESSION_ENGINE).SessionStore(self.session_key)
-        user = get_user(request)  # none where they signed out, or the password or the account changed
+        # There is none after a sign-out, or where the password or the account has changed.
+        user = get_user(request)
         may = user.pk == self.user_id and user.has_perm("agents.view_run")
         return may and visible_projects(user).filter(pk=self.project_id).exists()

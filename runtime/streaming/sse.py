@@ -30,6 +30,7 @@ class EventStream(StreamingHttpResponse):
         )
         super().__init__(events, content_type="text/event-stream")
         self["Cache-Control"] = "no-store"
+        # nginx would otherwise collect events before it passes them on.
         self["X-Accel-Buffering"] = "no"
 
 

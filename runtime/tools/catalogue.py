@@ -65,13 +65,14 @@ _more: list[Tool] = []
 
 
 def add_core_tools(*tools: Tool) -> None:
-    """Let ERL have tools that belong to a package above this one."""
+    """Add tools of ERL that belong to a package above this one."""
     _more.extend(tools)
 
 
 def core_tools() -> dict[str, Tool]:
     """Return ERL's own tools by name."""
     if not _core:
+        # Imported here, because these modules import this one.
         from runtime.tools import core, memory_tools
 
         _core.update({tool.name: tool for tool in (*core.TOOLS, *memory_tools.TOOLS, *_more)})
@@ -81,21 +82,21 @@ def core_tools() -> dict[str, Tool]:
 def find_tool(run: Run, name: str, *, parent: Effect | None = None) -> Tool | None:
     """Return a tool that a run's agent has, or that a tool in the sandbox may use; None where it has none of the name.
 
-    What an agent has is pinned by its revision, but for what reads its own conversation. What a tool uses is what is in
+    An agent's tools are pinned by its revision, except those that read its own conversation. A tool uses what is in
     force.
     """
     if parent is not None:
         uses = parent.tool_revision.uses if parent.tool_revision else ()
         return _find_current(run.project_id, name) if name in uses else None
-    named = next((each for each in run.revision.tools if each["name"] == name), None)
-    if named is None and name in ALWAYS_OFFERED:
+    pin = next((entry for entry in run.revision.tools if entry["name"] == name), None)
+    if pin is None and name in ALWAYS_OFFERED:
         return core_tools()[name]
-    return None if named is None else _find_named(run.project_id, named)
+    return None if pin is None else _find_named(run.project_id, pin)
 
 
 def tools_of(run: Run) -> list[Tool]:
     """Return the tools of a run's agent in their order."""
-    return [tool for each in run.revision.tools if (tool := _find_named(run.project_id, each)) is not None]
+    return [tool for entry in run.revision.tools if (tool := _find_named(run.project_id, entry)) is not None]
 
 
 def pin_tools(project: Project, names: Iterable[str]) -> list[dict[str, Any]]:
@@ -112,11 +113,11 @@ def find_tool_faults(project: Project, tools: Sequence[dict[str, Any]]) -> dict[
     """Return what is wrong with the tools of a revision, by place."""
     faults: dict[str, list[str]] = {}
     seen: set[str] = set()
-    for index, each in enumerate(tools):
-        name = each["name"]
+    for index, entry in enumerate(tools):
+        name = entry["name"]
         if name in seen:
             faults[f"/tools/{index}"] = [f"{name} is named twice."]
-        elif _find_named(project.pk, each) is None:
+        elif _find_named(project.pk, entry) is None:
             own = ", ".join(sorted(core_tools()))
             faults[f"/tools/{index}"] = [
                 f"No approved tool {name} can be run here. Store it and have it approved. ERL's own tools are {own}."

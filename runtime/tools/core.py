@@ -62,13 +62,13 @@ def conversation_search(effect: Effect) -> str:
     for word in words[:20]:
         wanted &= Q(content__icontains=word)
     messages = Message.objects.read_at().filter(wanted, conversation_id=effect.run.conversation_id)
-    found = list(messages.exclude(role=Message.Role.TOOL).order_by("-seq")[:FOUND_MESSAGES])
-    if not found:
+    hits = list(messages.exclude(role=Message.Role.TOOL).order_by("-seq")[:FOUND_MESSAGES])
+    if not hits:
         return "No message has all of these words."
     return "\n\n".join(
-        f"Message {each.seq}, {each.role}, {each.created_at:%Y-%m-%d %H:%M}:\n"
-        + clean_text(each.content[:FOUND_CHARACTERS])
-        for each in found
+        f"Message {message.seq}, {message.role}, {message.created_at:%Y-%m-%d %H:%M}:\n"
+        + clean_text(message.content[:FOUND_CHARACTERS])
+        for message in hits
     )
 
 

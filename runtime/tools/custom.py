@@ -81,28 +81,30 @@ class _Host:
         return call
 
     def _answer(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        arguments = self._bind(name, args, kwargs)  # a call with arguments that do not fit has no place in the journal
+        # A call with arguments that do not fit has no place in the journal.
+        arguments = self._bind(name, args, kwargs)
         index, self._made = self._made, self._made + 1
         if index >= len(self._answered):
             self.waiting = CallsHost(index=index, name=name, arguments=arguments)
             raise Suspend
         child = self._answered[index]
         if (child.tool, _find_asked(child)) != (name, arguments):
-            said = f"Run again, the tool called {name} instead of {child.tool}, or with other arguments"
-            raise ToolError(f"{said}, so it cannot continue.")
+            message = f"Run again, the tool called {name} instead of {child.tool}, or with other arguments"
+            raise ToolError(f"{message}, so it cannot continue.")
         if child.status == EffectStatus.SUCCEEDED:
             return json.loads(child.result)
         raise HostError(child.error)
 
     def _bind(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments by name."""
+        # Imported here, because the catalogue imports this module.
         from runtime.tools.catalogue import find_tool
 
-        found = find_tool(self._effect.run, name, parent=self._effect)
-        if found is None:
+        tool = find_tool(self._effect.run, name, parent=self._effect)
+        if tool is None:
             return dict(kwargs)
         try:
-            return bind_arguments(found.parameters, args, kwargs)
+            return bind_arguments(tool.parameters, args, kwargs)
         except InvalidArguments as error:
             raise HostError(str(error)) from None
 
@@ -116,9 +118,9 @@ def _find_asked(child: Effect) -> dict[str, Any]:
 
 
 def send(effect: Effect) -> Any:
-    """Call a service. One that makes repetitions one is told the id of the effect.
+    """Call a service. If it treats repetitions as one call, it is told the id of the effect.
 
-    Where it may be asked again and gives no answer, it is, a few times and under the same id.
+    If it may be asked again and gives no answer, it is asked a few more times, under the same id.
 
     Raises:
         OutcomeUnknown: no answer came, the service may have acted, and it must not act twice.

@@ -88,24 +88,24 @@ def search_archival(effect: Effect) -> str:
         until=_moment(sent.get("until", "")),
     )
     if text:
-        found = [each.passage for each in search_passages(effect.run.project, query, limit=count).passages]
+        passages = [passage.passage for passage in search_passages(effect.run.project, query, limit=count).passages]
     else:
-        found = list(list_passages(effect.run.project, query)[:count])
-    if not found:
+        passages = list(list_passages(effect.run.project, query)[:count])
+    if not passages:
         return "Nothing found."
     return "\n\n".join(
-        f"{each.created_at:%Y-%m-%d} {' '.join(f'#{clean(tag)}' for tag in each.tags)}".strip()
-        + f"\n{clean_text(each.text)}"
-        for each in found
+        f"{passage.created_at:%Y-%m-%d} {' '.join(f'#{clean(tag)}' for tag in passage.tags)}".strip()
+        + f"\n{clean_text(passage.text)}"
+        for passage in passages
     )
 
 
 def _get_block(effect: Effect) -> Block:
     label = effect.arguments["label"]
-    named = {each["label"]: each["block"] for each in effect.run.revision.blocks}
-    block = Block.objects.filter(project=effect.project_id, pk=named[label]).first() if label in named else None
+    ids = {entry["label"]: entry["block"] for entry in effect.run.revision.blocks}
+    block = Block.objects.filter(project=effect.project_id, pk=ids[label]).first() if label in ids else None
     if block is None:
-        raise ToolError(f"You have no block {label!r}. Your blocks are {', '.join(named) or 'none'}.")
+        raise ToolError(f"You have no block {label!r}. Your blocks are {', '.join(ids) or 'none'}.")
     return block
 
 
@@ -133,6 +133,7 @@ def _moment(text: str) -> datetime | None:
         return None
     try:
         day = parse_date(text)
+        # A day alone stands for its first moment.
         moment = parse_datetime(f"{text}T00:00:00" if day else text)
     except ValueError:
         moment = None

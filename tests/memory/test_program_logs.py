@@ -110,6 +110,14 @@ def test_what_was_taken_back_is_counted_and_not_told(name: str) -> None:
     assert [left for left in run.left_out if re.search(r"\d+ (lines|events|messages|that)", left)]
 
 
+def test_tools_of_goose_answer_once_and_its_summary_is_not_the_task() -> None:
+    (session,), (compacted,) = read("goose/session.jsonl"), read("goose/compacted.jsonl")
+
+    assert [step["observation"] for step in session.steps[2:4]] == ["The file rounding.py has been edited.", "1 passed"]
+    assert "The person wants" not in json.dumps(compacted.steps)
+    assert compacted.task == "Write the release notes"
+
+
 def test_session_with_events_alone_is_read() -> None:
     (run,) = read("codex/events_only.jsonl")
 
@@ -246,6 +254,8 @@ ROWS = [
     ("Cursor", "`cursor-agent` stream", "cursor/stream.jsonl"),
     ("Gemini CLI", "JSON, until 2026", "gemini-cli/tool-calls/input.json"),
     ("Gemini CLI", "0.61: JSON Lines with a rewind", "gemini-cli/session.jsonl"),
+    ("Goose", "before 1.10: JSON Lines", "goose/session.jsonl"),
+    ("Goose", "before 1.10: compacted, an error of the provider", "goose/compacted.jsonl"),
     ("Qwen Code", "0.15: tree", "qwen-code/session.jsonl"),
     ("OpenCode", "1.2 export", "opencode/tool-calls/input.json"),
     ("OpenCode", "1.18 export with a revert", "opencode/reverted.json"),

@@ -39,15 +39,15 @@ class Command(check.Command):
 
     def _check_running(self, *, as_json: bool, strict: bool) -> None:
         results = diagnose()
-        failures = sum(each.status == DatabaseStatus.FAILURE for each in results)
-        warnings = sum(each.status == DatabaseStatus.WARNING for each in results)
+        failures = sum(result.status == DatabaseStatus.FAILURE for result in results)
+        warnings = sum(result.status == DatabaseStatus.WARNING for result in results)
         if as_json:
-            self.stdout.write(json.dumps({"findings": [asdict(each) for each in results]}))
+            self.stdout.write(json.dumps({"findings": [asdict(result) for result in results]}))
         else:
-            for each in results:
-                self.stdout.write(f"{each.status.value:<8} {each.name}: {each.message}")
-                if each.todo:
-                    self.stdout.write(f"         → {each.todo}")
+            for result in results:
+                self.stdout.write(f"{result.status.value:<8} {result.name}: {result.message}")
+                if result.todo:
+                    self.stdout.write(f"         → {result.todo}")
             self.stdout.write(f"{failures} failure{pluralize(failures)}, {warnings} warning{pluralize(warnings)}.")
         if failures or (strict and warnings):
             raise CommandError("Some checks did not pass; see above how to fix them.", returncode=1)

@@ -23,7 +23,8 @@ class Command(migrate.Command):
     def handle(self, *args: Any, **options: Any) -> None:
         with as_owner() as application:
             super().handle(*args, **options)
-            if is_migrated():  # part of the migrations may have been asked for
+            # Only a part of the migrations may have been asked for.
+            if is_migrated():
                 for name in reinstall():
                     self.stdout.write(f"{name} differed from its .sql file, and was installed again.")
             with connection.cursor() as cursor:

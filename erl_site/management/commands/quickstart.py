@@ -85,6 +85,7 @@ class Command(BaseCommand):
                 raise CommandError("Interrupted.", returncode=130) from None
 
     def _run(self, home: Path, terminal: Terminal, **options: Any) -> None:
+        # Loading takes seconds as well, so the time begins with the process.
         started = time.monotonic() - processes.age_seconds()
         if not 0 < options["port"] < 65536:
             raise CommandError("Choose a --port between 1 and 65535.")
@@ -176,8 +177,8 @@ class Command(BaseCommand):
             terminal.say(answer.body["context"].strip(), indent=4)
 
     def _point_to_running(self, home: Path, terminal: Terminal, **options: Any) -> None:
-        known = read_access(home)
-        url = known.get("base_url", "").removesuffix("/api/v1")
+        access = read_access(home)
+        url = access.get("base_url", "").removesuffix("/api/v1")
         if options["once"] or options["reset"]:
             raise CommandError(
                 f"ERL is already running{f' at {url}' if url else ''}. Stop it first with Ctrl-C in its terminal."

@@ -36,6 +36,7 @@ class Command(BaseCommand):
                 restored = restore_backup(file)
         except BackupError as error:
             raise CommandError(f"Nothing was changed. {error}") from error
+        # The backup may be of an earlier version.
         call_command("migrate", verbosity=0)
         self.stdout.write(f"{restored.rows:,} rows of {restored.tables} tables are restored.")
         call_command("verify_audit", stdout=self.stdout)

@@ -60,9 +60,9 @@ class GivenAdvice:
         """Return the value to give: of the two that the agent has in mind the one that a lesson describes, or None."""
         for sentence in self._about(tool):
             if argument in sentence.names and _FORM.search(sentence.text):
-                said = sentence.text.partition(", not ")[0]
-                fits = [(holds(right), holds(wrong)) for pattern, holds in _FORMS if pattern.search(said)]
-                is_right = next((one for one, other in fits if one != other), True)
+                text = sentence.text.partition(", not ")[0]
+                fits = [(holds(right), holds(wrong)) for pattern, holds in _FORMS if pattern.search(text)]
+                is_right = next((fits_right for fits_right, fits_wrong in fits if fits_right != fits_wrong), True)
                 return right if is_right != sentence.is_negative else wrong
         return None
 

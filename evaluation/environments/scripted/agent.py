@@ -31,16 +31,17 @@ class ScriptedAgent:
     def do_turn(self, turn: int) -> None:
         """Do what the user asked for in one turn, as far as the agent gets."""
         failure = ""
-        for place, call in enumerate(self.plan):
-            if call.turn != turn or not self._is_wanted(place):
+        for index, call in enumerate(self.plan):
+            if call.turn != turn or not self._is_wanted(index):
                 continue
-            wanted = self._form(place)
+            wanted = self._form(index)
             for name in self.advice.first_of(wanted.name):
+                # Once is enough: the agent has the answer then.
                 if name in self.unneeded - self.called:
                     self._do(turn, PlannedCall(turn=turn, name=name))  # as told, though the task does not need it
             answer = self._do(turn, wanted)
             if answer.is_error:
-                answer = self._react(turn, place, wanted, answer)
+                answer = self._react(turn, index, wanted, answer)
             if answer.is_error:
                 failure = answer.text
                 break
@@ -49,9 +50,9 @@ class ScriptedAgent:
 
     def _is_wanted(self, place: int) -> bool:
         """Return whether to make a call of the plan: a slip leaves it out, and a lesson has the last word."""
-        said = [self.advice.comes_first(self.plan[place].name, later.name) for later in self.plan[place + 1 :]]
-        if True in said or False in said:
-            return next(each for each in said if each is not None)
+        verdicts = [self.advice.comes_first(self.plan[place].name, later.name) for later in self.plan[place + 1 :]]
+        if True in verdicts or False in verdicts:
+            return next(verdict for verdict in verdicts if verdict is not None)
         return not any(place in slip.dropped for slip in self.slips)
 
     def _form(self, place: int) -> PlannedCall:
@@ -69,24 +70,29 @@ class ScriptedAgent:
         for name, value in right.arguments.items():
             convert = self.forms.get((right.name, name))
             other = wanted.arguments.get(name, value)
+            # The agent knows two forms of a value, and takes the one that a lesson describes.
             if convert and other == value:
                 other = convert(value)
             told = self.advice.form_of(right.name, name, right=value, wrong=other) if other != value else None
             arguments[name] = arguments.get(name, value) if told is None else told
             if (place, name) in self.sources and not occurs(value, "\n".join(self.heard)):
-                arguments[name] = make_up(value)  # it did not read what holds the value
+                # It did not read what holds the value.
+                arguments[name] = make_up(value)
         return replace(wanted, arguments=arguments)
 
     def _react(self, turn: int, place: int, call: PlannedCall, answer: ScriptedAnswer) -> ScriptedAnswer:
         """Mend the slips that explain an error, repeat the call, or give up."""
+        # Only a slip of its own can be mended; any other error is the world's.
         mended = sorted(position for slip in self.slips for position in slip.positions if position < place)
         if not mended and self._slip_at(place) is None:
             return answer
+        # By the seed of the try, so that another trial of the same task may react differently.
         reaction = random.Random(f"{self.seed}:{place}:react").choice(REACTIONS)  # noqa: S311 - repeatable by design
         if reaction == "recover":
             for earlier in mended:
                 self._do(turn, self.plan[earlier])
-            return self._do(turn, self.plan[place])  # after the error it looks closely
+            # After the error it looks closely.
+            return self._do(turn, self.plan[place])
         for _ in range({"repeat": REPEATS, "loop": MAX_STEPS}.get(reaction, 0)):
             if answer.is_error:
                 answer = self._do(turn, call)
@@ -97,6 +103,7 @@ class ScriptedAgent:
 
     def _do(self, turn: int, call: PlannedCall) -> ScriptedAnswer:
         if len(self.steps) >= self.max_steps:
+            # An agent that goes round in circles has to end at some time.
             self.is_cut = True
             return ScriptedAnswer(text="The limit of steps is reached.", is_error=True)
         answer = self.world.call(call.name, call.arguments)
@@ -108,6 +115,6 @@ class ScriptedAgent:
         return answer
 
     def _say(self, turn: int, failure: str) -> None:
-        said = "I could not do this." if failure else "Done."
-        action = {"name": "respond", "arguments": {"content": said}}
+        text = "I could not do this." if failure else "Done."
+        action = {"name": "respond", "arguments": {"content": text}}
         self.steps.append({"action": action, "observation": self.requests[turn + 1]})

@@ -70,7 +70,7 @@ class Slip:
 
 def replay(world: World, plan: Sequence[PlannedCall], *, without: int | None = None) -> list[ScriptedAnswer | None]:
     """Return the answers to a plan's calls, with None for the call left out."""
-    return [None if place == without else world.call(call.name, call.arguments) for place, call in enumerate(plan)]
+    return [None if index == without else world.call(call.name, call.arguments) for index, call in enumerate(plan)]
 
 
 def as_text(value: Any) -> str:

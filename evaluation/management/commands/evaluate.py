@@ -111,6 +111,7 @@ class Command(BaseCommand):
                 self._compare(*options["compare"])
                 return
             baseline = read_report(options["baseline"]) if options["baseline"] else None
+            # Before the run, which may take hours.
             _check_options(options)
             if prepare_database() and not options["quiet"]:
                 self.stderr.write("Created the tables of the new database.")
@@ -135,11 +136,13 @@ class Command(BaseCommand):
             suites=tuple(dict.fromkeys(options["suite"] or (DEFAULT[:1] if options["stage"] else DEFAULT))),
             arms=tuple(options["arms"]),
             data=str(options["data"].resolve()) if options["data"] else "",
+            # Absolute, as the sandbox process starts in another folder.
             tasks=str(options["tasks"].resolve()) if options["tasks"] else "",
             folder=str(Path.cwd()) if options["agent"] else "",
             max_cost_usd=options["max_cost"],
             **{name: options[name] for name in ("seed", "stage", "project", "environment", "agent", *COUNTS)},
         )
+        # Nothing to resume is no error: the run starts from the beginning.
         run = (find_unfinished(run_options) if options["resume"] else None) or create_run(
             run_options, by="command:evaluate"
         )
@@ -159,7 +162,7 @@ class Command(BaseCommand):
         written: dict[str, Callable[[dict[str, Any]], str]] = {
             "json": write_json,
             "html": write_html,
-            "junit": lambda found: write_junit(found, verdicts),
+            "junit": lambda report: write_junit(report, verdicts),
         }
         for name, write in written.items():
             path = options[name]
@@ -170,6 +173,7 @@ class Command(BaseCommand):
             self.stderr.write(f"{'Passed' if verdict.passed else 'BELOW'}: {verdict.says}")
 
     def _compare(self, first: str, second: str) -> None:
+        # The second minus the first, as in "after minus before".
         rows = compare(find_report(second), find_report(first))
         if not rows:
             raise EvaluationError("The two runs have no arm in common on the same tasks.")

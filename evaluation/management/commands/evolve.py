@@ -78,13 +78,14 @@ class Command(BaseCommand):
         keep_evolution(evolved, origin, by=BY)
 
     def _evolve(self, options: dict[str, Any]) -> Iterator[str]:
-        found = Agent.objects.filter(name=options["agent"], archived_at__isnull=True)
+        candidates = Agent.objects.filter(name=options["agent"], archived_at__isnull=True)
         if options["project"]:
-            found = found.filter(project__slug=options["project"])
-        agents = list(found.select_related("project", "current")[:2])
+            candidates = candidates.filter(project__slug=options["project"])
+        # Two are enough to know that the name is not unique.
+        agents = list(candidates.select_related("project", "current")[:2])
         if len(agents) != 1:
-            said = "is in several projects. Name one with --project" if agents else "is in no project. Use its name"
-            raise CommandError(f"An agent called {options['agent']} {said}.")
+            reason = "is in several projects. Name one with --project" if agents else "is in no project. Use its name"
+            raise CommandError(f"An agent called {options['agent']} {reason}.")
         plan = EvolutionPlan(
             agent=str(agents[0].pk), **{name: options[name] for name in ("suite", "generations", "seed", "most")}
         )

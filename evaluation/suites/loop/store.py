@@ -91,6 +91,7 @@ class Learner:
                 "task_id": task.family,
                 "outcome": "success" if verdict else "failure",
                 "score": played.score if is_true and played.score is not None else float(verdict),
+                # A judge that errs is told as what it is: the product trusts it less than an environment.
                 "outcome_source": "environment" if judge is tell_truth else "judge",
                 "agent": self.agent,
                 "external_id": task.id,
@@ -127,11 +128,13 @@ def approve_all(project: Project) -> list[float]:
         started = time.perf_counter()
         approve_unread(heuristic, reason="Approved unread, in an evaluation's sandbox.")
         spent.append(milliseconds_since(started))
+    # Runs that support an approved lesson count only once a person has confirmed them.
     later = Evidence.objects.filter(heuristic=OuterRef("pk"), approved_at__isnull=True)
     approved = Heuristic.objects.filter(project=project, status=Heuristic.Status.APPROVED)
     for heuristic in approved.filter(Exists(later)).order_by("id"):
         confirm_unread_evidence(heuristic)
-    count_terms(project.pk)  # in a running system the periodic work does this
+    # In a running system the periodic work does this.
+    count_terms(project.pk)
     return spent
 
 
@@ -149,6 +152,7 @@ def confirm_unread_evidence(heuristic: Heuristic) -> Heuristic:
 
 def add_background(project: Project, texts: Sequence[HeuristicText]) -> None:
     """Approve lessons that were not learnt here, so that the search can find the wrong ones."""
+    # In batches, which takes half the time of embedding them one by one.
     prefetch_vectors(part for text in texts for part in (text.trigger, text.guideline))
     for text in texts:
         heuristic = propose_heuristic(project, text=text, by=EVALUATION)
@@ -171,10 +175,15 @@ def propose_shuffled(project: Project, texts: Sequence[HeuristicText], *, seed: 
     """Propose lessons that combine the condition of one lesson with the advice of another."""
     order = list(range(len(texts)))
     random.Random(seed).shuffle(order)  # noqa: S311 - repeatable by design
-    for position, one in enumerate(order):
+    for position, source in enumerate(order):
+        # Its neighbour in a shuffled circle, so that no lesson keeps its own advice.
         other = texts[order[(position + 1) % len(order)]]
         shuffled = replace(
-            texts[one], guideline=other.guideline, avoid=other.avoid, not_when=other.not_when, polarity=other.polarity
+            texts[source],
+            guideline=other.guideline,
+            avoid=other.avoid,
+            not_when=other.not_when,
+            polarity=other.polarity,
         )
         propose_heuristic(project, text=shuffled, by=EVALUATION)
 

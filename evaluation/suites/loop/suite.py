@@ -92,9 +92,9 @@ def refuse_shared_tasks(experience: Sequence[Task], tests: Sequence[Task]) -> No
     """
     if not experience or not tests:
         raise EvaluationError("Both splits need tasks: there are none to learn from, or none to test on.")
-    known = {task.id for task in experience}
+    experience_ids = {task.id for task in experience}
     texts = {task.text.strip() for task in experience}
-    shared = [task.id for task in tests if task.id in known or task.text.strip() in texts]
+    shared = [task.id for task in tests if task.id in experience_ids or task.text.strip() in texts]
     if shared:
         raise LabelIndexed(
             f"The splits share {len(shared):,} task{pluralize(len(shared))}, for example {shared[0]!r}, so the figures "
@@ -114,7 +114,8 @@ class _SeedRun:
         refuse_shared_tasks(self.experience, self.tests)
         self.learner = Learner(agent=self.environment.name, make_reflector=suite.make_reflector(options))
         self.counts = LearningCounts()
-        self.cut = 0  # tries that a limit prevented
+        # Tries that a limit prevented.
+        self.cut = 0
         self.projects: dict[str, Project] = {}
         self.retrieve_ms: dict[str, list[float]] = {}
         self.block_ms: list[float] = []
@@ -125,6 +126,7 @@ class _SeedRun:
         first = {(task.id, nothing.name, 0): "" for task in self.experience}
         runs = self._play([(task, nothing, 0) for task in self.experience], first, "first tries")
         tried = [(task, runs[task.id, nothing.name, 0]) for task in self.experience if (task.id, "none", 0) in runs]
+        # A try without a run taught nothing; one that failed later may still teach.
         lost = [(task, run) for task, run in tried if run.error and not run.steps]
         if tried and len(lost) == len(tried):
             raise EvaluationError(
@@ -145,12 +147,14 @@ class _SeedRun:
                 for task in self.tests:
                     answer = self._ask(arm, project, task)
                     figures[arm.name]["tokens"].append(answer.tokens)
+                    # Counted in the block itself: what does not fit the budget was not given.
                     figures[arm.name]["lessons"].append(answer.context.count("[H-") + answer.context.count("[R-"))
                     for trial in range(self.suite.count_trials(self.options)):
                         contexts[task.id, arm.name, trial] = answer.context
         trials = range(self.suite.count_trials(self.options))
         tries = [(task, arm, trial) for task in self.tests for arm in arms for trial in trials]
         played = self._play(tries, contexts, "tests")
+        # Only tasks that every arm played: arms are compared in pairs, task by task.
         whole = [task for task in self.tests if all((task.id, arm.name, n) in played for arm in arms for n in trials)]
         for arm in arms:
             figures[arm.name]["tries"] = {
@@ -196,6 +200,7 @@ class _SeedRun:
             case "poison-unapproved":
                 propose_shuffled(clean, read_lessons(clean), seed=self.unit)
             case "poison-approved":
+                # The arm before may have proposed them already, where it was asked for.
                 if not Heuristic.objects.filter(project=clean, status=Heuristic.Status.PROPOSED).exists():
                     propose_shuffled(clean, read_lessons(clean), seed=self.unit)
                 for heuristic in store.find_learnt(clean).filter(status=Heuristic.Status.APPROVED):
@@ -272,6 +277,7 @@ class _SeedRun:
                 try:
                     played[key] = future.result()
                 except ProviderError as error:
+                    # The limit was set by a person and is no failure; anything else is one.
                     if error.code != CAP_REACHED:
                         raise
                     self.cut += 1

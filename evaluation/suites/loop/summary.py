@@ -30,7 +30,7 @@ def summarise_loop(
     """Combine the seeds. The task is the unit of the statistics; its tries are averaged first."""
     tries = {arm.name: _collect(units, arm.name) for arm in arms}
     tasks = list(tries["none"])
-    success = {name: [_mean(each[task], "success") for task in tasks] for name, each in tries.items()}
+    success = {name: [_mean(attempts[task], "success") for task in tasks] for name, attempts in tries.items()}
     main = f"hybrid:{options.k}"
     main = main if main in tries else arms[-1].name
     families = {task: family for unit in units.values() for task, family in unit.get("families", {}).items()}
@@ -69,7 +69,7 @@ def _collect(units: dict[str, UnitResult], arm: str) -> Tries:
 
 
 def _mean(tries: Sequence[dict[str, Any]], name: str) -> float:
-    return float(np.mean([float(each[name]) for each in tries]))
+    return float(np.mean([float(attempt[name]) for attempt in tries]))
 
 
 def _costs(
@@ -77,11 +77,11 @@ def _costs(
 ) -> dict[str, Any]:
     tokens = [n for unit in units.values() for n in unit["arms"][arm]["tokens"]]
     lessons = [n for unit in units.values() for n in unit["arms"][arm]["lessons"]]
-    played = [each for of_task in tries[arm].values() for each in of_task]
-    bare = [each for of_task in tries["none"].values() for each in of_task]
+    played = [attempt for of_task in tries[arm].values() for attempt in of_task]
+    bare = [attempt for of_task in tries["none"].values() for attempt in of_task]
     cost, base = _mean(played, "cost_usd"), _mean(bare, "cost_usd")
     gained = float(np.mean(success[arm])) - float(np.mean(success["none"]))
-    scores = [each["score"] for each in played if each["score"] is not None]
+    scores = [attempt["score"] for attempt in played if attempt["score"] is not None]
     return {
         **describe_blocks(tokens, lessons),
         "score_mean": rounded(np.mean(scores)) if scores else None,
@@ -91,15 +91,16 @@ def _costs(
         "cost_usd_mean": round(cost, 6),
         "tokens_per_gained_success": price_gain(float(np.mean(tokens)), gained),
         "cost_usd_per_gained_success": price_gain(cost - base, gained),
-        "errors": sum(bool(each["error"]) for each in played),
+        "errors": sum(bool(attempt["error"]) for attempt in played),
     }
 
 
 def _passes(arm: str, tries: Tries, seed: int) -> list[dict[str, Any]]:
     """Return pass^k and pass@k for every k up to the number of tries that each task has."""
-    counts = [(len(each), sum(bool(one["success"]) for one in each)) for each in tries.values()]
+    counts = [(len(attempts), sum(bool(attempt["success"]) for attempt in attempts)) for attempts in tries.values()]
     most = min((n for n, _ in counts), default=0)
     rows = []
+    # With one try each, both figures are the success itself.
     for k in range(1, most + 1) if most > 1 else ():
         for label, formula in ((f"pass^{k}", pass_hat_k), (f"pass@{k}", pass_at_k)):
             estimate = bootstrap_mean([formula(n, c, k) for n, c in counts], seed=seed, bounds=(0, 1))
@@ -111,7 +112,7 @@ def _spent(arm: str, tries: Tries, seed: int) -> list[dict[str, Any]]:
     """Return the mean turns, tokens and cost of a try, where the environment counts them."""
     rows = []
     for name, member in (("turns", "turns"), ("tokens read", "input_tokens"), ("cost in $", "cost_usd")):
-        values = [_mean(each, member) for each in tries.values()]
+        values = [_mean(attempts, member) for attempts in tries.values()]
         if any(values):
             rows.append({"arm": arm, "name": name, **estimate_json(bootstrap_mean(values, seed=seed))})
     return rows
@@ -146,15 +147,15 @@ def _notes(units: dict[str, UnitResult], tries: dict[str, Tries]) -> list[str]:
             f"reflections failed. {counts['quotes_found']} of {counts['quotes']} quotes are in their run. Reflection "
             f"used {counts['input_tokens']:,} + {counts['output_tokens']:,} tokens, ${counts['cost_usd']:.4f}."
         )
-    lost = [f"{task}, to learn from: {said}" for unit in units.values() for task, said in unit.get("lost", [])]
+    lost = [f"{task}, to learn from: {note}" for unit in units.values() for task, note in unit.get("lost", [])]
     if lost:
         notes.append(f"{len(lost)} first tries gave no run and taught nothing: {_list(lost)}")
     errors = [
-        f"{task}, {arm}, try {number}: {each['error']}"
+        f"{task}, {arm}, try {number}: {attempt['error']}"
         for arm, by_task in tries.items()
         for task, of_task in by_task.items()
-        for number, each in enumerate(of_task, 1)
-        if each["error"]
+        for number, attempt in enumerate(of_task, 1)
+        if attempt["error"]
     ]
     if errors:
         notes.append(f"{len(errors)} tries failed without an answer and count as not solved: {_list(errors)}")

@@ -82,10 +82,12 @@ class ToolAgent:
         for advice, similarity in lessons:
             for name in advice.avoid:
                 if (position := self._positions.get(name)) is not None:
+                    # Lowered first and raised below, so that advice to use a tool wins over advice to avoid it.
                     scores[position] = min(scores[position], 1 - similarity)
         for advice, similarity in lessons:
             if (position := self._positions.get(advice.use)) is not None:
                 scores[position] = max(scores[position], similarity)
+        # Stable, so that equal scores give the same order on every machine.
         best = np.argsort(-scores, kind="stable")[:tries]
         return [self.tools[position] for position in best]
 

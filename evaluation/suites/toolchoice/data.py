@@ -38,12 +38,14 @@ def load() -> ToolData:
     """Read the bundled data, keeping only requests with a single right tool."""
     tools = {row["_id"]: f"{row['title']}: {row['text']}" for row in _read(FOLDER / "corpus.jsonl")}
     rows = (FOLDER / "qrels.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    # Ids that begin with "s-" are requests for one tool; the others need two.
     truth = {query: tool for query, tool, _ in (row.split("\t") for row in rows) if query.startswith("s-")}
     tests = tuple(
         Request(id=row["_id"], text=row["text"], tool=truth[row["_id"]])
         for row in _read(FOLDER / "queries.jsonl")
         if row["_id"] in truth
     )
+    # By their text, so that no request is in both splits, whatever its id.
     asked = {request.text for request in tests}
     experience = tuple(
         Request(id=row["id"], text=row["request"], tool=row["tool"])

@@ -43,6 +43,7 @@ def write_lesson(request: str, *, use: str, avoid: list[str], task_id: str = "")
         guideline=f"{USE}{use}." if use else NONE,
         avoid=BETWEEN.join(f"{AVOID}{name}" if number == 0 else name for number, name in enumerate(avoid)),
         polarity=polarity,
+        # MetaTool has no families, so lessons hold for all of its requests.
         scope="project",
         task_id=task_id,
         tags=(get_tag(use),) if use else (),

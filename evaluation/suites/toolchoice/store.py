@@ -122,6 +122,7 @@ def approve_all(project: Project, record: LearningRecord) -> None:
 
 def propose_wrong(project: Project, tools: list[str], *, seed: str) -> list[Heuristic]:
     """Propose a wrong counterpart to every lesson: one that says to use another tool and avoid the right one."""
+    # The next one in a shuffled circle, so that no tool is its own wrong counterpart.
     shuffled = random.Random(seed).sample(tools, len(tools))  # noqa: S311 - repeatable
     wrong = {name: shuffled[(shuffled.index(name) + 1) % len(shuffled)] for name in tools}
     proposed = []

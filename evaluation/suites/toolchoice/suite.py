@@ -45,7 +45,7 @@ DEFAULT_ARMS = (
     "none", "random:{k}", "all", "hybrid:1", "hybrid:{k}", "oracle", "poison-unapproved", "poison-approved",
 )  # fmt: skip
 BATCH_SIZE = 100
-# Measured on two idle processors, to say beforehand how long a run takes
+# Measured on two idle processors, to say in advance how long a run takes
 START_SECONDS, SECONDS_PER_TEXT, SECONDS_PER_RUN, SECONDS_PER_ANSWER = 20.0, 0.01, 0.03, 0.01
 SECONDS_PER_UNIT = 0.05  # of a staged release
 THREADS = 2  # one waits for the database while the other computes
@@ -101,6 +101,7 @@ class ToolChoice(Suite):
         tests, experience = _choose_requests(options)
         vectors = _get_vectors()
         progress(f"{unit}, reading", 0, 1)
+        # All texts at once: in batches embedding takes half the time.
         vectors.prefetch([*data.tools.values(), *(request.text for request in (*tests, *experience))])
         agent = ToolAgent(vectors, data.tools)
         prefetch_vectors([*(request.text for request in tests), *predict_lesson_texts(agent, experience)])
@@ -222,7 +223,7 @@ class _ToolChoiceRun:
                 "approve_ms": percentiles(self.record.approve_ms),
                 "embed_ms": percentiles(time_embedding([request.text for request in self.tests])),
                 "block_ms": percentiles(self.block_ms),
-                "retrieve_ms": {name: percentiles(each.retrieve_ms) for name, each in self.arm_figures.items()},
+                "retrieve_ms": {name: percentiles(of_arm.retrieve_ms) for name, of_arm in self.arm_figures.items()},
             },
         }
 
@@ -237,7 +238,8 @@ class _ToolChoiceRun:
                 self.progress(f"{self.unit}, learning", min(start + 50, stop), len(self.experience))
             done = stop
             approve_all(self.project, self.record)
-            if stop == 0:  # nothing is approved yet, so every answer is empty
+            # Nothing is approved yet, so every answer is empty.
+            if stop == 0:
                 none = find_arm("none", k=self.options.k)
                 curve["0"] = self._measure(none, self.project, f"{self.unit}, before").success
             elif stop < len(self.experience):
@@ -279,6 +281,7 @@ class _ToolChoiceRun:
             return figures
         for start in range(0, len(self.tests), BATCH_SIZE):
             part = self.tests[start : start + BATCH_SIZE]
+            # In parallel, but kept in order: the figures of a task belong to its position.
             asked = list(_get_threads().map(lambda request: self._ask(arm, project, request), part))
             self._add(figures, part, [answer for answer, _ in asked])
             figures.retrieve_ms += [spent_ms for _, spent_ms in asked]
@@ -292,6 +295,7 @@ class _ToolChoiceRun:
             seed=self.unit,
             budget_tokens=self.options.budget_tokens,
             pool=len(self.experience),
+            # Only the arm that may cheat is told the right answer.
             answer_tag=get_tag(request.tool) if arm.cheats else "",
         )
         answer = ask(arm, project, question)

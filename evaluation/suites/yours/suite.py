@@ -78,8 +78,8 @@ class Yours(ClosedLoop):
     def describe(self, options: Options) -> About:
         if not _has_agent(options):
             return self.about
-        said = _AS_FILE if options.agent else _AS_CLASS | {"source": options.environment}
-        words = {name: getattr(self.about_agent, name).format(**said) for name in ("data", "splits", "seeds")}
+        description = _AS_FILE if options.agent else _AS_CLASS | {"source": options.environment}
+        words = {name: getattr(self.about_agent, name).format(**description) for name in ("data", "splits", "seeds")}
         return replace(self.about_agent, **words)
 
     def asks_model(self, options: Options) -> bool:
@@ -154,6 +154,7 @@ class _Recorded:
                 f"The project {material['project']} has {len(runs)} runs; this suite needs at least {MIN_RUNS}. "
                 "Record more first."
             )
+        # By time: lessons may come only from runs that were there before the task.
         split = round(len(runs) * LEARNT_SHARE)
         self.before = runs[:split][-options.experience :] if options.experience else runs[:split]
         self.after = runs[split:][: options.limit]
@@ -162,11 +163,9 @@ class _Recorded:
 
     def run(self, arms: list[SuiteArm]) -> UnitResult:
         learnt, counts = self._learn()
-        known = {run["id"] for run in self.before}
-        approved = self._import(
-            "approved", [lesson for lesson in self.lessons if lesson["served"]], known, newest=False
-        )
-        candidate = self._import("candidate", self.lessons, known, newest=True)
+        ids = {run["id"] for run in self.before}
+        approved = self._import("approved", [lesson for lesson in self.lessons if lesson["served"]], ids, newest=False)
+        candidate = self._import("candidate", self.lessons, ids, newest=True)
         figures: dict[str, Any] = {}
         timing: dict[str, Any] = {}
         asked = [(arm.name, arm, candidate if arm.store == "candidate" else learnt) for arm in arms]
@@ -190,6 +189,7 @@ class _Recorded:
         project = Project.objects.create(slug="yours-learnt", name="What the older runs teach")
         counts = Counter[str]()
         for number, run in enumerate(self.before, 1):
+            # These members are about the run and no part of it.
             data = {name: value for name, value in run.items() if name not in ("id", "given", "is_control")}
             _, attempt = record_and_reflect(project, data, make_reflector=lambda *, ask: RulesReflector(max_lessons=1))
             counts["proposed"] += attempt.proposed
@@ -209,7 +209,8 @@ class _Recorded:
         families: dict[str, set[str]] = {}
         for lesson in lessons:
             if not known.issuperset(lesson["runs"]):
-                continue  # it was learnt from a run to be tested on
+                # It was learnt from a run to be tested on.
+                continue
             text = lesson["newest"] if newest or lesson["served"] is None else lesson["served"]
             heuristic = propose_heuristic(
                 project, text=HeuristicText(**text | {"tags": tuple(text["tags"])}), by=EVALUATION
@@ -236,9 +237,10 @@ class _Recorded:
             spent.append(milliseconds_since(started))
             injected = [item["id"] for item in answer.items if item["injected"]]
             family = run["task_id"]
-            hits = [family in store.families.get(each, ()) for each in injected]
+            hits = [family in store.families.get(lesson, ()) for lesson in injected]
             rows["tokens"].append(answer.tokens)
             rows["lessons"].append(len(injected))
+            # Where there is no family or no lesson there is no share, which is not the same as 0.
             rows["same_family"].append(sum(hits) / len(hits) if family and hits else None)
             # Hashes, not the block: a lesson has another label in another store.
             rows["served"].append([item["content_sha256"] for item in answer.items if item["injected"]])
@@ -276,7 +278,10 @@ def _summarise(about: About, unit: UnitResult, options: Options) -> dict[str, An
         figures.append(_figure(name, "tokens", bootstrap_mean(rows["tokens"], seed=options.seed)))
     if {"candidate", "approved"} <= unit["arms"].keys():
         candidate, approved = unit["arms"]["candidate"], unit["arms"]["approved"]
-        changed = [float(one != other) for one, other in zip(candidate["served"], approved["served"], strict=True)]
+        changed = [
+            float(of_candidate != other)
+            for of_candidate, other in zip(candidate["served"], approved["served"], strict=True)
+        ]
         figures.append(_figure("candidate", "tasks whose lessons would change", estimate_share(changed)))
         more = paired_difference(per_task["candidate"], per_task["approved"], seed=options.seed, bounds=(-1, 1))
         figures.append({"paired": True} | _figure("candidate", "more tasks with a lesson", more))
@@ -332,10 +337,12 @@ def _write_headline(arms: dict[str, dict[str, list[Any]]]) -> str:
 
 def _observe(outcomes: Sequence[Sequence[Any]]) -> str:
     """Compare how runs with lessons and runs of the control group ended, as recorded."""
-    known = [each for each in outcomes if each[0] in ("success", "failure")]
+    known_outcomes = [pair for pair in outcomes if pair[0] in ("success", "failure")]
     groups = {
-        "with lessons": [float(outcome == "success") for outcome, given, _ in known if given == "lessons"],
-        "in the control group": [float(outcome == "success") for outcome, _, is_control in known if is_control],
+        "with lessons": [float(outcome == "success") for outcome, given, _ in known_outcomes if given == "lessons"],
+        "in the control group": [
+            float(outcome == "success") for outcome, _, is_control in known_outcomes if is_control
+        ],
     }
     if any(len(values) < 2 for values in groups.values()):
         return "Too few runs record whether they were given lessons (retrieval_id) to compare their outcomes."

@@ -56,9 +56,11 @@ class Command(BaseCommand):
             raise CommandError("Give --expires-days a whole number from 1 to 36,500.")
         if not options["client"].strip():
             raise CommandError("Give --client the name of the agent or tool, for example airline-agent.")
+        # A default of argparse would be added to by `append`, not replaced.
         asked = options["scopes"] or list(AGENT_SCOPES)
         owner = _find_owner(options["by"])
         try:
+            # A key that is refused leaves no empty project behind.
             with transaction.atomic():
                 project = _find_project(options["project"], create=options["create_project"])
                 new = create_api_key(
@@ -117,8 +119,8 @@ def _find_project(slug: str, *, create: bool) -> Project:
     if project is not None:
         return project
     if not create:
-        known = ", ".join(Project.objects.values_list("slug", flat=True)[:20]) or "none yet"
-        raise CommandError(f"There is no project {slug!r} (known: {known}). Add --create-project to make it.")
+        slugs = ", ".join(Project.objects.values_list("slug", flat=True)[:20]) or "none yet"
+        raise CommandError(f"There is no project {slug!r} (known: {slugs}). Add --create-project to make it.")
     try:
         validate_slug(slug)
     except ValidationError as error:

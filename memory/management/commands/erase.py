@@ -61,21 +61,23 @@ class Command(BaseCommand):
                 return
         if options["replay"] is not None:
             ledger = options["replay"]
-            known = read_ledger(Path(ledger)) if ledger else Erasure.objects.values_list("trajectory_id", flat=True)
-            ids = [*ids, *known]
+            recorded = read_ledger(Path(ledger)) if ledger else Erasure.objects.values_list("trajectory_id", flat=True)
+            ids = [*ids, *recorded]
         elif not ids:
             raise CommandError("Name the runs to erase by their ids, or use --replay.")
+        # Not those of the ledger: a restored backup may lack runs that were recorded and erased after it.
         _check_ids(options["trajectories"])
-        found = deleted = kept = reworded = 0
+        runs = deleted = kept = reworded = 0
+        # Each erasure is a transaction of its own: a stop in the middle keeps those that are done.
         for trajectory in Trajectory.objects.filter(pk__in=ids):
             erased = erase_trajectory(trajectory, by=BY)
-            found += 1
+            runs += 1
             deleted += erased.heuristics_deleted
             kept += erased.heuristics_kept
             reworded += erased.heuristics_reworded
         self.stdout.write(
-            f"Erased {found:,} run{pluralize(found)} and {deleted:,} lesson{pluralize(deleted)}. "
-            f"Of {len(set(ids)) - found} other runs nothing was left. {kept:,} lesson{pluralize(kept)} with other "
+            f"Erased {runs:,} run{pluralize(runs)} and {deleted:,} lesson{pluralize(deleted)}. "
+            f"Of {len(set(ids)) - runs} other runs nothing was left. {kept:,} lesson{pluralize(kept)} with other "
             f"evidence stay{pluralize(kept, 's,')}, {reworded} of them without the wording that quoted a run."
         )
         if options["vacuum"]:
@@ -96,14 +98,15 @@ def _vacuum(tables: list[str]) -> None:
     """Free the space of deleted rows, and renew the planner's statistics, which quote values of rows."""
     with as_owner(), connection.cursor() as cursor:
         cursor.execute(_CLEAR_STATISTICS, {"tables": tables})
+        # Behind the clearing, so that tables that still have rows get their statistics again.
         cursor.execute(f"VACUUM (ANALYZE) {', '.join(tables)}")
 
 
 def _check_ids(ids: list[UUID]) -> None:
     """Refuse an id that no run ever had: a typing error must not look like an erasure."""
-    known = {*Trajectory.objects.filter(pk__in=ids).values_list("pk", flat=True)}
-    known |= {*Erasure.objects.filter(trajectory_id__in=ids).values_list("trajectory_id", flat=True)}
-    if unknown := ", ".join(str(id) for id in ids if id not in known):
+    existing = {*Trajectory.objects.filter(pk__in=ids).values_list("pk", flat=True)}
+    existing |= {*Erasure.objects.filter(trajectory_id__in=ids).values_list("trajectory_id", flat=True)}
+    if unknown := ", ".join(str(id) for id in ids if id not in existing):
         raise CommandError(f"No run has or had the id {unknown}. Nothing was erased.")
 
 

@@ -45,6 +45,7 @@ class Command(BaseCommand):
         project = get_project(options["project"])
         match options["file_format"]:
             case "memory":
+                # A memory file is one object; only lessons can be written line by line.
                 lines = iter([json.dumps(export_memory(project), ensure_ascii=False, indent=2)])
             case "lessons":
                 lines = _jsonl(_revisions(project, options["status"]))
@@ -58,6 +59,7 @@ def _revisions(project: Project, status: str) -> Iterator[HeuristicRevision]:
     rows = HeuristicRevision.objects.for_project(project).select_related("heuristic")
     rows = rows.order_by("heuristic__created_at", "heuristic_id")
     if status == Heuristic.Status.APPROVED:
+        # Streamed, since all lessons of a large project need not fit into memory.
         yield from rows.served().iterator(chunk_size=500)
         return
     newest = rows.filter(heuristic__current_revision=F("pk"))

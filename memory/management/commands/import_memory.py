@@ -38,6 +38,7 @@ class Command(BaseCommand):
         path: Path = options["file"]
         data = _read(path)
         project = get_project(options["project"])
+        # By content, since neither kind of file has a fixed name.
         if _holds_lessons(data):
             self._import_lessons(project, path, data, decisions_file=options["decisions"])
             return
@@ -77,6 +78,7 @@ class Command(BaseCommand):
             counts.append(f"{done.left_out} were left out, as they had been merged or put into quarantine")
         counts += [f"{done.unchanged} were there already", f"{len(done.failures)} failed"]
         self.stdout.write(", ".join(counts) + ".")
+        # The rest was imported, so this is no CommandError, but a script has to notice.
         if done.failures:
             raise SystemExit(1)
 
@@ -89,6 +91,7 @@ def _read(path: Path) -> bytes:
 
 
 def _lines(data: bytes) -> list[str]:
+    # Not `splitlines`, which also splits at U+2028 and others that JSON allows within a text.
     return data.decode("utf-8", "replace").split("\n")
 
 

@@ -124,16 +124,18 @@ class Command(BaseCommand):
         # A dry run takes the very same way, in a transaction that is rolled back.
         with transaction.atomic() if options["dry_run"] else nullcontext():
             if options["dry_run"] and not options["project"] and not Project.objects.exists():
+                # Rolled back with the rest: logs can be tried before there is a project.
                 project = Project.objects.create(slug="dry-run", name="dry run")
             else:
                 project = get_project(options["project"])
             for file in files:
-                place = "" if file == path else str(file.relative_to(path))
-                self._import(file, result, options, defaults=defaults, project=project, place=place)
+                relative_path = "" if file == path else str(file.relative_to(path))
+                self._import(file, result, options, defaults=defaults, project=project, place=relative_path)
             self._resolve_parents(result, project, options)
             if options["dry_run"]:
                 transaction.set_rollback(True)
         self._report(path, result, options)
+        # The rest was recorded, so this is no CommandError, but a script has to notice.
         if result.failures:
             raise SystemExit(1)
 
@@ -154,6 +156,7 @@ class Command(BaseCommand):
         )
         taken: dict[str, int] = {}
         try:
+            # None lets tqdm decide: no bar where the output is no terminal.
             for entry in tqdm(entries, total=total, unit="run", disable=True if options["json"] else None, leave=False):
                 if entry.format:
                     taken[entry.format] = taken.get(entry.format, 0) + 1
@@ -178,9 +181,10 @@ class Command(BaseCommand):
         waiting = result.waiting
         while waiting:
             here = {entry.data["external_id"] for _, entry in waiting if entry.data}
+            # Where all wait for each other, as in a circle, all are recorded; an unknown parent is kept as metadata.
             ready = [pair for pair in waiting if pair[1].data and pair[1].data["parent_id"] not in here] or waiting
-            for place, entry in ready:
-                self._count(place, self._record(entry, project=project, reflect=not options["no_reflect"]), result)
+            for where, entry in ready:
+                self._count(where, self._record(entry, project=project, reflect=not options["no_reflect"]), result)
             waiting = [pair for pair in waiting if pair not in ready]
 
     def _count(self, place: str, recorded: tuple[str, str], result: "ImportResult") -> None:

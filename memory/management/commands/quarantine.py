@@ -76,6 +76,7 @@ class Command(BaseCommand):
             )
             return
         source: dict[str, Any] = {"api_key": api_key} if api_key else {"client": options["client"]}
+        # Together: a key that is revoked while its lessons stay served would look like success.
         with transaction.atomic():
             if options["revoke"] and api_key:
                 revoke_api_key(api_key, by=BY)
@@ -84,6 +85,7 @@ class Command(BaseCommand):
 
     def _list(self, id: str, *, as_json: bool) -> None:
         order = _find_order(id)
+        # Asked again: answers that were in progress when the order was placed are there now.
         carried = find_carried(Project.objects.get(pk=order.project_id), find_covered_by(order))
         done = Quarantined(order=order, heuristic_ids=tuple(order.heuristic_ids), carried=carried)
         self.stdout.write(json.dumps(_as_json(done)) if as_json else _as_text(done))
@@ -126,11 +128,11 @@ def _check_client(project: Project, client: str) -> None:
     """Refuse a client that sent nothing: a typing error must not look like success."""
     if any(model.objects.filter(project=project, client=client).exists() for model in (ApiKey, Trajectory, Heuristic)):
         return
-    known = ", ".join(
+    clients = ", ".join(
         ApiKey.objects.filter(project=project).order_by("client").values_list("client", flat=True).distinct()
     )
     raise CommandError(
-        f"Nothing came from a client {client!r} in {project.slug}. Clients with keys: {known or 'none'}."
+        f"Nothing came from a client {client!r} in {project.slug}. Clients with keys: {clients or 'none'}."
     )
 
 
@@ -143,15 +145,15 @@ def _as_json(done: Quarantined) -> dict[str, Any]:
         "mistake_cards": [str(id) for id in done.card_ids],
         "answers": [
             {
-                "retrieval_id": str(each.retrieval_id),
-                "answered_at": each.answered_at.isoformat(),
-                "request_id": each.request_id,
-                "client": each.client,
-                "agent": each.agent,
-                "heuristics": [str(id) for id in each.heuristic_ids],
-                "mistake_cards": [str(id) for id in each.card_ids],
+                "retrieval_id": str(answer.retrieval_id),
+                "answered_at": answer.answered_at.isoformat(),
+                "request_id": answer.request_id,
+                "client": answer.client,
+                "agent": answer.agent,
+                "heuristics": [str(id) for id in answer.heuristic_ids],
+                "mistake_cards": [str(id) for id in answer.card_ids],
             }
-            for each in done.carried
+            for answer in done.carried
         ],
     }
 
@@ -163,9 +165,9 @@ def _as_text(done: Quarantined) -> str:
     lines += [f"  mistake card {id}" for id in done.card_ids]
     lines.append(f"{len(done.carried):,} answer{pluralize(len(done.carried))} carried any of them:")
     lines += [
-        f"  {each.answered_at:%Y-%m-%d %H:%M:%S}  retrieval {each.retrieval_id}  request {each.request_id}  "
-        f"client {each.client}"
-        for each in done.carried
+        f"  {answer.answered_at:%Y-%m-%d %H:%M:%S}  retrieval {answer.retrieval_id}  request {answer.request_id}  "
+        f"client {answer.client}"
+        for answer in done.carried
     ]
     lines.append(
         f"Answers that were in progress are not in this list yet: manage.py quarantine --list {done.order.pk}\n"

@@ -51,6 +51,7 @@ class Command(BaseCommand):
             activate_model(wanted)
             self.stdout.write(f"{wanted} is used from now on. To go back, set ERL_EMBEDDER back and run this again.")
         if options["delete_old"]:
+            # Asked again: the switch above may have changed which model is active.
             deleted = delete_other_models(get_active_model()) + delete_vectors_of_other_models(get_active_model())
             self.stdout.write(f"Deleted {deleted:,} text{pluralize(deleted)} of other models.")
 

@@ -35,25 +35,32 @@ class Command(BaseCommand):
             ]
             heads = [str(head) for head in report.heads]
             rules = [
-                {"name": each.invariant.name, "says": each.invariant.says, "count": each.count, "rows": each.rows}
-                for each in broken
+                {
+                    "name": violation.invariant.name,
+                    "says": violation.invariant.says,
+                    "count": violation.count,
+                    "rows": violation.rows,
+                }
+                for violation in broken
             ]
             audit = {"entries": report.entries, "heads": heads, "faults": faults}
             self.stdout.write(json.dumps({**audit, "rules": checked, "broken_rules": rules}))
         else:
             for fault in report.faults:
-                place = f"entry {fault.number}" if fault.number else "no entry"
-                self.stdout.write(f"project {fault.project_id}, {place}: {fault.message}")
-            entries, chains, found = report.entries, len(report.heads), len(report.faults)
+                entry = f"entry {fault.number}" if fault.number else "no entry"
+                self.stdout.write(f"project {fault.project_id}, {entry}: {fault.message}")
+            entries, chains, fault_count = report.entries, len(report.heads), len(report.faults)
             self.stdout.write(
                 f"{entries:,} {'entry' if entries == 1 else 'entries'} in {chains:,} chain{pluralize(chains)}, "
-                f"{found:,} fault{pluralize(found)}."
+                f"{fault_count:,} fault{pluralize(fault_count)}."
             )
             for head in report.heads:
                 self.stdout.write(f"head {head}")
-            for each in broken:
-                self.stdout.write(f"{each.invariant.name}: {each.invariant.says} Broken {each.count} times:")
-                for row in each.rows:
+            for violation in broken:
+                self.stdout.write(
+                    f"{violation.invariant.name}: {violation.invariant.says} Broken {violation.count} times:"
+                )
+                for row in violation.rows:
                     self.stdout.write(f"  {row}")
             self.stdout.write(f"{checked} rules checked, {len(broken)} broken.")
         if report.faults:

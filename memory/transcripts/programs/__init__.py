@@ -12,6 +12,7 @@ from . import (
     cursor,
     droid,
     gemini_cli,
+    goose,
     hermes,
     inspect_ai,
     letta_code,
@@ -25,8 +26,8 @@ from .reader import Reader
 __all__ = ["READERS", "Reader", "find_document_reader", "find_reader"]
 
 _MODULES = (
-    *(atif, claude_code, codex, copilot_cli, cursor, droid, gemini_cli, hermes, inspect_ai, letta_code, opencode),
-    *(openhands, pi, qwen_code),
+    *(atif, claude_code, codex, copilot_cli, cursor, droid, gemini_cli, goose, hermes, inspect_ai, letta_code),
+    *(opencode, openhands, pi, qwen_code),
 )
 READERS: tuple[Reader, ...] = (*(module.READER for module in _MODULES), hermes.ROWS)
 

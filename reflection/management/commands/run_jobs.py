@@ -59,7 +59,8 @@ class Command(BaseCommand):
     def _drain(self, counts: Counter[str], *, kind: str | None, limit: int | None, watch: bool) -> None:
         run_periodic_work()
         owner = owner_name()
-        passed: set[Any] = set()  # another process has them, though they seem to be due
+        # Another process has them, though they seem to be due.
+        passed: set[Any] = set()
         with tqdm(desc="Jobs", unit="job", disable=not sys.stderr.isatty()) as progress:
             while limit is None or sum(counts.values()) < limit:
                 due = Job.objects.due().filter(**{"kind": kind} if kind else {}).exclude(pk__in=passed)
@@ -82,8 +83,10 @@ class Command(BaseCommand):
         if as_json:
             self.stdout.write(json.dumps({name: counts[name] for name in _WORDS} | {"left": left}))
             return
-        said = [f"{counts[name]} {words}" for name, words in _WORDS.items() if counts[name] or name == "done"]
-        self.stdout.write("; ".join([*said, f"{left} left in the queue"]) + ".")
+        counts_in_words = [
+            f"{counts[name]} {words}" for name, words in _WORDS.items() if counts[name] or name == "done"
+        ]
+        self.stdout.write("; ".join([*counts_in_words, f"{left} left in the queue"]) + ".")
         if counts["dead"]:
             self.stdout.write("The admin shows why some were given up, and queues reflections again.")
 

@@ -117,7 +117,8 @@ class Command(BaseCommand):
         use: Use = next((use for use in USES if find_config(use)), "")
         config = find_config(use, model=model)
         provider = find_provider(use, model=model) or get_provider()
-        assert config is not None  # there is a provider
+        # There is a provider, so it has settings.
+        assert config is not None
         trial.provider, trial.url, trial.model = provider.name, config.base_url, provider.model
         trial.retrieval_mode = settings.ERL_RETRIEVE_MODE
         self._ask(
@@ -130,7 +131,8 @@ class Command(BaseCommand):
                 max_output_tokens=settings.ERL_LLM_MAX_OUTPUT_TOKENS,
             ),
         )
-        trial.model = provider.model  # a server that has one model is asked for its name
+        # A server that has one model is asked for its name.
+        trial.model = provider.model
         reflector = LlmReflector(ask=lambda step, request: self._ask(trial, provider, step, request))
         result = reflector.reflect(SAMPLE, near=())
         trial.valid_json = True

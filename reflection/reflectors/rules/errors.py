@@ -117,6 +117,7 @@ def read_error(step: Step, *, values: Iterable[object] = (), only_at_start: bool
     text = step.error.strip() or _error_in(step.observation, only_at_start=only_at_start)
     if not text:
         return None
+    # Cut before it is matched: tools answer with whole files, too.
     kinds = kinds_of(text[:MAX_ANSWER_CHARS])
     if schema := _SCHEMA.search(text[:MAX_ANSWER_CHARS]):
         message = schema["message"].strip()
@@ -134,13 +135,16 @@ def kinds_of(text: str) -> frozenset[ErrorKind]:
 def shape_of(text: str, values: Iterable[object] = ()) -> str:
     """Return the message without its label, with "…" for quoted texts, numbers, ids, names, paths and `values`."""
     shape = _LABEL.sub("", text)
+    # The longest first, or a value inside another would cut that one in two.
     for value in sorted({str(value) for value in values}, key=len, reverse=True):
+        # Shorter ones stand inside ordinary words.
         if len(value) >= MIN_VALUE_CHARS and value in shape:
             shape = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", "…", shape)
     choices = _CHOICES.search(shape)
     kept = choices[0] if choices else ""
+    # The allowed choices are the message itself, so they are kept while other quotations go.
     shape = "\0".join(_QUOTED.sub("…", part) for part in (shape.split(kept) if kept else [shape]))
-    shape = _VALUE.sub(lambda found: found[0] if found[0] in KNOWN_CODES else "…", shape)
+    shape = _VALUE.sub(lambda match: match[0] if match[0] in KNOWN_CODES else "…", shape)
     shape = _NAME.sub("…", shape)
     shape = _OBJECT.sub(r"\1 … first", shape)
     shape = re.sub(r"…(?:[\s,:.]*…)+", "…", shape).replace('"', "")
@@ -159,6 +163,7 @@ def says_something(shape: str) -> bool:
 def _first_line(text: str) -> str:
     """Return the line of an error that says what is wrong."""
     if _TRACEBACK.search(text[:MAX_ANSWER_CHARS]) and (raised := _RAISED.findall(text)):
+        # The last error of a traceback is the one that ended the program.
         return str(raised[-1]).strip()[:MAX_MESSAGE_CHARS].strip()
     lines = [line.strip() for line in _TAGS.sub("", text).splitlines()]
     lines = [line for line in lines if line and not _EXIT_CODE.match(line)] or [text.splitlines()[0].strip()]
@@ -173,12 +178,13 @@ def _error_in(observation: str, *, only_at_start: bool) -> str:
         return observation
     if _WHOLE.fullmatch(observation):
         return observation
+    # A file or page may speak of errors further down without being one.
     if only_at_start:
         return ""
     if _TRACEBACK.search(observation[:MAX_ANSWER_CHARS]):
         return observation
-    if len(observation) < MAX_ANSWER_CHARS and (found := _INSIDE.search(observation)):
-        return found[0]
+    if len(observation) < MAX_ANSWER_CHARS and (match := _INSIDE.search(observation)):
+        return match[0]
     return ""
 
 

@@ -87,13 +87,13 @@ def advise(note: str, *, kind: str) -> NoteAdvice | None:
     """
     note = _LABEL.sub("", drop_numbers(_SPACE.sub(" ", note).strip())).translate(_QUOTES)
     sentences = [sentence for part in _SENTENCE.split(note) if (sentence := part.strip())]
-    stays = all(is_instruction(each) or (kind == "success" and is_fact(each)) for each in sentences)
+    stays = all(is_instruction(statement) or (kind == "success" and is_fact(statement)) for statement in sentences)
     if stays and not _FIRST_PERSON.search(note) and _is_usable(own := as_sentence(note)):
         return NoteAdvice(what=own[:1].upper() + own[1:])
     advice = read_advice(note)
     if advice is None and len(sentences) == 1:
-        said = read_event(sentences[0], went_well=kind == "success")
-        advice = NoteAdvice(what=said) if said and _is_usable(said) else None
+        event = read_event(sentences[0], went_well=kind == "success")
+        advice = NoteAdvice(what=event) if event and _is_usable(event) else None
     return advice
 
 
@@ -116,8 +116,8 @@ def read_advice(note: str) -> NoteAdvice | None:
         advice = _advise(what, condition)
         if advice is not None:
             return advice
-    for place, sentence in enumerate(sentences):
-        points_back = place and _POINTS_BACK.search(sentence)  # to a sentence that would be left out
+    for index, sentence in enumerate(sentences):
+        points_back = index and _POINTS_BACK.search(sentence)  # to a sentence that would be left out
         if is_instruction(sentence) and not points_back and not _BLAME.search(sentence):
             advice = _advise(sentence, condition)
             if advice is not None:
@@ -148,7 +148,8 @@ def _advise(what: str, condition: str) -> NoteAdvice | None:
         return None
     fits = is_general(condition) and len(condition) <= MAX_CONDITION_CHARACTERS
     if own and not fits:
-        return None  # without its condition it would say more than was meant
+        # Without its condition it would say more than was meant.
+        return None
     return NoteAdvice(what=advice, condition=condition if fits else "")
 
 

@@ -96,28 +96,28 @@ _BETTER = re.compile(
 
 def spell_out(sentence: str) -> str:
     """Write out the contractions of a sentence that matter to its meaning."""
-    said = re.sub(r"\b(should|would|could|must)'ve\b", r"\1 have", _NOT.sub(r"\1 not", sentence), flags=re.I)
-    return re.sub(r"\bwon't\b", "will not", said, flags=re.I)
+    text = re.sub(r"\b(should|would|could|must)'ve\b", r"\1 have", _NOT.sub(r"\1 not", sentence), flags=re.I)
+    return re.sub(r"\bwon't\b", "will not", text, flags=re.I)
 
 
 def is_instruction(sentence: str) -> bool:
     """Return whether a sentence says what to do, whatever its condition."""
     if sentence.endswith("?") or _EXPECTED.search(sentence):
         return False
-    said = _LEADING_WORDS.sub("", _LEADING_CLAUSE.sub("", sentence))
-    if _ORDER.search(said):
+    text = _LEADING_WORDS.sub("", _LEADING_CLAUSE.sub("", sentence))
+    if _ORDER.search(text):
         return True
-    if (habit := re.match(r"(?:always|never) (?:first )?([a-z-]+)\b", said, re.I)) is not None:
+    if (habit := re.match(r"(?:always|never) (?:first )?([a-z-]+)\b", text, re.I)) is not None:
         word = habit[1].lower()
         return word in BASES or not (_is_past(word) or word.endswith("ing") or word in _NO_VERBS)
-    first = _first_word(said)
+    first = _first_word(text)
     if first in BASES and first not in CARELESS and not (first in PASTS and PASTS[first] == first):
         # "Refund without asking" and "Check was skipped" are orders in form only
-        rest = said[len(first) :]
+        rest = text[len(first) :]
         return "without" not in rest and not re.match(
             r" ?(?:was|were|is|are|had|has|of|failed|error)\b|[:=]", rest, re.I
         )
-    return _DUTY.search(said) is not None and not re.match(r"^(?:i|we)\b", said, re.I)
+    return _DUTY.search(text) is not None and not re.match(r"^(?:i|we)\b", text, re.I)
 
 
 def is_fact(sentence: str) -> bool:
@@ -155,14 +155,14 @@ def read_event(sentence: str, *, went_well: bool) -> str:
     """
     if sentence.endswith("?"):
         return ""
-    said = _OWN_CLAUSE.sub(_name_own_clause, spell_out(sentence).rstrip(" .!"))
-    if (passive := _read_passive(said, went_well=went_well)) or _PASSIVE_DUTY.search(said):
+    text = _OWN_CLAUSE.sub(_name_own_clause, spell_out(sentence).rstrip(" .!"))
+    if (passive := _read_passive(text, went_well=went_well)) or _PASSIVE_DUTY.search(text):
         return passive
-    said = _ADVERB.sub("", _SUBJECT.sub("", said))
-    if _FIRST.search(said):
+    text = _ADVERB.sub("", _SUBJECT.sub("", text))
+    if _FIRST.search(text):
         return ""
     for read in (_read_regret, _read_forgotten, _read_omission, _read_deed):
-        if advice := read(said, went_well):
+        if advice := read(text, went_well):
             return f"{advice[:1].upper()}{advice[1:]}."
     return ""
 
@@ -238,7 +238,8 @@ def _read_deed(said: str, went_well: bool) -> str:
     """Read "checked … first" and "checking … first"."""
     verb = _first_word(said)
     if verb in GERUNDS:
-        if any(word.lower() in THIRDS for word in said.split()[3:]):  # "Calling it twice causes errors" is a fact
+        # "Calling it twice causes errors" is a fact.
+        if any(word.lower() in THIRDS for word in said.split()[3:]):
             return ""
         worked = re.sub(r" (?:worked|helped)(?: well)?$", "", said) if went_well else said
         return _order(GERUNDS[verb], worked[len(verb) :], done=went_well, forms=GERUNDS)

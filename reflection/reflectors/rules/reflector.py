@@ -94,15 +94,17 @@ class RulesReflector:
                 skip_reason="The run has no steps and no recorded notes, so there is nothing to read.", patterns=()
             )
         run = RunView(episode, injected=episode.injected)
-        found = _detect(run)
-        patterns = _find_patterns(run, found)
-        fit = [match for match in found if _is_fit(match, run)]
+        matches = _detect(run)
+        patterns = _find_patterns(run, matches)
+        fit = [match for match in matches if _is_fit(match, run)]
+        # A stable sort: of equally certain findings, the earlier detector goes first.
         ranked = _distinct(sorted(fit, key=lambda match: -match.confidence))
+        # Notes have a number of their own, or they would crowd out what was seen in the calls.
         noted = [match for match in ranked if match.rule == NOTES][: max(self.max_notes, self.max_lessons)]
         seen = [match for match in ranked if match.rule != NOTES][: self.max_lessons]
         best = [match for match in ranked if match in noted or match in seen]
         if not best:
-            return ReflectionResult(skip_reason=_why_none(run, found), patterns=patterns)
+            return ReflectionResult(skip_reason=_why_none(run, matches), patterns=patterns)
         lessons = tuple(_propose(match, episode, near) for match in best)
         return ReflectionResult(lessons=lessons, patterns=patterns)
 
@@ -157,7 +159,7 @@ def _distinct(matches: list[RuleMatch]) -> list[RuleMatch]:
 
 
 def _propose(match: RuleMatch, episode: Episode, near: tuple[NearHeuristic, ...]) -> ProposedLesson:
-    covers = next((each.id for each in near if _says_the_same(match, each)), None)
+    covers = next((neighbour.id for neighbour in near if _says_the_same(match, neighbour)), None)
     return ProposedLesson(
         text=HeuristicText(
             trigger=match.trigger,

@@ -40,10 +40,10 @@ class RunCall:
     @cached_property
     def leaves(self) -> dict[str, tuple[Any, ...]]:
         """The scalar values of the arguments by path; items of a list share one: `flights[].date`."""
-        found: dict[str, list[Any]] = {}
+        by_path: dict[str, list[Any]] = {}
         for path, value in _leaves(self.arguments, ""):
-            found.setdefault(path, []).append(value)
-        return {path: tuple(values) for path, values in found.items()}
+            by_path.setdefault(path, []).append(value)
+        return {path: tuple(values) for path, values in by_path.items()}
 
     @property
     def label(self) -> str:
@@ -123,8 +123,9 @@ class RunView:
     def family(self) -> tuple["RunView", ...]:
         """Other runs of the same family, where the reflector was given any. Each has the rest as its own family."""
         runs = self.episode.family
-        rest = {id(one): (self.episode, *(each for each in runs if each is not one)) for one in runs}
-        return tuple(RunView(replace(one, family=rest[id(one)])) for one in runs)
+        # By identity: two runs of a family may be equal.
+        rest = {id(run): (self.episode, *(other for other in runs if other is not run)) for run in runs}
+        return tuple(RunView(replace(run, family=rest[id(run)])) for run in runs)
 
     @cached_property
     def turns(self) -> tuple[SpokenTurn, ...]:
@@ -208,15 +209,18 @@ class RunView:
         """Return a citation of a step, or of all steps up to `last`, with a quote if it is a fair one."""
         quote = cut(quote, MAX_QUOTE_CHARS)
         if any(quote in given for given in self.injected):
-            quote = ""  # it only repeats a lesson that the run was given
+            # It only repeats a lesson that the run was given.
+            quote = ""
         return Citation(first_step=step.index, last_step=(last or step).index, quote=quote)
 
 
 def _read_call(step: Step) -> RunCall:
-    assert step.action is not None  # calls are steps with an action
+    # Calls are steps with an action.
+    assert step.action is not None
     name, arguments = step.action.name, step.action.arguments
     command = read_command(name, arguments)
     values = [value for _, value in _leaves(arguments, "") if isinstance(value, str)]
+    # Long answers that are no JSON are texts of files or pages.
     is_text = command.is_reader if command else not step.observation.lstrip().startswith("{")
     error = read_error(step, values=values, only_at_start=is_text and len(step.observation) > MAX_SHORT_ANSWER_CHARS)
     return RunCall(step=step, name=name, arguments=arguments, error=error, command=command)
@@ -225,6 +229,7 @@ def _read_call(step: Step) -> RunCall:
 def occurs(value: Any, text: str) -> bool:
     """Return whether a scalar value occurs in `text` as a whole word."""
     needle = str(value)
+    # The plain search first: the regular expression is far slower.
     if len(needle) < 2 or needle not in text:
         return False
     return re.search(rf"(?<!\w){re.escape(needle)}(?!\w)", text) is not None
@@ -234,6 +239,7 @@ def is_reference(value: Any) -> bool:
     """Return whether a value looks like an identifier: a word with a digit or underscore, or a code in capitals."""
     if not isinstance(value, str) or not 3 <= len(value) <= 80 or " " in value:
         return False
+    # Dates, times and plain numbers can be known without a lookup.
     if re.fullmatch(r"\d{4}-\d\d-\d\d.*|\d{1,2}:\d\d.*|-?\d+(\.\d+)?", value):
         return False
     return bool(re.search(r"\d|_", value)) or (value.isupper() and len(value) > 4)
@@ -246,6 +252,7 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, list):
         for item in value:
             yield from _leaves(item, f"{path}[]")
+    # True and false occur everywhere and trace to nothing.
     elif value is not None and not isinstance(value, bool):
         yield path, value
 

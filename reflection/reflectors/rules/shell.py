@@ -97,9 +97,10 @@ class ShellCommand:
 def read_command(name: str, arguments: Mapping[str, Any]) -> ShellCommand | None:
     """Return the shell command of a call, or None if it is not one."""
     if name.lower() in _SHELL_TOOLS:
-        text = next((arguments[each] for each in _COMMAND_PARAMETERS if arguments.get(each)), "")
+        text = next((arguments[parameter] for parameter in _COMMAND_PARAMETERS if arguments.get(parameter)), "")
         if isinstance(text, list):
             words = [str(word) for word in text]
+            # Codex sends ["bash", "-lc", "…"].
             text = words[-1] if len(words) == 3 and words[1] in ("-c", "-lc") else " ".join(words)
         return parse_command(text) if isinstance(text, str) and text.strip() else None
     if name in _PROGRAMS and set(arguments) <= {"input"}:
@@ -113,14 +114,17 @@ def parse_command(text: str) -> ShellCommand:
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")] or [""]
     line = lines[0].strip()
     parts = [part.strip() for part in re.split(r"&&|;", line) if part.strip()] or [line]
+    # `cd` and `export` only prepare what the line is about.
     mains = [part for part in parts if not re.match(r"(?:cd|export|source|set|\.)\s|(?:echo|true)\b", part)] or parts[
         -1:
     ]
+    # Of several commands the test is the one that can be red or green.
     main = next((part for part in mains if _TEST.search(part)), mains[0])
     main = re.split(r"\s(?:\||2?>&?|&>|<<)", main)[0].strip()
     try:
         words = shlex.split(main)
     except ValueError:
+        # Agents leave quotes open; the first words are right even so.
         words = main.split()
     while len(words) > 1 and (re.fullmatch(r"\w+=\S*", words[0]) or words[0] in _WRAPPERS or words[0].isdigit()):
         words = words[1:]
@@ -134,4 +138,5 @@ def is_red(output: str) -> bool:
 
 def is_green(output: str) -> bool:
     """Return whether the output of tests or a build says that they passed, and nothing failed."""
+    # "3 passed, 1 failed" is both, and counts as red.
     return not is_red(output) and _GREEN.search(output) is not None

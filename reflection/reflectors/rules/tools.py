@@ -83,7 +83,7 @@ def is_harmful(name: str) -> bool:
 
 
 def is_irreversible(name: str) -> bool:
-    """Return whether a tool takes money or takes things away, so that nobody should be told to call it."""
+    """Return whether a tool takes money or takes things away, so that no lesson should say to call it."""
     return not _IRREVERSIBLE.isdisjoint(words_of(name)) or is_handover(name)
 
 

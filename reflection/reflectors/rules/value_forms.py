@@ -61,19 +61,21 @@ def change_of_form(old: tuple[Any, ...], new: tuple[Any, ...], *, error: str) ->
 
 def form_of_schema(message: str) -> str:
     """Return how to give a value that a schema's message asks for, or ""."""
-    found = re.search(r"valid (\w+)", message)
-    if found:
-        return _SCHEMA_TYPES.get(found[1], "")
+    match = re.search(r"valid (\w+)", message)
+    if match:
+        return _SCHEMA_TYPES.get(match[1], "")
     choices = re.findall(r"'([a-z_-]{1,16})'", message) if re.search(r"\b(?:should|must) be\b", message) else []
-    return "as " + listed([f'"{each}"' for each in choices], last="or") if 1 < len(choices) <= MAX_ENUMERATED else ""
+    return (
+        "as " + listed([f'"{choice}"' for choice in choices], last="or") if 1 < len(choices) <= MAX_ENUMERATED else ""
+    )
 
 
 def form_of_format(message: str) -> str:
     """Return how to give a time that did not match a format the message spells out: `%Y-%m-%d`, or ""."""
-    found = re.search(r"does not match format ['\"]([^'\"]+)['\"]", message)
-    if not found:
+    match = re.search(r"does not match format ['\"]([^'\"]+)['\"]", message)
+    if not match:
         return ""
-    form = re.sub(r"%[A-Za-z]", lambda part: _DIRECTIVES.get(part[0], "?"), found[1])
+    form = re.sub(r"%[A-Za-z]", lambda part: _DIRECTIVES.get(part[0], "?"), match[1])
     kind = "time" if "hh" in form else "date"
     return f"as a {kind} in the form {form}" if re.fullmatch(r"[YMDhms:/. -]+T?[hms:]*", form) else ""
 
@@ -119,11 +121,11 @@ def relation(first: str, second: str) -> str:
 def _listed_values(value: str, error: str) -> str:
     """Name the values that an error allows, or say that it lists them."""
     listing = _LISTING.search(error)
-    named = re.findall(r"[A-Za-z_-]+", _OR.sub(",", listing[1])) if listing else []
-    allowed = list(dict.fromkeys(re.findall(r"['\"`]([A-Za-z_-]+)['\"`]", error) or named))
+    words = re.findall(r"[A-Za-z_-]+", _OR.sub(",", listing[1])) if listing else []
+    allowed = list(dict.fromkeys(re.findall(r"['\"`]([A-Za-z_-]+)['\"`]", error) or words))
     if value not in allowed or not 1 < len(allowed) <= MAX_ENUMERATED:
         return "as one of the values that the error lists"
-    return "as " + listed([f'"{each}"' for each in sorted(allowed)], last="or")
+    return "as " + listed([f'"{word}"' for word in sorted(allowed)], last="or")
 
 
 def form_of(text: str) -> str:

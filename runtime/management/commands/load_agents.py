@@ -41,8 +41,8 @@ class Command(BaseCommand):
         try:
             loaded = load_file(project, text, by=BY)
         except InvalidDefinition as error:
-            said = "\n".join(f"{options['file']}{', ' if fault.line else ': '}{fault}" for fault in error.faults)
-            raise CommandError(f"Nothing was stored.\n{said}") from error
+            report = "\n".join(f"{options['file']}{', ' if fault.line else ': '}{fault}" for fault in error.faults)
+            raise CommandError(f"Nothing was stored.\n{report}") from error
         except SandboxError as error:
             raise CommandError(str(error)) from error
         if not loaded.tools and not loaded.agents:

@@ -28,6 +28,7 @@ def find(run: RunView) -> list[RuleMatch]:
     matches = []
     for failed in [c for c in run.calls if c.error and c.command is None and not c.is_edit][:MAX_FAILURES]:
         fixed = run.next_success(failed)
+        # After many other calls, any of them may be what helped.
         is_near = fixed is not None and len(run.between(failed, fixed)) <= MAX_CALLS_BETWEEN
         match = _of_schema(run, failed, fixed if is_near else None)
         if match is None and fixed is not None and is_near:
@@ -40,30 +41,35 @@ def find(run: RunView) -> list[RuleMatch]:
 
 
 def _explain(run: RunView, failed: RunCall, fixed: RunCall) -> RuleMatch | None:
-    assert failed.error is not None  # only failing calls come here
+    # Only failing calls come here.
+    assert failed.error is not None
     before, after = failed.leaves, fixed.leaves
     changed = [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
+    # A value that became a list changes its path as well.
     if len(changed) == 2 and changed[1] == f"{changed[0]}[]":
         is_list = changed[1] in after
         return _of_form(
             run, failed, fixed, path=changed[0], form=_AS_LIST if is_list else "as a single value, not as a list"
         )
-    named = [path for path in changed if names_parameter(failed.error, path)]
-    if not changed or not (len(changed) == 1 or len(named) == 1):
-        return None  # several changes, and the error names none: any of them may have helped
-    path = named[0] if len(named) == 1 else changed[0]
+    paths = [path for path in changed if names_parameter(failed.error, path)]
+    if not changed or not (len(changed) == 1 or len(paths) == 1):
+        # Several changes, and the error names none: any of them may have helped.
+        return None
+    path = paths[0] if len(paths) == 1 else changed[0]
     if not is_general(parameter_name(path)):
         return None
     old, new = before.get(path, ()), after.get(path, ())
     if not old or not new:
         return _of_presence(run, failed, fixed, path=path)
+    # "Sold out" is no fault of the argument, even if another value worked.
     if failed.error.has(*_OF_STATE) and not failed.error.has(ErrorKind.FORM, ErrorKind.MISSING, ErrorKind.NOT_FOUND):
         return None
     if match := _of_source(run, failed, fixed, path=path, old=old[0], new=new[0]):
         return match
     helped = [c for c in run.between(failed, fixed) if not c.error and not c.only_reads and c.name != failed.name]
-    if not named and (helped or failed.error.kinds == {ErrorKind.PRECONDITION}):
-        return None  # what came in between may have helped
+    if not paths and (helped or failed.error.kinds == {ErrorKind.PRECONDITION}):
+        # What came in between may have helped.
+        return None
     form = change_of_form(old, new, error=failed.error.text)
     return _of_form(run, failed, fixed, path=path, form=form) if form else None
 
@@ -71,8 +77,8 @@ def _explain(run: RunView, failed: RunCall, fixed: RunCall) -> RuleMatch | None:
 def names_parameter(error: ErrorShape, path: str) -> bool:
     """Return whether the error speaks of a parameter, by all the telling words of its name."""
     words = [word for word in words_of(path.removesuffix("[]").rpartition(".")[2]) if word not in _UNSPECIFIC]
-    said = f"{error.field} {error.text}".lower()
-    return bool(words) and all(re.search(rf"\b{re.escape(word)}", said.replace("_", " ")) for word in words)
+    text = f"{error.field} {error.text}".lower()
+    return bool(words) and all(re.search(rf"\b{re.escape(word)}", text.replace("_", " ")) for word in words)
 
 
 def _of_schema(run: RunView, failed: RunCall, fixed: RunCall | None) -> RuleMatch | None:
@@ -81,17 +87,17 @@ def _of_schema(run: RunView, failed: RunCall, fixed: RunCall | None) -> RuleMatc
     field = failed.error.field.partition(".")[0]
     if not field:
         return None
-    tool, parameter, said = code(failed.name), code(field), shape_of(failed.error.text)
-    is_missing = said.lower() == "field required"
+    tool, parameter, shape = code(failed.name), code(field), shape_of(failed.error.text)
+    is_missing = shape.lower() == "field required"
     form = form_of_schema(failed.error.text)
-    asked = f"Give {parameter} {form}." if form else f'Give {parameter} as the schema of {tool} asks: "{said}".'
+    asked = f"Give {parameter} {form}." if form else f'Give {parameter} as the schema of {tool} asks: "{shape}".'
     return RuleMatch(
         rule="changed_argument",
         trigger=f"When about to call {tool}{f' without {parameter}' if is_missing else ''}",
         guideline=(f"Pass {parameter}: the schema of {tool} requires it." if is_missing else asked),
         avoid=f"Sending {tool} again unchanged, or giving up, after a validation error.",
         rationale=(
-            f'At step {failed.index} {tool} refused its {parameter}: "{said}". '
+            f'At step {failed.index} {tool} refused its {parameter}: "{shape}". '
             f"{f'It worked at step {fixed.index}' if fixed else 'The run did not correct it'}. {run.ending}"
         ),
         polarity="mixed",
@@ -127,7 +133,8 @@ def _shown_type(run: RunView, failed: RunCall, path: str, value: Any) -> str:
     if failed.error is None or not failed.error.has(ErrorKind.NOT_FOUND) or not str(value).isdigit():
         return ""
     member = re.compile(rf'"{re.escape(name)}"\s*:\s*("?){value}(?!\w)')
-    quoted = {found for c in run.calls if c.index < failed.index and not c.error for found in member.findall(c.answer)}
+    quoted = {match for c in run.calls if c.index < failed.index and not c.error for match in member.findall(c.answer)}
+    # Where answers show both types, nothing says which is asked for.
     if len(quoted) != 1 or not is_general(parameter_name(path)) or isinstance(value, str) == bool(quoted.pop()):
         return ""
     return "as a number, not as a text" if isinstance(value, str) else "as a text, not as a number"
@@ -138,7 +145,8 @@ def _shown_path(run: RunView, failed: RunCall, name: str) -> str | None:
     if not re.fullmatch(r"[\w-]+\.\w{1,5}", name):
         return None
     path = re.compile(rf"(?<![\w./-])[\w-]+(?:/[\w-]+)*/{re.escape(name)}(?![\w/.-])")
-    shown = {found for call in run.calls if call.index < failed.index for found in path.findall(call.answer)}
+    shown = {match for call in run.calls if call.index < failed.index for match in path.findall(call.answer)}
+    # With several files of that name it cannot be told which was meant.
     return shown.pop() if len(shown) == 1 else None
 
 
@@ -146,14 +154,14 @@ def _uncorrected(run: RunView, failed: RunCall, *, form: str, path: str, value: 
     assert failed.error is not None
     trigger, guideline = say_form(failed, path=path, form=form)
     source = run.latest_source(shown, before=failed.index) if shown else None
-    said = f"Step {source.index} had shown it in the right form" if source else "The error names the form"
+    source_text = f"Step {source.index} had shown it in the right form" if source else "The error names the form"
     return RuleMatch(
         rule="changed_argument",
         trigger=trigger,
         guideline=guideline,
         rationale=(
             f'At step {failed.index} {code(failed.name)} answered "{failed.error.shape}", and the run did not correct '
-            f"it. {said}. {run.ending}"
+            f"it. {source_text}. {run.ending}"
         ),
         polarity="mixed",
         confidence=0.75,
@@ -217,9 +225,12 @@ def _of_source(run: RunView, failed: RunCall, fixed: RunCall, *, path: str, old:
         return None
     source = find_lookup(run, fixed, path=path, value=new)
     if source is None or source.index < failed.index:
-        return None  # an answer that was there before is not what helped
+        # An answer that was there before is not what helped.
+        return None
+    # Small numbers occur in many answers, so the member's name has to fit as well.
     if (is_number and not _returns(source, path)) or run.source_of(old, before=failed.index):
         return None
+    # A value that a person gave needed no lookup.
     if run.said_by_anyone(new, before=failed.index):
         return None
     trigger, guideline, avoid = say_source(failed, path, source)
@@ -255,6 +266,7 @@ def say_source(failed: RunCall, path: str, source: RunCall) -> tuple[str, str, s
 def find_lookup(run: RunView, used: RunCall, *, path: str, value: Any) -> RunCall | None:
     """Return the last lookup before a call that returned exactly this value and did not need it as an argument."""
     name = path.removesuffix("[]").rpartition(".")[2]
+    # Not as part of a longer id, path or address.
     exactly = re.compile(rf"(?<![\w./@#-]){re.escape(str(value))}(?![\w/@#-]|\.\w)")
     for call in reversed(run.calls):
         if call.index >= used.index or call.error or call.name == used.name or name in call.arguments:

@@ -25,9 +25,9 @@ _PREPARES = re.compile(
 
 def find(run: RunView) -> list[RuleMatch]:
     """Look for failing commands and what made the same program work."""
-    found: dict[str, RuleMatch] = {}
+    matches: dict[str, RuleMatch] = {}
     for failed in (call for call in run.calls if call.command and (call.is_red or call.error)):
-        if failed.is_unknown or not _ENVIRONMENT.search(failed.output) or failed.label in found:
+        if failed.is_unknown or not _ENVIRONMENT.search(failed.output) or failed.label in matches:
             continue
         fixed = next((c for c in run.calls if c.index > failed.index and _is_same_work(failed, c)), None)
         if fixed is None:
@@ -36,10 +36,10 @@ def find(run: RunView) -> list[RuleMatch]:
         if len(between) > MAX_CALLS_BETWEEN or any(call.is_edit and not call.error for call in between):
             continue
         if match := _explain(run, failed, fixed, between):
-            found[failed.label] = match
+            matches[failed.label] = match
     for match in _named_by_answer(run):
-        found.setdefault(match.trigger, match)
-    return list(found.values())
+        matches.setdefault(match.trigger, match)
+    return list(matches.values())
 
 
 def _named_by_answer(run: RunView) -> list[RuleMatch]:
@@ -50,17 +50,18 @@ def _named_by_answer(run: RunView) -> list[RuleMatch]:
         hints = [line.strip() for line in call.output.splitlines() if _HINT.search(line)]
         if run.succeeded or len(same) < MIN_REPEATS or same[0] is not call or not hints:
             continue
-        named = _HINT.search(hints[-1])
-        first = parse_command(named[1]) if named else None
+        match = _HINT.search(hints[-1])
+        first = parse_command(match[1]) if match else None
         if first is None or call.command is None or first.is_harmful or first.name == call.command.name:
             continue
-        tool, other, said = code(call.label), code(first.name), hints[-1].partition(" (use")[0]
-        if call.label.split()[-1] not in said.split():
-            continue  # the hint is about another command
+        tool, other, hint = code(call.label), code(first.name), hints[-1].partition(" (use")[0]
+        if call.label.split()[-1] not in hint.split():
+            # The hint is about another command.
+            continue
         matches.append(
             RuleMatch(
                 rule="changed_command",
-                trigger=f'When {tool} answers "{said}"',
+                trigger=f'When {tool} answers "{hint}"',
                 guideline=f"First run {other}, which the answer names, then {tool}.",
                 avoid=f"Running {tool} again without {other}.",
                 rationale=(
@@ -85,7 +86,8 @@ def _is_same_work(failed: RunCall, later: RunCall) -> bool:
 
 
 def _explain(run: RunView, failed: RunCall, fixed: RunCall, between: list[RunCall]) -> RuleMatch | None:
-    assert failed.command is not None  # both are shell commands
+    # Both are shell commands.
+    assert failed.command is not None
     assert fixed.command is not None
     prepared = [c for c in between if c.command and not c.error and not c.is_red and _PREPARES.search(c.command.text)]
     if failed.command.text == fixed.command.text:

@@ -35,7 +35,8 @@ def _compare(run: RunView, successes: list[RunView], failures: list[RunView]) ->
     helpful = [name for name in helpful if not any(_mentions(other, name) for other in failures)]
     trigger = describe_tasks([run.episode.task_id], [run.episode.task])
     if not trigger or len(helpful) + len(fatal) != 1:
-        return []  # with several differences, any of them may be the reason
+        # With several differences, any of them may be the reason.
+        return []
     return [_make_match(run, successes, failures, trigger=trigger, step=(helpful or fatal)[0], is_done=bool(helpful))]
 
 
@@ -44,7 +45,7 @@ def _mentions(run: RunView, name: str) -> bool:
     words = words_of(name)
     actions = (step.action for step in run.episode.steps if step.action)
     tried = (words_of(f"{a.name} {next(iter(a.arguments.values()), '')}"[:MAX_ACTION_CHARS]) for a in actions)
-    return any(words == said[start : start + len(words)] for said in tried for start in range(len(said)))
+    return any(words == text[start : start + len(words)] for text in tried for start in range(len(text)))
 
 
 def _steps_of(run: RunView) -> frozenset[str]:

@@ -13,7 +13,8 @@ _EMPTY_TEXTS = ("[]", "{}", "null", "none", "no results", "no results found", "n
 def find(run: RunView) -> list[RuleMatch]:
     """Look for a read with an empty answer, directly followed by one that found something."""
     if run.failed:
-        return []  # what was found instead may be the reason for the failure
+        # What was found instead may be the reason for the failure.
+        return []
     matches = []
     for empty, following in zip(run.calls, run.calls[1:], strict=False):
         if not is_empty(empty) or following.error or is_empty(following):

@@ -40,7 +40,7 @@ def _subject(run: RunView, told: RunCall) -> str:
 
 
 def _make_match(run: RunView, lost: RunCall, told: RunCall, *, subject: str) -> RuleMatch:
-    found = _LOST.search(lost.answer)
+    match = _LOST.search(lost.answer)
     tool, source = code(lost.label), f"{code(told.label)} of {subject}"
     return RuleMatch(
         rule="fatal_call",
@@ -56,6 +56,6 @@ def _make_match(run: RunView, lost: RunCall, told: RunCall, *, subject: str) -> 
         ),
         polarity="avoid",
         confidence=0.7,
-        citations=(run.cite(told.step, told.quotable), run.cite(lost.step, found[0].strip() if found else "")),
+        citations=(run.cite(told.step, told.quotable), run.cite(lost.step, match[0].strip() if match else "")),
         tools=(lost.name, told.name),
     )

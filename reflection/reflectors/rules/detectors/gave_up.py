@@ -25,7 +25,8 @@ def find(run: RunView) -> list[RuleMatch]:
             continue
         others = [other for other in run.calls if other is not call and other.name == call.name]
         if any(other.index > call.index or other.same_as(call) for other in others):
-            continue  # it did try again
+            # It did try again.
+            continue
         end = _end_of_work(run, call)
         if end and _SAYS_WHAT.search(call.error.shape) and says_something(call.error.shape):
             return [_make_match(run, call, end=end)]

@@ -49,6 +49,7 @@ def find(run: RunView) -> list[RuleMatch]:
 def _as_others_did(run: RunView, finding: RuleMatch) -> RuleMatch:
     """Give a lesson the words of one that successful runs of the family show, which names the lookup."""
     shown = (match for other in run.family if other.succeeded for match in find(other))
+    # Only for the same gap: the trigger names the identifier.
     better = next((match for match in shown if match.trigger == finding.trigger), None)
     if better is None:
         return finding
@@ -59,33 +60,37 @@ def _as_others_did(run: RunView, finding: RuleMatch) -> RuleMatch:
 
 def _gap_in(run: RunView, turn: SpokenTurn) -> _Gap | None:
     asked = _identifiers(turn.said)
+    # People and models write both apostrophes.
     heard = turn.heard.replace("’", "'")
     for clause in _LACKING.findall(heard):
         for identifier in _identifiers(clause):
             if identifier in asked:
-                other = next((each for each in asked if each != identifier and each.split()[-1] == "ID"), "")
+                other = next(
+                    (candidate for candidate in asked if candidate != identifier and candidate.split()[-1] == "ID"), ""
+                )
                 return _Gap(identifier=identifier, turn=turn, other=other)
     return None
 
 
 def _identifiers(text: str) -> list[str]:
     """Return the identifiers that a text mentions, in a uniform spelling: "reservation ID"."""
-    found = []
+    identifiers = []
     for match in _IDENTIFIER.finditer(text.replace("’", "'")):
         words = [word for word in match[1].lower().split() if word not in _NOISE]
         head = re.sub(r"^(id|number|code|reference|key)s$", r"\1", words[-1]) if words else ""
         if len(words) > 1:
-            found.append(" ".join([*words[:-1], "ID" if head == "id" else head]))
-    return list(dict.fromkeys(found))
+            identifiers.append(" ".join([*words[:-1], "ID" if head == "id" else head]))
+    return list(dict.fromkeys(identifiers))
 
 
 def _looked_up(run: RunView, gap: _Gap) -> RuleMatch | None:
     """Describe how another tool's answer gave the identifier."""
-    found = _first_use(run, gap)
-    if found is None:
+    first_use = _first_use(run, gap)
+    if first_use is None:
         return None
-    use, parameter, source = found
+    use, parameter, source = first_use
     key = next((path for path in source.leaves if is_general(path)), "")
+    # A tool that needs the identifier cannot be where it comes from.
     if not key or source.name == use.name:
         return None
     name = gap.identifier

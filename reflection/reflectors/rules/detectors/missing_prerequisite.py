@@ -30,7 +30,8 @@ def find(run: RunView) -> list[RuleMatch]:
 
 
 def _explain(run: RunView, failed: RunCall) -> RuleMatch | None:
-    assert failed.error is not None  # only failing calls come here
+    # Only failing calls come here.
+    assert failed.error is not None
     fixed, is_same = run.next_same(failed), True
     if fixed is None:
         fixed, is_same = run.next_success(failed), False
@@ -42,7 +43,8 @@ def _explain(run: RunView, failed: RunCall) -> RuleMatch | None:
         return None
     is_usual = _is_usual(run, failed, first.name)
     if not is_same and not (is_usual and speaks_of(failed.error.text, first.name) and not first.only_reads):
-        return None  # the changed arguments may have been what helped
+        # The changed arguments may have been what helped.
+        return None
     how = _how_to_call(run, failed, first, others)
     return _make_match(run, failed, how[0], fixed, how=how[1], is_usual=is_usual) if how else None
 
@@ -78,12 +80,12 @@ def _how_to_call(run: RunView, failed: RunCall, first: RunCall, others: list[Run
     changed = [name for name in sorted(constants) if before and before[-1].arguments.get(name) != constants[name]]
     if before and not changed:
         return None
-    said = [
+    arguments = [
         f"{code(name)} {code(json.dumps(value).strip(chr(34)))}"
         for name, value in sorted(constants.items())
         if name in changed or not isinstance(value, bool)
     ]
-    return first, f" with {listed(said)}" if said else ""
+    return first, f" with {listed(arguments)}" if arguments else ""
 
 
 def _is_named(value: object, error: ErrorShape) -> bool:
@@ -116,10 +118,10 @@ def _pick(failed: RunCall, others: list[RunCall]) -> RunCall | None:
 
 def speaks_of(text: str, name: str) -> int:
     """Return how many words of a tool's name a message uses: "pedal needs to be pressed" two of `pressPedal`."""
-    said = re.sub(r"\b(?:logged|log(?:ging)?) in\b", "login", text.lower())
+    spoken = re.sub(r"\b(?:logged|log(?:ging)?) in\b", "login", text.lower())
     words = [word for word in words_of(name) if len(word) >= MIN_STEM_CHARS and word not in _GENERIC]
     stems = [word[: max(MIN_STEM_CHARS, len(word) - 2)] for word in words]
-    return sum(re.search(rf"\b{re.escape(stem)}", said) is not None for stem in stems)
+    return sum(re.search(rf"\b{re.escape(stem)}", spoken) is not None for stem in stems)
 
 
 def best_named(text: str, names: list[str]) -> str:
@@ -136,15 +138,15 @@ def put_first(failed: RunCall, other: str, *, how: str = "", is_usual: bool = Tr
     Unless this is usual, the lesson is only for the error, because the tool may work without the other one elsewhere.
     """
     assert failed.error is not None
-    tool, said = code(failed.name), failed.error.shape
-    if failed.error.has(ErrorKind.PRECONDITION) and _DEMAND.search(said):
-        trigger = f'When about to call {tool} and this condition is not met yet: "{said}"'
+    tool, shape = code(failed.name), failed.error.shape
+    if failed.error.has(ErrorKind.PRECONDITION) and _DEMAND.search(shape):
+        trigger = f'When about to call {tool} and this condition is not met yet: "{shape}"'
     elif failed.error.has(ErrorKind.PRECONDITION):
-        trigger = f'When about to call {tool} while this is the case: "{said}"'
+        trigger = f'When about to call {tool} while this is the case: "{shape}"'
     elif is_usual:
-        trigger = f'When about to call {tool} before {other}, or when it answers "{said}"'
+        trigger = f'When about to call {tool} before {other}, or when it answers "{shape}"'
     else:
-        trigger = f'When {tool} answers "{said}"'
+        trigger = f'When {tool} answers "{shape}"'
     done = " Skip this if it has already been done." if how == OBJECT else ""
     return (
         trigger,

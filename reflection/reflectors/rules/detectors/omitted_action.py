@@ -26,10 +26,10 @@ def find(run: RunView) -> list[RuleMatch]:
         return []
     asked = f"{run.episode.task}\n{run.heard_before(len(run.episode.steps) + 1)}"
     called = {call.name for call in run.calls}
-    named = [name for name in run.episode.tools if name not in called and _is_asked_for(name, asked)]
+    tools = [name for name in run.episode.tools if name not in called and _is_asked_for(name, asked)]
     # A tool that does the same under another name may have been called instead.
-    named = [name for name in named if not any(_verb(name) == _verb(other) for other in called)]
-    return [_make_match(run, named[0])] if len(named) == 1 else []
+    tools = [name for name in tools if not any(_verb(name) == _verb(other) for other in called)]
+    return [_make_match(run, tools[0])] if len(tools) == 1 else []
 
 
 def _action(name: str) -> str:

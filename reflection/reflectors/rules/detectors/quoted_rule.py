@@ -49,18 +49,19 @@ def find(run: RunView) -> list[RuleMatch]:
     """Look for refusals with a rule or condition in words, once for each rule."""
     if run.succeeded:
         return []
-    found: dict[str, RuleMatch] = {}
+    matches: dict[str, RuleMatch] = {}
     for call in run.calls:
-        if call.error is None or call.command is not None or call.is_edit or call.error.shape in found:
+        if call.error is None or call.command is not None or call.is_edit or call.error.shape in matches:
             continue
         shape = call.error.shape
         if not _is_rule(call.error):
             continue
         if any(c.index > call.index and c.name == call.name and not c.error for c in run.calls):
-            continue  # it worked later: another detector says why, if it can be said
+            # It worked later: another detector says why, if it can be said.
+            continue
         if match := _make_match(run, call):
-            found[shape] = match
-    return list(found.values())
+            matches[shape] = match
+    return list(matches.values())
 
 
 def _is_rule(error: ErrorShape) -> bool:
@@ -129,8 +130,8 @@ def _named_first(run: RunView, call: RunCall) -> str:
     verb = _VERB_FIRST.search(call.error.text)
     if verb and verb[1].lower() in others:
         return verb[1].lower()
-    named = best_named(call.error.text, others)
-    return named if speaks_of(call.error.text, named) >= MIN_SHARED_WORDS else ""
+    tool = best_named(call.error.text, others)
+    return tool if speaks_of(call.error.text, tool) >= MIN_SHARED_WORDS else ""
 
 
 def _was_done(run: RunView, call: RunCall, first: str) -> bool:
@@ -141,7 +142,7 @@ def _was_done(run: RunView, call: RunCall, first: str) -> bool:
 
 
 def _other_tools(run: RunView, call: RunCall) -> list[str]:
-    called = (c.name for each in (run, *run.family) for c in each.calls if not c.error)
+    called = (c.name for other in (run, *run.family) for c in other.calls if not c.error)
     names = dict.fromkeys((*run.episode.tools, *called))
     return [name for name in names if name != call.name]
 
@@ -149,12 +150,12 @@ def _other_tools(run: RunView, call: RunCall) -> list[str]:
 def _shown_by(run: RunView, call: RunCall) -> tuple[RunCall, str, str] | None:
     """Return the earlier answer that held the condition of a rule, the member that said so, and its value."""
     assert call.error is not None
-    said = call.error.text.lower().replace("_", " ")
+    text = call.error.text.lower().replace("_", " ")
     for source in run.calls:
         if source.index >= call.index or source.error:
             continue
         for member, value in _STATED.findall(source.answer):
             plain = value.lower().replace("_", " ")
-            if len(plain) >= MIN_FIELD_CHARS and re.search(rf"\b{re.escape(plain)}\b", said) and is_general(member):
+            if len(plain) >= MIN_FIELD_CHARS and re.search(rf"\b{re.escape(plain)}\b", text) and is_general(member):
                 return source, member, value
     return None

@@ -80,11 +80,11 @@ def _about(run: RunView) -> str:
 
 def describe_tasks(families: Sequence[str], tasks: Sequence[str]) -> str:
     """Describe tasks in general terms: by their families, by the task itself, or as the same task again."""
-    named = [" ".join(_FAMILY_WORD.findall(family.lower())) for family in dict.fromkeys(families)]
-    is_telling = all(len(_NUMBER.sub("", family).strip()) >= MIN_FAMILY_CHARS for family in named)
-    if named and is_telling and len(named) <= MAX_FAMILIES:
-        return f"When the task is of the kind {listed(named, last='or')}"
-    if len(named) > 1:
+    names = [" ".join(_FAMILY_WORD.findall(family.lower())) for family in dict.fromkeys(families)]
+    is_telling = all(len(_NUMBER.sub("", family).strip()) >= MIN_FAMILY_CHARS for family in names)
+    if names and is_telling and len(names) <= MAX_FAMILIES:
+        return f"When the task is of the kind {listed(names, last='or')}"
+    if len(names) > 1:
         return "When starting a task of this project"
     task = " ".join(tasks[0].split())
     if is_general(task) and len(task) <= 200:

@@ -71,19 +71,19 @@ _REFUSALS = (
 
 def find(run: RunView) -> list[RuleMatch]:
     """Look for refused edits and the next edit of the same file that worked, one lesson for each kind of refusal."""
-    found: dict[str, RuleMatch] = {}
+    matches: dict[str, RuleMatch] = {}
     for failed in (call for call in run.calls if call.is_edit and call.error):
-        refusal = next((each for each in _REFUSALS if each.said.search(failed.output)), None)
-        if refusal is None or refusal.trigger in found:
+        refusal = next((kind for kind in _REFUSALS if kind.said.search(failed.output)), None)
+        if refusal is None or refusal.trigger in matches:
             continue
         fixed = next((c for c in run.calls if c.index > failed.index and _is_same_edit(failed, c)), None)
         if fixed is None and refusal.is_order and (match := _never_read(run, failed, refusal)):
-            found[refusal.trigger] = match
+            matches[refusal.trigger] = match
         if fixed is None or len(run.between(failed, fixed)) > MAX_CALLS_BETWEEN:
             continue
         if match := _make_match(run, failed, fixed, refusal):
-            found[refusal.trigger] = match
-    return list(found.values())
+            matches[refusal.trigger] = match
+    return list(matches.values())
 
 
 def _never_read(run: RunView, failed: RunCall, refusal: _Refusal) -> RuleMatch | None:
@@ -145,5 +145,5 @@ def _make_match(run: RunView, failed: RunCall, fixed: RunCall, refusal: _Refusal
 
 def _differs_in_space(failed: RunCall, fixed: RunCall) -> bool:
     """Return whether two edits say the same apart from their spaces."""
-    one, other = ("".join(str(c.leaves).replace("\\n", "").split()) for c in (failed, fixed))
-    return one == other and failed.leaves != fixed.leaves
+    before, after = ("".join(str(c.leaves).replace("\\n", "").split()) for c in (failed, fixed))
+    return before == after and failed.leaves != fixed.leaves

@@ -44,7 +44,8 @@ def _in_vain(run: RunView, same: list[RunCall]) -> list[RunCall]:
 
 def _failing(run: RunView, call: RunCall, same: list[RunCall]) -> RuleMatch:
     tool = code(call.label)
-    assert call.error is not None  # only failing calls come here
+    # Only failing calls come here.
+    assert call.error is not None
     worked = next((c for c in run.calls if c.label == call.label and c.index > same[-1].index and not c.error), None)
     return RuleMatch(
         rule="repeated_call",
@@ -61,6 +62,6 @@ def _failing(run: RunView, call: RunCall, same: list[RunCall]) -> RuleMatch:
         ),
         polarity="avoid",
         confidence=0.5,
-        citations=tuple(run.cite(each.step, call.error.text) for each in same[:3]),
+        citations=tuple(run.cite(repeat.step, call.error.text) for repeat in same[:3]),
         tools=(call.name,),
     )

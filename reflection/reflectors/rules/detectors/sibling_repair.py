@@ -34,6 +34,7 @@ def _repair_of(run: RunView, call: RunCall) -> RuleMatch | None:
         texts = {(m.trigger, m.guideline): m for m in _repairs_in(other) if _fits(run, call, other, m)}
         for text, match in texts.items():
             repairs[text].append(match)
+    # The repair that most other runs show is the least likely to have worked by chance.
     best = max(repairs.values(), key=len, default=None)
     if best is None:
         return None
@@ -45,6 +46,7 @@ def _repair_of(run: RunView, call: RunCall) -> RuleMatch | None:
             f"run. {'Another run' if count == 1 else f'{count} other runs'} of its family got the same answer and got "
             f"past it in this way. {run.ending}"
         ),
+        # A little below the same repair seen in this run itself.
         confidence=best[0].confidence - 0.02,
         citations=(run.cite(call.step, call.error.text),),
     )
@@ -60,7 +62,7 @@ def _fits(run: RunView, call: RunCall, other: RunView, match: RuleMatch) -> bool
     The first citation of a repair is the failing call and the last one the call that worked.
     """
     assert call.error is not None
-    at = {each.index: each for each in other.calls}
+    at = {sibling_call.index: sibling_call for sibling_call in other.calls}
     failed, fixed = at.get(match.citations[0].first_step or 0), at.get(match.citations[-1].first_step or 0)
     if failed is None or fixed is None or failed.error is None or fixed.error or failed is fixed:
         return False
@@ -71,7 +73,8 @@ def _fits(run: RunView, call: RunCall, other: RunView, match: RuleMatch) -> bool
         done = [c for c in run.calls if c.index < call.index and c.name == first.name and not c.error]
         return not any(c.same_as(first) or missing_prerequisite.concerns(call.error, c) for c in done)
     changed = [path for path in failed.leaves if failed.leaves[path] != fixed.leaves.get(path)]
-    if len(match.tools) > 1:  # the value comes from a lookup
+    # The value comes from a lookup.
+    if len(match.tools) > 1:
         return bool(changed) and all(
             _is_made_up(run, call, path) or not _is_made_up(other, failed, path) for path in changed
         )
@@ -85,7 +88,8 @@ def _is_made_up(run: RunView, call: RunCall, path: str) -> bool:
     """Return whether a value stands in no earlier answer and was said by no person, in any spelling."""
     value = call.leaves.get(path, ("",))[0]
     if not isinstance(value, str) or value.isdigit():
-        return False  # its type may be what is wrong
+        # Its type may be what is wrong, not its value.
+        return False
     plain = "".join(char for char in value.lower() if char.isalnum())
-    said = "".join(char for char in run.text_before(call.index).lower() if char.isalnum())
-    return bool(plain) and plain not in said
+    shown = "".join(char for char in run.text_before(call.index).lower() if char.isalnum())
+    return bool(plain) and plain not in shown

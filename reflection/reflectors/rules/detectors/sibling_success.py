@@ -62,6 +62,7 @@ def _of_source(run: RunView, call: RunCall) -> RuleMatch | None:
                 sources[source.name] += 1
                 example[source.name] = source
         name, count = next(iter(sources.most_common(1)), ("", 0))
+        # One run that did without the lookup shows that it is not needed.
         if count < MIN_RUNS or count < len(worked):
             continue
         trigger, guideline, avoid = say_source(call, path, example[name])
@@ -87,6 +88,7 @@ def _of_choice(run: RunView, call: RunCall) -> RuleMatch | None:
     if not call.error.has(ErrorKind.FORM) or len(paths) != 1 or len(worked) < MIN_RUNS + 1:
         return None
     taken = {used.leaves.get(paths[0], ("",))[0] for _, used in worked}
+    # Many different words are free text, not a choice.
     if len(taken) > MAX_CHOICES or values[paths[0]] in taken or not all(_is_word(value) for value in taken):
         return None
     alike = {relation(str(values[paths[0]]), str(value)) for value in taken}
@@ -112,9 +114,9 @@ def _is_word(value: object) -> bool:
 def _same_arguments(worked: list[tuple[RunView, RunCall]], name: str) -> str:
     """Return the words that a call had as arguments in every run where the tool worked after it."""
     last = [[c for c in other.calls if c.name == name and c.index < used.index][-1].arguments for other, used in worked]
-    shared = {key: value for key, value in last[0].items() if all(each.get(key) == value for each in last)}
-    said = [f"{code(key)} {code(value)}" for key, value in sorted(shared.items()) if _is_word(value)]
-    return f" with {listed(said)}" if said else ""
+    shared = {key: value for key, value in last[0].items() if all(call.get(key) == value for call in last)}
+    arguments = [f"{code(key)} {code(value)}" for key, value in sorted(shared.items()) if _is_word(value)]
+    return f" with {listed(arguments)}" if arguments else ""
 
 
 def _of_step(run: RunView, call: RunCall) -> RuleMatch | None:
@@ -123,13 +125,15 @@ def _of_step(run: RunView, call: RunCall) -> RuleMatch | None:
     if call.error.has(ErrorKind.UNAVAILABLE, ErrorKind.REFUSED) or names_object(call.error):
         return None
     worked = _worked(run, call.name)
-    failing = [run, *(o for o in run.family if not any(o is each for each, _ in worked))]
+    failing = [run, *(o for o in run.family if not any(o is worker for worker, _ in worked))]
     failing = [other for other in failing if any(c.name == call.name for c in other.calls)]
     if len(worked) < MIN_RUNS + 1 or len(failing) < MIN_RUNS:
         return None
     before = [{c.name for c in other.calls if c.index < used.index and not c.error} for other, used in worked]
     tried = {c.name for other in failing for c in other.calls}
+    # What the failing runs did too cannot be what they lacked.
     always = {name for name in set.intersection(*before) - tried if not is_harmful(name)}
+    # With several, any of them may be the one that counts.
     if len(always) != 1:
         return None
     (name,) = always

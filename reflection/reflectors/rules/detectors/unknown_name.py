@@ -17,29 +17,29 @@ _NOT_FOUND = re.compile(r"not found|not recogni[sz]ed|No module named|exit(?:ed 
 
 def find(run: RunView) -> list[RuleMatch]:
     """Look for an unknown command or tool, and the next or an earlier call that did the same with another name."""
-    found: dict[str, RuleMatch] = {}
+    matches: dict[str, RuleMatch] = {}
     for number, failed in enumerate(run.calls):
-        if failed.error is None or not _is_unknown(failed) or failed.label in found:
+        if failed.error is None or not _is_unknown(failed) or failed.label in matches:
             continue
         nearby = (*run.calls[number + 1 : number + 1 + MAX_TRIES], *reversed(run.calls[:number]))
         other = next((c for c in nearby if not c.error and c.label != failed.label and _does_the_same(failed, c)), None)
         if other is not None and not _is_unsafe(other):
-            found[failed.label] = _make_match(run, failed, other)
+            matches[failed.label] = _make_match(run, failed, other)
         elif other is None and failed.command and failed.command.program in _USUAL and not run.succeeded:
-            found[failed.label] = _of_usual(run, failed, _USUAL[failed.command.program])
-    return list(found.values())
+            matches[failed.label] = _of_usual(run, failed, _USUAL[failed.command.program])
+    return list(matches.values())
 
 
 def _is_unknown(call: RunCall) -> bool:
     assert call.error is not None
     if call.command is None:
         return call.error.has(ErrorKind.UNKNOWN_NAME)
-    said = call.output[:2000]
-    lines = [line for line in said.splitlines() if _NOT_FOUND.search(line)]
+    output = call.output[:2000]
+    lines = [line for line in output.splitlines() if _NOT_FOUND.search(line)]
     return any(re.search(rf"\b{re.escape(call.command.program)}\b|No module named|code", line) for line in lines) and (
         call.error.has(ErrorKind.UNKNOWN_NAME)
-        or "127" in said
-        or re.search(rf"No module named '?{re.escape((*call.command.arguments, '-', '-')[1])}", said) is not None
+        or "127" in output
+        or re.search(rf"No module named '?{re.escape((*call.command.arguments, '-', '-')[1])}", output) is not None
     )
 
 

@@ -9,7 +9,7 @@ MIN_VALUE_CHARS = 3
 
 def find(run: RunView) -> list[RuleMatch]:
     """Look for failing calls with a label that is not in brackets on the last page, in runs that did not succeed."""
-    found: dict[str, RuleMatch] = {}
+    matches: dict[str, RuleMatch] = {}
     for call in run.calls:
         if call.error is None or call.command is not None or call.is_edit or run.succeeded:
             continue
@@ -18,8 +18,8 @@ def find(run: RunView) -> list[RuleMatch]:
             if not isinstance(value, str) or len(value) < MIN_VALUE_CHARS or not is_general(parameter_name(path)):
                 continue
             if match := _not_on_page(run, call, path, value):
-                found.setdefault(match.trigger, match)
-    return list(found.values())
+                matches.setdefault(match.trigger, match)
+    return list(matches.values())
 
 
 def _not_on_page(run: RunView, call: RunCall, path: str, value: str) -> RuleMatch | None:
