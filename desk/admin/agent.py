@@ -100,9 +100,9 @@ class AgentAdmin(ReadOnlyAdmin[Agent]):
         name = request.POST["tool"][:200]
         if request.POST.get("do") == "ask":
             ask_again(row, name, by=by)
-            return f"From its next run on, people are asked about {show_text(name)} again."
+            return f"From its next run on, calls of {show_text(name)} need an approval again."
         allow_tool(row, name, by=by, sha256=request.POST.get("sha256", ""))
-        return f"From its next run on, calls of {show_text(name)} wait for nobody."
+        return f"From its next run on, calls of {show_text(name)} need no approval."
 
 
 def describe_tools(current: AgentRevision) -> list[dict[str, Any]]:

@@ -90,7 +90,7 @@ class ExperimentAdmin(ReadOnlyAdmin[Experiment]):
             stop_experiment(row, by=get_actor(request), reason=reason)
             return "Stopped. What is deployed stays as it is: end the canary on the page of the deployment."
         look = take_look(row.pk)
-        return "Looked: something new is known." if look else "Looked: nothing new is known."
+        return "There is a new result." if look else "There is no new result."
 
     def start_view(self, request: HttpRequest, project_id: UUID) -> HttpResponse:
         """Ask for a plan, and start the experiment."""

@@ -94,7 +94,9 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         match form.get("do", ""):
             case "cancel":
                 run = cancel_run(row, by=by)
-                return "It ends before its next action." if run.is_live else "It has ended, so it stays as it is."
+                return (
+                    "The run will end before its next action." if run.is_live else "It has ended, so it stays as it is."
+                )
             case "resume":
                 return _go_to(resume_run(row, by=by))
             case "compact":
@@ -102,7 +104,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
                 return "The conversation is shortened before the model is asked next."
             case "rewind":
                 rewind_conversation(row.conversation, to=read_message_number(form), by=by)
-                return "The model no longer reads what follows. Go on with a message."
+                return "The model no longer sees what follows. Continue with a message."
             case "fork":
                 # A conversation is read on the pages of its runs, so a fork begins with a message.
                 message = read_message(form)

@@ -96,7 +96,7 @@ class CallDecisionForm(forms.Form):
         try:
             data["read"] = parse_json(data.get("arguments", "").encode())
         except InvalidJson as error:
-            self.add_error("arguments", f"This is no JSON that can be stored. {error}")
+            self.add_error("arguments", f"This is not JSON that can be stored. {error}")
             return
         if not isinstance(data["read"], dict):
             self.add_error("arguments", 'Write a JSON object, such as {"order": "A1"}.')

@@ -102,7 +102,7 @@ class BlockItems(ItemKind):
         undo = find_undo(item.block, user)
         if decision == "approve":
             return Done(said="Approved. Agents read it from now on.", undo=undo)
-        return Done(said="Rejected. What the block says stays as it is.", undo=undo)
+        return Done(said="Rejected. The block stays as it is.", undo=undo)
 
     def undo_review(self, review: Review, *, by: Actor) -> object:
         return undo_block_review(review, by=by)

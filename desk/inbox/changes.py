@@ -68,7 +68,7 @@ class ChangeItems(ItemKind):
                 stays=step in _STAYING,
                 disabled=no or ("" if step else over),
             ),
-            Button(key="e", decision="edit", label="Edit", disabled="A change is not edited; propose another one."),
+            Button(key="e", decision="edit", label="Edit", disabled="A change cannot be edited; propose another one."),
             Button(
                 key="r",
                 decision="reject",

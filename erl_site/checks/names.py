@@ -8,10 +8,10 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Warning, register
 
 _FIXED = "Remove it: no two deployments need this to differ."
-_RETENTION = "Set ERL_RETENTION_DAYS, which is for answers; events stay with their run."
+_RETENTION = "Set ERL_RETENTION_DAYS, which applies to answers. Events are kept with their run."
 _EMBEDDER = "Write ERL_EMBEDDER=https://host/v1?model=name&dimensions=1024."
 _RERANKER = "Add it to the address: ERL_RERANK_URL=https://host/rerank?model=name&format=tei."
-_TESTS = "Remove it: it was for tests alone."
+_TESTS = "Remove it: it was for tests only."
 # Settings of earlier versions, and what to do instead
 FORMER = {
     "ERL_API_HOST": "Write ERL_LISTEN=host:port.",

@@ -1,4 +1,4 @@
-"""Forks of this process, which have at once what it has loaded and share its memory.
+"""Forks of this process, which start with everything it has loaded and share its memory.
 
 Loading the product takes seconds and 150 MB, in each process that does it by itself. A process that forks must have
 neither threads nor connections: the fork would lack the former, and both would talk over the latter.
@@ -29,7 +29,7 @@ class ForkEnded(Exception):
 
 
 def freeze() -> None:
-    """Keep collections of garbage in forks from writing to objects that exist now, which would copy their pages."""
+    """Keep garbage collection in forks from writing to existing objects, which would copy their pages."""
     gc.collect()
     gc.freeze()
 
@@ -67,7 +67,7 @@ def call_in_fork(
             poll()
         result = receiver.recv()
     except EOFError:
-        raise ForkEnded("A part of this command ended before it was done; see above, or run it again.") from None
+        raise ForkEnded("A part of this command stopped too early. See the messages above, or run it again.") from None
     except BaseException:
         process.terminate()
         raise

@@ -29,7 +29,7 @@ ERRORS: dict[int, str] = {
     404: "Nothing exists at this address, or it belongs to another project.",
     406: "The `Accept` header allows no content type that the answer can have. Nothing was changed.",
     409: "The request conflicts with existing data. `error.retryable` says whether to repeat it.",
-    410: "The result of the repeated request was erased since.",
+    410: "The result of the repeated request has since been erased.",
     412: "The text changed after it was read; `If-Match` names another one.",
     413: "The body is too large.",
     415: "The body is not JSON in UTF-8.",

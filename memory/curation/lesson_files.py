@@ -86,7 +86,7 @@ def read_decisions(lines: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
     """Return the decisions of a file, one a line as GET /reviews has them, by the id of their lesson, oldest first.
 
     Raises:
-        InvalidInput: a line is no decision.
+        InvalidInput: a line is not a decision.
     """
     decisions: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for number, line in enumerate(lines, start=1):
@@ -97,7 +97,7 @@ def read_decisions(lines: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
             datetime.fromisoformat(row["created_at"])
             decisions[str(row["heuristic_id"])].append(row)
         except (ValueError, TypeError, KeyError):
-            raise InvalidInput({f"/{number}": ["This line is no decision, as GET /api/v1/reviews has them."]}) from None
+            raise InvalidInput({f"/{number}": ["This line is not an entry of GET /api/v1/reviews."]}) from None
     for rows in decisions.values():
         rows.sort(key=lambda row: datetime.fromisoformat(row["created_at"]))
     return dict(decisions)

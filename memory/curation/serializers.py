@@ -53,7 +53,7 @@ class ServedRevision(Answer):
     task_id: str
     tags: list[str]
     source_task: str
-    line: str = source("heuristic_id", description="It as it stands in a context block, made safe, in one line.")
+    line: str = source("heuristic_id", description="The lesson as one line of a context block, made safe.")
     approved_by: str
     approved_at: datetime | None
 
@@ -96,7 +96,7 @@ class Tally(BaseModel):
     failures: Annotated[int, Field(description="All failed runs.")]
     successes_contradicted: Annotated[
         int | None,
-        Field(description="Successful runs that did what it says to avoid; null where that is not known."),
+        Field(description="Successful runs that did what it says to avoid; null if this is not known."),
     ]
     successes: Annotated[int, Field(description="All successful runs.")]
 
@@ -127,9 +127,7 @@ class HeuristicAnswer(Answer):
     ]
     approved_support: Annotated[
         int,
-        Field(
-            description="Those of them that a reviewer approved with it or confirmed later; ranking counts only these."
-        ),
+        Field(description="Those that a reviewer approved with it or confirmed later; ranking counts only these."),
     ]
     usefulness: Annotated[
         float,
@@ -142,11 +140,11 @@ class HeuristicAnswer(Answer):
     prompt_version: str
     client: Annotated[str, Field(description="The API client that proposed it.")]
     external_id: Annotated[str, Field(description="The client's own id of this lesson.")]
-    metadata: Annotated[dict[str, Any], Field(description="What the client keeps with it.")]
+    metadata: Annotated[dict[str, Any], Field(description="What the client stored with it.")]
     approved_by: str = source("current_revision", "approved_by")
     approved_at: datetime | None = source("current_revision", "approved_at")
     served: Annotated[bool, BeforeValidator(bool)] = source(
-        "served_revisions", description="Whether agents are given a wording of it now."
+        "served_revisions", description="Whether agents are now given one of its wordings."
     )
     served_revision: Annotated[ServedRevision | None, FIRST] = source("served_revisions")
     superseded_by_id: UUID | None
@@ -168,7 +166,7 @@ class HeuristicAnswer(Answer):
 
 
 class HeuristicDetail(HeuristicAnswer):
-    """A heuristic with the runs it was learnt from, and its other wordings."""
+    """A heuristic with the runs from which it was learnt, and its other wordings."""
 
     evidence: Annotated[list[EvidenceAnswer], ROWS]
     wordings: list[OtherWording] = source(
@@ -197,15 +195,15 @@ class BulkError(BaseModel):
     code: str
     message: Annotated[str, Field(description="A sentence that says what to do next.")]
     retryable: bool
-    fields: Annotated[dict[str, list[str]], Field(description="What is wrong where: JSON pointers into this one.")]
+    fields: Annotated[dict[str, list[str]], Field(description="What is wrong and where: JSON pointers into this item.")]
 
 
 class BulkItem(BaseModel):
     """What became of one of many."""
 
     index: Annotated[int, Field(ge=0, description="Its place in the request, from 0.")]
-    status: Annotated[int, Field(description="The status it would have been answered with by itself.")]
-    heuristic_id: Annotated[UUID | None, Field(description="Null where it was refused before it was found.")]
+    status: Annotated[int, Field(description="The HTTP status that it would have had as a request of its own.")]
+    heuristic_id: Annotated[UUID | None, Field(description="Null if it was refused before it was found.")]
     heuristic_status: Annotated[str, OneOf(Heuristic.Status)] | None
     content_sha256: Annotated[str | None, Field(description="The hash of its newest wording.")]
     error: BulkError | None

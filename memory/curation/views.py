@@ -93,8 +93,8 @@ class HeuristicListView(ApiView):
         "`evidence` is added. The status is 200 then.",
         request=HeuristicInput,
         responses={
-            201: OpenApiResponse(HeuristicDetail, "It is proposed."),
-            200: OpenApiResponse(HeuristicDetail, "Your client has proposed it before, under this id."),
+            201: OpenApiResponse(HeuristicDetail, "The lesson is proposed."),
+            200: OpenApiResponse(HeuristicDetail, "Your client proposed the lesson before, under this id."),
         },
         parameters=[LOCATION, ETAG],
     )

@@ -119,8 +119,8 @@ def _explain_missing_task(reading: LogReading, fields: Mapping[str, Any]) -> str
     why = f" Left out: {'; '.join(left_out[:3])}." if left_out else ""
     steps = len(fields.get("steps", ()))
     return (
-        f"{reading.format}: nothing in this run of {steps} step{'' if steps == 1 else 's'} says what it was asked to "
-        f"do.{why} Name its family with --family to record it all the same."
+        f"{reading.format}: this run, with {steps} step{'' if steps == 1 else 's'}, does not say what it was asked to "
+        f"do.{why} Name its family with --family to record it anyway."
     )
 
 
@@ -251,7 +251,7 @@ def _make_storable(raw: Any) -> tuple[Any, InvalidJson | None, list[str]]:
 
 
 def _read_lines(path: Path) -> Iterator[_Log]:
-    """Yield the logs of JSON Lines. The first line that is an object tells whether each is a run or all are one log."""
+    """Yield the logs of JSON Lines. The first object decides whether each line is a run or all lines are one log."""
     lines = _parsed_lines(path)
     head: list[tuple[str, Any, InvalidJson | None]] = []
     for line in lines:
@@ -264,7 +264,7 @@ def _read_lines(path: Path) -> Iterator[_Log]:
         place, _, fault = head[0]
         number = "The only line" if len(head) == 1 else f"None of the {len(head)} lines"
         raise UnreadableFile(
-            f"{number} is {'no' if len(head) == 1 else 'a'} JSON object; {place}: {fault or 'a value'}"
+            f"{number} is {'not a' if len(head) == 1 else 'a'} JSON object; {place}: {fault or 'a value'}"
         )
     if stands_alone(head[-1][1]):
         for place, value, fault in chain(head, lines):

@@ -18,7 +18,7 @@ _LEVELS_UP = 4  # from the log of a step to the result of its trial
 
 
 def without_reports(files: Iterable[Path]) -> list[Path]:
-    """Return the files of a folder that are logs: of a trial its trajectories alone."""
+    """Return the files of a folder that are logs. Of a trial, only its trajectories are."""
     files = sorted(files)
     trials = {file.parent.parent for file in files if file.parts[-2:] == _LOG}
     jobs = {trial.parent for trial in trials}
@@ -56,7 +56,7 @@ def add_result(file: Path, runs: Iterable[Transcript]) -> None:
 
 
 def _find_result(file: Path) -> Mapping[str, Any]:
-    """Return the result of the trial that a log belongs to, {} where there is none."""
+    """Return the result of the trial that a log belongs to, {} if there is none."""
     for folder in [*file.absolute().parents][:_LEVELS_UP]:
         try:
             result = load_json((folder / "result.json").read_bytes(), limits=FILE_JSON)

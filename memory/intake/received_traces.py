@@ -66,7 +66,7 @@ def receive(project: Project, request: Mapping[str, Any], *, by: Actor, sender: 
     for number, (trace, entries) in enumerate(sorted(traces.items())):
         if not trace or number >= MAX_REQUEST_TRACES:
             many = f"trace {trace}: send at most {MAX_REQUEST_TRACES} traces in a request; set a smaller batch size."
-            receipt.reject(len(entries), many if trace else "What has no trace id belongs to no run.")
+            receipt.reject(len(entries), many if trace else "What has no trace id cannot be part of a run.")
             continue
         with connection.cursor() as cursor:  # one request at a time adds to a trace
             cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"otlp {project.pk} {trace}"])

@@ -63,7 +63,7 @@ class OtlpView(ApiView):
             except UnreadableTranscript as error:
                 raise InvalidJson(str(error)) from None
         if not isinstance(document, dict):
-            raise InvalidJson("Send the request of an OTLP exporter, an object.")
+            raise InvalidJson("Send the request of an OTLP exporter, which is an object.")
         return document
 
 
@@ -72,13 +72,13 @@ class TraceView(OtlpView):
 
 
 class LogView(OtlpView):
-    """Takes the log events of model calls, which hold their messages where the spans do not; other logs are ignored."""
+    """Takes the log events of model calls, which hold the messages that the spans lack. Other logs are ignored."""
 
     signal = "logs"
 
 
 class MetricView(OtlpView):
-    """Takes no metrics, and says so in the form that keeps an exporter from sending them again."""
+    """Rejects all metrics, in the form that keeps an exporter from sending them again."""
 
     signal = "metrics"
 

@@ -108,7 +108,7 @@ def _read_object(document: Mapping[str, Json]) -> LogReading:
         raise UnreadableTranscript("This is the result of a Harbor trial; its run is in agent/trajectory.json.")
     known = ", ".join(sorted(str(name)[:40] for name in document)[:8])
     raise UnreadableTranscript(
-        f"This is in no format that is known here: an object with the members {known or '(none)'}"
+        f"This is not in a known format: an object with the members {known or '(none)'}"
         f"{_writer_of([document])}. Send messages, a trace export, a session file, or an object with task and steps."
     )
 
@@ -131,8 +131,8 @@ def _read_program(reader: Reader, items: Sequence[Item]) -> LogReading:
     if not runs:
         kinds = sorted({text(item, "type")[:40] or text(item, "kind")[:40] for _, item in items} - {""})
         raise UnreadableTranscript(
-            f"{reader.name} wrote this{_writer_of([item for _, item in items])}, and nothing in it is read. "
-            f"Expected are {reader.expects}; there are {', '.join(kinds[:8]) or 'none with a type'}."
+            f"{reader.name} wrote this{_writer_of([item for _, item in items])}, but nothing in it can be read. "
+            f"Expected: {reader.expects}. Found: {', '.join(kinds[:8]) or 'nothing with a type'}."
         )
     counted = "" if reader.is_document else f"{len(items)} {reader.unit}{'' if len(items) == 1 else 's'}"
     name = reader.names.get(runs[0].format, reader.name)
@@ -229,7 +229,8 @@ def _read_langfuse_traces(traces: Sequence[Mapping[str, Json]]) -> LogReading:
     parts = [part for trace in traces for part in (trace, *(trace.get("observations") or ()))]
     if not any(get(part, name) not in (None, "") for part in parts for name in ("input", "output")):
         raise UnreadableTranscript(
-            "Langfuse: nothing to read, for no observation has an input or an output. Export it through Langfuse's API."
+            "Langfuse: there is nothing to read, since no observation has an input or an output. "
+            "Export it through Langfuse's API."
         )
     count = sum(len(trace.get("observations") or ()) for trace in traces)
     runs = transcripts_of_langfuse(traces)

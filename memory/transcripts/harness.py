@@ -1,4 +1,4 @@
-"""What coding agents put into the messages of a person, and what is left when it is taken away."""
+"""Remove what coding agents add to the messages of a person."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,7 +58,7 @@ def as_blocks(content: Json) -> list[Json]:
 
 
 def typed_text(content: Json) -> str:
-    """Return what a person typed in a message, "" where all of it is added by the program."""
+    """Return what a person typed in a message, "" if the program added all of it."""
     blocks = as_blocks(content)
     texts = [as_text(block.get("text")) for block in blocks if isinstance(block, Mapping) and "text" in block]
     plain = [_request(without(_REMINDERS, text).strip()) for text in texts]
@@ -82,14 +82,14 @@ def _request(text: str) -> str:
 
 
 def find_inside(tag: str, text: str) -> str | None:
-    """Return what stands inside the first element of a name, None where there is none that ends."""
+    """Return the content of the first element with a name, None if there is none that ends."""
     _, begins, rest = text.partition(f"<{tag}>")
     inside, ends, _ = rest.partition(f"</{tag}>")
     return inside if begins and ends else None
 
 
 def without(tags: Iterable[str], text: str) -> str:
-    """Return a text without the elements of some names."""
+    """Return a text without the elements with some names."""
     for tag in tags:
         kept, at = [], 0
         while (begin := text.find(f"<{tag}>", at)) >= 0 and (end := text.find(f"</{tag}>", begin)) >= 0:

@@ -1,4 +1,4 @@
-"""The objects of a log, each with its place, and a way to look into them that no damage breaks."""
+"""The objects of a log, each with its place, and functions that read them safely even if they are damaged."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -6,25 +6,25 @@ from .chat import flatten
 from .log import Json, Log, as_text, parse
 
 Item = tuple[str, Mapping[str, Json]]
-"""An object of a log, behind its place: "line 3", "messages[2]"."""
+"""An object of a log, after its place, such as "line 3" or "messages[2]"."""
 Items = Sequence[Item]
 _IDS = ("uuid", "id", "source_line_id", "step_id")
 
 
 def number(values: Json, where: str) -> list[Item]:
-    """Return the objects of a list with their places; what is no object is not there."""
+    """Return the objects of a list with their places, without entries that are not objects."""
     return [item for item in number_all(values, where) if item[1]]
 
 
 def number_all(values: Json, where: str) -> list[Item]:
-    """Return the entries of a list with their places; what is no object is an empty one, so that it can be named."""
+    """Return the entries of a list with their places. What is not an object becomes an empty one."""
     values = parse(values)
     entries = values if isinstance(values, list) else []
     return once([(f"{where}[{at}]", value if isinstance(value, Mapping) else {}) for at, value in enumerate(entries)])
 
 
 def once(items: Items) -> list[Item]:
-    """Return the items without those that were written again, with the same id and content."""
+    """Return the items without repetitions, which have the same id and content."""
     seen: dict[str, Mapping[str, Json]] = {}
     kept = []
     for item in items:
@@ -36,19 +36,19 @@ def once(items: Items) -> list[Item]:
 
 
 def get(value: Json, *path: str) -> Json:
-    """Return what stands at the end of a path of members, None where it leads nowhere."""
+    """Return the value at the end of a path of members, None if there is none."""
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
 
 
 def text(value: Json, *path: str) -> str:
-    """Return the text at the end of a path; "" where there is none."""
+    """Return the text at the end of a path, "" if there is none."""
     return as_text(get(value, *path))
 
 
 def mapping(value: Json, *path: str) -> Mapping[str, Json]:
-    """Return the object at the end of a path, an empty one where there is none."""
+    """Return the object at the end of a path, an empty one if there is none."""
     found = parse(get(value, *path))
     return found if isinstance(found, Mapping) else {}
 
@@ -70,13 +70,13 @@ def first(values: Iterable[str]) -> str:
 
 
 def times(items: Items, *path: str) -> dict[str, Json]:
-    """Return when the first and the last of some items happened, as a run has it."""
+    """Return the times of the first and the last item, as members of a run."""
     found = [time for _, item in items if (time := get(item, *path))]
     return {"started_at": found[0], "ended_at": found[-1]} if found else {}
 
 
 def read_each(log: Log, items: Items, read: Callable[[Log, Mapping[str, Json], str], bool | None]) -> None:
-    """Read items one by one. One that `read` does not know (it returns False) is named, as is one it cannot read."""
+    """Read items one by one. Those that `read` does not know (it returns False) or cannot read are left out."""
     for where, item in items:
         with log.reading(where):
             if read(log, item, where) is False:

@@ -1,4 +1,4 @@
-"""Take a log out of its text or archive, whatever is damaged in it."""
+"""Load a log from its text or archive, even if parts of it are damaged."""
 
 import codecs
 import json
@@ -48,7 +48,7 @@ def as_utf_8(content: bytes) -> bytes:
 
 
 def read_damaged_lines(lines: Sequence[tuple[str, Json]], broken: Sequence[tuple[str, str]]) -> LogReading:
-    """Read JSON Lines of which some are no JSON: these are failed runs, or parts that a session lacks."""
+    """Read JSON Lines of which some are not JSON: these are failed runs, or missing parts of a session."""
     first = next((value for _, value in lines if isinstance(value, Mapping | list)), None)
     if stands_alone(first):
         reading = read_lines(lines)
@@ -64,14 +64,14 @@ def read_damaged_lines(lines: Sequence[tuple[str, Json]], broken: Sequence[tuple
 
 
 def note_damage(reading: LogReading, damage: list[str]) -> LogReading:
-    """Name in the first run of a log what was damaged in it."""
+    """List in the first run of a log what was damaged in the log."""
     if reading.transcripts:
         reading.transcripts[0].left_out = [*damage, *reading.transcripts[0].left_out]
     return reading
 
 
 def clean(value: Json) -> tuple[Json, list[str]]:
-    """Return a value as a database can keep it, and what was changed for that."""
+    """Return a value in a form that the database can store, and what had to be changed."""
     faults: dict[str, None] = {}
     return _clean(value, faults), list(faults)
 
@@ -109,7 +109,7 @@ def open_archive(content: bytes) -> Json:
             head = next((name for name in ("header.json", "_journal/start.json") if name in names), "")
             samples = [name for name in names if name.startswith("samples/") and name.endswith(".json")]
             if not head or not samples:
-                raise UnreadableTranscript("The archive is no log of Inspect: it lacks header.json, or samples/.")
+                raise UnreadableTranscript("The archive is not a log of Inspect: header.json or samples/ is missing.")
             about = json.loads(_unpack(archive, content, archive.getinfo(head)))
             parts = [json.loads(_unpack(archive, content, archive.getinfo(name))) for name in samples]
             return {"status": "started", **about, "samples": parts}
@@ -120,7 +120,7 @@ def open_archive(content: bytes) -> Json:
 
 
 def _unpack(archive: zipfile.ZipFile, content: bytes, entry: zipfile.ZipInfo) -> bytes:
-    """Return a file of an archive, also where it is packed with Zstandard, which `zipfile` reads from Python 3.14 on.
+    """Return a file of an archive, even if it is compressed with Zstandard, which `zipfile` reads from Python 3.14 on.
 
     Raises NotImplementedError without the package that reads it.
     """
@@ -129,7 +129,7 @@ def _unpack(archive: zipfile.ZipFile, content: bytes, entry: zipfile.ZipInfo) ->
     try:
         zstd = import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
     except ImportError:
-        raise NotImplementedError("it is packed with Zstandard, for which backports.zstd is not installed") from None
+        raise NotImplementedError("it is compressed with Zstandard, and backports.zstd is not installed") from None
     begin = entry.header_offset + 30  # of the local header, which has two lengths at its end
     begin += sum(struct.unpack("<HH", content[begin - 4 : begin]))
     try:

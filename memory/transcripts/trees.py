@@ -1,4 +1,4 @@
-"""Sessions are trees: who goes back and writes another prompt leaves a branch behind that led nowhere."""
+"""Sessions are trees: a person who goes back and writes another prompt leaves an abandoned branch behind."""
 
 from collections.abc import Callable, Mapping
 
@@ -14,10 +14,10 @@ _Parent = Callable[[Mapping[str, Json]], str | None]
 
 
 def live_branch(items: Items, *, id_of: _Id, parent_of: _Parent, leaf: str = "") -> tuple[list[Item], list[Item]]:
-    """Return the items from the root to the leaf, and the others. An id that comes again is neither.
+    """Return the items from the root to the leaf, and the others. Items with a repeated id are in neither list.
 
-    The leaf is the last item without children, unless one is named. A parent that is not in the file was lost: what
-    stands before the first item that names it takes its part, so that the rest of the session is still one.
+    The leaf is the last item without children, unless one is named. If a parent is not in the file, the item before the
+    first one that names it takes its place, so that the session stays in one piece.
     """
     nodes: dict[str, int] = {}  # the place of each id
     kept: list[Item] = []
@@ -58,9 +58,9 @@ def _find_parents(items: list[Item], nodes: Mapping[str, int], parent_of: _Paren
 
 
 def without_copies(items: Items) -> tuple[Items, str]:
-    """Return the own items of a fork, into which its parent's were copied, and the id of the parent.
+    """Return the items of a fork without those copied from its parent, and the id of the parent.
 
-    Claude Code and Qwen Code mark each copy. A fork in which nothing was said yet has copies alone, and keeps them.
+    Claude Code and Qwen Code mark each copy. A fork in which nothing was said yet has only copies, and keeps them.
     """
     own = [item for item in items if not get(item[1], "forkedFrom", "sessionId")]
     parent = next((id for _, line in items if (id := text(line, "forkedFrom", "sessionId"))), "")

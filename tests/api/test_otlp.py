@@ -135,7 +135,7 @@ def test_spans_without_a_trace_id_belong_to_no_run(api_client, project, api_key,
 
     reason = reject(api_client, request(span(trace, "a", parent="b")))
 
-    assert reason == "What has no trace id belongs to no run."
+    assert reason == "What has no trace id cannot be part of a run."
     assert Trajectory.objects.get().spans == []
 
 
@@ -342,7 +342,7 @@ def test_other_log_records_are_passed_over(api_client):
 @pytest.mark.parametrize(
     ("odd", "reason"),
     [
-        (record("gen_ai.choice", trace=""), "What has no trace id belongs to no run."),
+        (record("gen_ai.choice", trace=""), "What has no trace id cannot be part of a run."),
         (record("gen_ai.choice", body={"content": "a\x00"}), "span 'a' cannot be read."),
     ],
 )

@@ -86,7 +86,7 @@ def test_import_records_each_run_once_and_names_what_it_cannot_read(
 
     said = capsys.readouterr()
     assert "2 runs recorded, 1 refused." in said.out
-    assert "broken.json: This is in no format that is known here" in said.err
+    assert "broken.json: This is not in a known format" in said.err
     assert sorted(Trajectory.objects.values_list("task", "metadata__colour")) == [(TASK, None), ("Own", "red")]
 
 

@@ -103,7 +103,7 @@ def test_exported_lessons_come_back_as_proposals_and_once(project: Project, tmp_
     copies = other.heuristics.order_by("current_revision__trigger")
     first, second = out.getvalue().splitlines()
     assert first.startswith("3 lessons wait for review")
-    assert second.startswith("0 lessons wait for review in the admin, 3 were there already")
+    assert second.startswith("0 lessons wait for review in the admin, 3 were already there")
     assert {copy.status for copy in copies} == {"proposed"}
     assert [[getattr(each.current_revision, word) for word in words] for each in copies] == [
         [getattr(each.current_revision, word) for word in words] for each in lessons
@@ -119,4 +119,4 @@ def test_line_that_is_no_lesson_is_named_and_the_rest_comes_in(project: Project,
         call_command("import_memory", str(file), "--project", other.slug, stdout=out)
 
     assert "line 2: " in out.getvalue()
-    assert "1 lessons wait for review in the admin, 0 were there already, 2 failed." in out.getvalue()
+    assert "1 lessons wait for review in the admin, 0 were already there, 2 failed." in out.getvalue()

@@ -36,7 +36,7 @@ def test_lessons_have_the_state_that_they_had_in_0_2() -> None:
 
     states = dict(project.heuristics.values_list("current_revision__trigger", "status"))
     assert states == {row["trigger"]: row["status"] for row in read_lines(LESSONS)}
-    assert summary.startswith("2 lessons wait for review in the admin, 8 are as they were decided on, ")
+    assert summary.startswith("2 lessons wait for review in the admin, 8 took over their decision, ")
 
 
 def test_decisions_say_where_they_were_taken_when_and_why() -> None:
@@ -105,7 +105,7 @@ def test_importing_again_changes_nothing() -> None:
 def test_file_of_decisions_that_is_none_is_refused(tmp_path: Path) -> None:
     project = make_project()
 
-    with pytest.raises(CommandError, match="line is no decision"):
+    with pytest.raises(CommandError, match="line is not an entry"):
         import_lessons(project, "--decisions", str(LESSONS))
 
     assert not project.heuristics.exists()

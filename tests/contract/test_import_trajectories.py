@@ -79,7 +79,7 @@ def test_import_bad_lines_are_reported_and_good_ones_kept(tmp_path: Path) -> Non
     assert code == 1
     assert "\n2 imported, 0 unchanged, 2 failed (a.jsonl)." in out
     assert [line.split(":")[0] for line in err.splitlines()] == ["line 2", "line 3"]
-    assert "This is in no format that is known here: an object with the members id." in err
+    assert "This is not in a known format: an object with the members id." in err
     assert set(Trajectory.objects.values_list("external_id", flat=True)) == {"r1", "r3"}
 
 
@@ -184,7 +184,7 @@ def test_import_says_what_each_file_of_a_folder_was_taken_for(tmp_path: Path) ->
     out, err, code = run_import(tmp_path)
 
     assert code == 1
-    assert err.startswith("other.json: This is in no format that is known here")
+    assert err.startswith("other.json: This is not in a known format")
     assert out.splitlines()[:4] == [
         "langfuse_observations.json: Langfuse: 7 observations, 2 runs",
         "otlp_genai.pb: OpenTelemetry: 6 spans, 1 run",

@@ -57,7 +57,7 @@ def test_what_is_left_out_is_named(api_client, form):
 @pytest.mark.parametrize(
     ("transcript", "said"),
     [
-        ({"event": "login"}, "This is in no format that is known here"),
+        ({"event": "login"}, "This is not in a known format"),
         ([{"role": "user", "content": "Hi"}, {"role": "robot"}], "messages[1].role must be one of"),
         ("text", "The log must be a JSON object or a list."),
         (load("langfuse_observations.json"), "Send one run at a time. This holds Langfuse: 7 observations, 2 runs."),

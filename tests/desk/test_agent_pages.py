@@ -111,7 +111,7 @@ def test_person_answers_in_place_of_the_tool() -> None:
     [
         ("reject", {}, "Choose a reason or write one"),
         ("answer", {"answer": " "}, "Write what the agent is to read."),
-        ("edit", {"arguments": "{"}, "This is no JSON"),
+        ("edit", {"arguments": "{"}, "This is not JSON"),
         ("edit", {"arguments": "[1]"}, "Write a JSON object"),
         ("edit", {"arguments": '{"message": "\\u0000"}'}, "Leave out the character U+0000"),
         ("edit", {"arguments": '{"message": 1e999}'}, "Send finite numbers"),

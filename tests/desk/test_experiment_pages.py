@@ -207,7 +207,7 @@ def test_buttons_look_and_stop() -> None:
     client.post(address(experiment), {"do": "stop", "reason": HOSTILE})
 
     experiment.refresh_from_db()
-    assert "something new is known" in looked
+    assert "There is a new result" in looked
     assert (experiment.status, experiment.ended_by, experiment.reason) == ("ended", "user:ana", HOSTILE)
     assert HOSTILE not in read(client, address(experiment))
 

@@ -93,7 +93,7 @@ def test_edit_of_a_block_is_not_rejected_without_a_reason() -> None:
     rejected = ana.post(item("block", revision), sent | {"reason_code": "Too long"}, follow=True).content.decode()
 
     assert "Choose a reason or write one" in refused
-    assert "What the block says stays as it is." in rejected
+    assert "The block stays as it is." in rejected
     assert Review.objects.get(content_sha256=revision.content_sha256).reason == "Too long"
 
 

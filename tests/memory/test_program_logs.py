@@ -147,7 +147,7 @@ def test_run_without_a_task_is_refused_with_the_reason(tmp_path: Path) -> None:
     (entry,) = read_entries(file)
 
     assert entry.data is None
-    assert entry.error.startswith("OpenTelemetry: nothing in this run of 0 steps says what it was asked to do.")
+    assert entry.error.startswith("OpenTelemetry: this run, with 0 steps, does not say what it was asked to do.")
 
 
 def test_download_that_says_nothing_is_refused(tmp_path: Path) -> None:
@@ -238,18 +238,18 @@ def test_sample_of_a_program_is_owned_by_its_reader_alone(reader: Any) -> None:
 # Program, version or shape, and sample: the rows of the table in docs/integrations.md.
 ROWS = [
     ("Claude Code", "one chain", "claude-code/tool-call/input.jsonl"),
-    ("Claude Code", "2.1: a branch that was not gone on with", "claude-code/branches.jsonl"),
+    ("Claude Code", "2.1: an abandoned branch", "claude-code/branches.jsonl"),
     ("Claude Code", "2.1: compacted twice, a message on several lines", "claude-code/compacted_twice.jsonl"),
-    ("Claude Code", "2.1: error of the provider, question asked aside", "claude-code/api_error_and_aside.jsonl"),
+    ("Claude Code", "2.1: error of the provider, side question", "claude-code/api_error_and_aside.jsonl"),
     ("Claude Code", "2.1: fork with copies of its parent", "claude-code/fork.jsonl"),
-    ("Claude Code", "sub-agent in a file of its own", "claude-code/subagent/input.jsonl"),
+    ("Claude Code", "sub-agent in its own file", "claude-code/subagent/input.jsonl"),
     ("Claude Code", "2.1: `--output-format stream-json`", "claude-code/stream.jsonl"),
     ("Codex", "rollout with `tool_search`", "codex/tool-calls/input.jsonl"),
     ("Codex", "0.44 rollout", "../transcripts/codex_rollout.jsonl"),
     ("Codex", "0.120: fork that repeats its parent", "codex/fork.jsonl"),
     ("Codex", "0.120: sub-agent with two `session_meta`", "codex/sub_agent.jsonl"),
-    ("Codex", "0.120: turn that was taken back", "codex/rolled_back.jsonl"),
-    ("Codex", "0.147: `item_completed` alone", "codex/events_only.jsonl"),
+    ("Codex", "0.120: turn that was undone", "codex/rolled_back.jsonl"),
+    ("Codex", "0.147: only `item_completed`", "codex/events_only.jsonl"),
     ("Cursor", "agent transcript", "cursor/tool-calls/input.jsonl"),
     ("Cursor", "`cursor-agent` stream", "cursor/stream.jsonl"),
     ("Gemini CLI", "JSON, until 2026", "gemini-cli/tool-calls/input.json"),
@@ -268,7 +268,7 @@ ROWS = [
     ("OpenHands", "0.x events", "openhands/before_1_0.json"),
     ("Letta Code", "transcript", "letta-code/tool-calls/input.jsonl"),
     ("Hermes", "session and messages", "hermes/tool-calls/input.json"),
-    ("Hermes", "0.19 export, a message taken back", "hermes/flat.json"),
+    ("Hermes", "0.19 export with an undone message", "hermes/flat.json"),
     ("Hermes", "rows of messages", "hermes/rows.json"),
     ("Hermes", "training samples", "hermes/samples.jsonl"),
     ("Pi", "version 3", "pi/tool-calls/input.jsonl"),

@@ -134,7 +134,7 @@ READ: dict[str, tuple[str, str, int, int, int, str, list[str], str, int | None]]
     "own_runs.jsonl": ("ERL: 1 run", CANCEL, 3, 2, 1, "failure", TOOLS, "gpt-4o", 510),
 }
 BROKEN = {
-    "unknown_object.json": "This is in no format that is known here: an object with the members event, user.",
+    "unknown_object.json": "This is not in a known format: an object with the members event, user.",
     "part_without_type.json": "messages[0].content[0] must be a content part, an object with type.",
     "otlp_without_spans.json": "resourceSpans holds no span.",
     "truncated.pb": "truncated.pb is not readable. The body is not an OTLP trace request in protobuf.",

@@ -36,7 +36,7 @@ export class Refused extends ERLError {
   }
 }
 
-/** Where ERL is and who asks. */
+/** The address of ERL and the API key. */
 export interface Destination {
   readonly url: string;
   readonly apiKey: string;

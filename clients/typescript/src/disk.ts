@@ -75,8 +75,8 @@ export class DiskSpool implements Spool {
   }
 
   /**
-   * Node cannot lock a file, as the Python client does. A file with the id of a process keeps two of Node's from
-   * sending the same; if they do all the same, or one in Python does, the key of each run lets ERL record it once.
+   * Node cannot lock a file, unlike the Python client. A file with the id of a process keeps two Node processes from
+   * sending the same runs. If a run is sent twice after all, its key lets ERL record it once.
    */
   async lock(): Promise<Lock | undefined> {
     await mkdir(this.place, { mode: 0o700, recursive: true });

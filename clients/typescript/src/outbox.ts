@@ -69,7 +69,7 @@ export class Outbox {
   /**
    * Wait until everything is recorded, and tell whether it is.
    *
-   * One who is not patient waits only while runs are being sent, not for an ERL that is away.
+   * Without patience, it waits only while runs are being sent, and not for an ERL that is away.
    */
   async flush(seconds: number, { patient = true } = {}): Promise<boolean> {
     const deadline = Date.now() + seconds * 1000;

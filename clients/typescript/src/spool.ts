@@ -20,7 +20,7 @@ export interface Spool {
   remove(run: WaitingRun): Promise<void>;
   /** Keep a run that cannot be recorded, with the reason beside it, out of the way of the others. */
   setAside(run: WaitingRun, reason: string): Promise<void>;
-  /** Take the lock on sending; undefined if another has it. One who dies loses it. */
+  /** Take the lock on sending; undefined if another process has it. A process that dies loses it. */
   lock(): Promise<Lock | undefined>;
 }
 

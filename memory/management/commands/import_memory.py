@@ -29,8 +29,8 @@ class Command(BaseCommand):
             "--decisions",
             type=Path,
             metavar="FILE",
-            help="Decisions on the lessons, one a line as GET /reviews has them. With it, lessons are approved, "
-            "rejected or retired as they were where they come from.",
+            help="The decisions on the lessons, one on each line, as GET /reviews returns them. Lessons are then "
+            "approved, rejected or retired as they were in the other installation.",
         )
         parser.add_argument("--agent", default="", help="The agent whose memory it is, for episodes that name none.")
 
@@ -43,7 +43,7 @@ class Command(BaseCommand):
             self._import_lessons(project, path, data, decisions_file=options["decisions"])
             return
         if options["decisions"]:
-            raise CommandError(f"{path} holds no lessons, one a line, so --decisions says nothing about it.")
+            raise CommandError(f"{path} is not a file of lessons, so --decisions does not apply to it.")
         try:
             document = parse_json(data, limits=FILE_JSON)
         except InvalidJson as error:
@@ -74,9 +74,9 @@ class Command(BaseCommand):
             self.stdout.write(f"{path}, line {number}: {reason}")
         counts = [f"{done.proposed - done.decided} lessons wait for review in the admin"]
         if decisions is not None:
-            counts.append(f"{done.decided} are as they were decided on")
-            counts.append(f"{done.left_out} were left out, as they had been merged or put into quarantine")
-        counts += [f"{done.unchanged} were there already", f"{len(done.failures)} failed"]
+            counts.append(f"{done.decided} took over their decision")
+            counts.append(f"{done.left_out} were left out because they had been merged or quarantined")
+        counts += [f"{done.unchanged} were already there", f"{len(done.failures)} failed"]
         self.stdout.write(", ".join(counts) + ".")
         # The rest was imported, so this is no CommandError, but a script has to notice.
         if done.failures:

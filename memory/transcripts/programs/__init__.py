@@ -33,7 +33,7 @@ READERS: tuple[Reader, ...] = (*(module.READER for module in _MODULES), hermes.R
 
 
 def find_reader(items: Items) -> Reader | None:
-    """Return the reader of the program that wrote the most of these lines, None where no program did."""
+    """Return the reader of the program that wrote most of these lines, None if no known program did."""
     counts = {reader: sum(reader.owns(item) for _, item in items) for reader in READERS if not reader.is_document}
     best = max(counts, key=lambda reader: counts[reader])
     return best if counts[best] else None

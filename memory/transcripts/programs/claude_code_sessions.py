@@ -1,4 +1,4 @@
-"""What is live in a Claude Code session: each line once, on the branch that was gone on with, and whole messages."""
+"""What is live in a Claude Code session: each line once, only the branch that was continued, and whole messages."""
 
 from collections.abc import Mapping
 from itertools import takewhile

@@ -30,7 +30,7 @@ def read(items: Items) -> list[Transcript]:
     live, abandoned = live_lines(items)
     log = Log(keeps_going=True)
     if abandoned:
-        log.leave_out("session", f"{abandoned} lines of turns that were taken back, or of the parent session")
+        log.leave_out("session", f"{abandoned} lines of undone turns or of the parent session")
     reads_events = has_only_events(live)
     # The same reasoning is written as an event and as an item, whose summary may be empty.
     thoughts = {

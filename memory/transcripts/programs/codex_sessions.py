@@ -1,4 +1,4 @@
-"""What is a Codex session's own: forks repeat their parent's history, and turns can be taken back."""
+"""What is a Codex session's own: forks repeat their parent's history, and turns can be undone."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -27,7 +27,7 @@ def find_parent(items: Items) -> str:
 
 
 def live_lines(items: Items) -> tuple[list[Item], int]:
-    """Return the lines of a session's own turns, and the number of those that were taken back or are its parent's."""
+    """Return the lines of a session's own turns, and the number of those that were undone or are its parent's."""
     begin, reads_events = _end_of_replay(items), has_only_events(items)
     heads = [item for item in items[:begin] if item[1].get("type") in ("session_meta", "turn_context")]
     kept: list[Item] = heads[:1] + heads[1:][-1:]  # its own meta, and the newest model

@@ -77,13 +77,13 @@ def _count_tokens(items: Items) -> int:
 
 
 def _live_lines(log: Log, items: Items) -> Items:
-    """Return the events that were not taken back: a rewind names the event from which on they do not count."""
+    """Return the events that were not undone: a rewind names the first event that no longer counts."""
     kept: list[Item] = []
     places: dict[str, int] = {}
     for where, line in items:
         at = places.get(text(line, "data", "upToEventId")) if line.get("type") == "session.snapshot_rewind" else None
         if at is not None and at < len(kept):
-            log.leave_out(where, f"{len(kept) - at} events that were taken back")
+            log.leave_out(where, f"{len(kept) - at} events that were undone")
             del kept[at:]
         places[text(line, "id")] = len(kept)
         kept.append((where, line))

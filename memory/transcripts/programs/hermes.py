@@ -43,7 +43,7 @@ def _read_session(document: Mapping[str, Json]) -> Transcript:
     # A message that was summarised away is inactive, too, and was part of the work all the same.
     live = [m for m in messages if m[1].get("active") not in (0, False) or m[1].get("compacted")]
     if len(live) < len(messages):
-        log.leave_out("messages", f"{len(messages) - len(live)} that were taken back")
+        log.leave_out("messages", f"{len(messages) - len(live)} that were undone")
     read_each(log, live, _read_message)
     return log.transcript(
         format="hermes",

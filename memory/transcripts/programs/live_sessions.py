@@ -29,7 +29,7 @@ def find_gemini_messages(items: Items, log: Log) -> tuple[dict[str, Json], list[
         if "$rewindTo" in line:
             ids = list(messages)
             back = ids[ids.index(text(line, "$rewindTo")) :] if text(line, "$rewindTo") in messages else ids
-            log.leave_out(where, f"{len(back)} messages that were taken back")
+            log.leave_out(where, f"{len(back)} messages that were undone")
             for id in back:
                 del messages[id]
         elif "sessionId" in line:
@@ -83,7 +83,7 @@ def _parent(line: Mapping[str, Json]) -> str | None:
 
 
 def find_opencode_messages(document: Mapping[str, Json]) -> tuple[list[Item], int]:
-    """Return the messages of a session, and how many were taken back: these stay in the file, behind the named one."""
+    """Return the messages of a session, and how many were undone: these stay in the file, after the named one."""
     messages: dict[str, Item] = {}
     for where, message in number_all(document.get("messages"), "messages"):
         message = _as_opencode_1(message)

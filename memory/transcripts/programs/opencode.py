@@ -23,7 +23,7 @@ def _read_session(document: Mapping[str, Json]) -> Transcript:
     info, log = mapping(document, "info"), Log(keeps_going=True)
     live, taken_back = find_opencode_messages(document)
     if taken_back:
-        log.leave_out("messages", f"{taken_back} that were taken back")
+        log.leave_out("messages", f"{taken_back} that were undone")
     read_each(log, live, _read_message)
     costs = [cost for _, message in live if (cost := to_number(get(message, "info", "cost")))]
     return log.transcript(

@@ -1,4 +1,4 @@
-"""What a program's module gives to the table of readers."""
+"""What the module of a program defines: a reader of its logs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,9 +11,10 @@ from ..log import Json, Transcript
 class Reader:
     """Reads the logs of one program.
 
-    `owns` tells an object that only this program writes. `read` gets all objects of a log, also damaged and unknown
-    ones, and returns its runs; it names what it leaves out, and raises nothing. `expects` says in a few words what a
-    readable log holds, for a person whose log is not. A log is a list of lines, or with `is_document` a single object.
+    `owns` tells whether only this program writes an object. `read` gets all objects of a log, including damaged and
+    unknown ones, and returns its runs; it lists what it leaves out, and raises nothing. `expects` says in a few words
+    what a readable log contains, for a person whose log cannot be read. A log is a list of lines or, with
+    `is_document`, a single object.
     """
 
     name: str
@@ -22,4 +23,4 @@ class Reader:
     expects: str
     unit: str = "line"
     is_document: bool = False
-    names: Mapping[str, str] = field(default_factory=dict)  # of programs that share it, by the format of a run
+    names: Mapping[str, str] = field(default_factory=dict)  # of programs that share the reader, by the format of a run

@@ -42,8 +42,8 @@ def read_log(content: bytes, *, defaults: Mapping[str, Any]) -> LogFile:
     if len(named) < len(runs):
         steps = sum(len(run.get("steps", ())) for run in runs if run not in named)
         problems.append(
-            f"{reading.format}: nothing in {len(runs) - len(named)} runs, of {steps} steps, says what they were asked "
-            "to do. Name their family to record them all the same."
+            f"{reading.format}: {len(runs) - len(named)} runs, with {steps} steps, do not say what they were asked to "
+            "do. Name their family to record them anyway."
         )
     return LogFile(summary=reading.summary(), runs=named, problems=problems)
 

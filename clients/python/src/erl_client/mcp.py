@@ -1,7 +1,7 @@
-"""The MCP server of the command `erl mcp`: hands the messages of the standard input on to `POST /mcp`.
+"""The MCP server of the command `erl mcp`: passes messages from standard input on to `POST /mcp`.
 
-Every request is answered in time: with an error while ERL is away. A client that starts meanwhile is welcomed without
-tools, and told when it can list them. Nothing but messages of the protocol is written.
+Every request is answered in time, with an error while ERL is away. A client that starts while ERL is away gets no
+tools, and is told when it can list them. Only messages of the protocol are written.
 """
 
 import base64
@@ -131,7 +131,7 @@ class _Bridge:
         if not self._family or not isinstance(params, dict):
             return message
         if message.get("method") == "resources/read" and params.get("uri") != _resource_of(self._family):
-            raise _NoAnswer(f"Here are the lessons of {self._family} only: read {_resource_of(self._family)}.")
+            raise _NoAnswer(f"This server has only the lessons of {self._family}: read {_resource_of(self._family)}.")
         if message.get("method") != "tools/call" or params.get("name") not in FAMILY_TOOLS:
             return message
         given = params.get("arguments")

@@ -1,7 +1,7 @@
 """`erl hook`: what a coding agent runs at a prompt and at the end of a turn.
 
-A hook never stands in the agent's way. Whatever goes wrong, it prints nothing and exits with 0. What it could not
-record it notes for `erl status`.
+A hook never gets in the agent's way. If anything goes wrong, it prints nothing and exits with 0, and notes what it
+could not record for `erl status`.
 """
 
 import argparse
@@ -166,7 +166,7 @@ def _record(options: argparse.Namespace, destination: Destination, note: HookNot
         if not mine:
             note.did = "recorded nothing: another hook is reading the session"
         elif notes.is_given_up():
-            note.did = "recorded nothing: the session took too long to read before"
+            note.did = "recorded nothing: an earlier hook took too long to read the session"
         else:
             try:
                 with limited_cpu(RECORD_CPU_SECONDS):

@@ -144,7 +144,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     scope.add_argument("--user", action="store_true", help="for all projects of this user")
     install.add_argument(
-        "--family", help="the task family; owner and name of the repository if it is empty, which --yes chooses too"
+        "--family", help="the task family; if it is empty, or with --yes alone, the owner and name of the repository"
     )
     install.add_argument("--uninstall", action="store_true", help="remove what was added")
     install.add_argument("--yes", action="store_true", help="do not ask")
@@ -189,7 +189,7 @@ def _install(options: argparse.Namespace) -> int:
 
 def _ask_family(folder: Path | None) -> str:
     """Ask for the task family, and return "" for that of the repository."""
-    usual = find_family(str(folder)) if folder else "owner and name of each repository"
+    usual = find_family(str(folder)) if folder else "the owner and name of each repository"
     print("Lessons are given only in the task family in which they were learnt. Use one project for each customer.")
     family = input(f"Task family [{usual}]: ").strip()
     return "" if family == usual else family
@@ -198,11 +198,11 @@ def _ask_family(folder: Path | None) -> str:
 def _describe_family(family: str, folder: Path | None) -> str:
     """Say to which task family runs and lessons will belong."""
     if family or folder is None:
-        return f"Task family: {family or 'owner and name of each repository'}."
+        return f"Task family: {family or 'the owner and name of each repository'}."
     found = find_family(str(folder))
     return (
-        f"Task family: {found}. Its lessons are given in this repository only, and no others are. (Before 0.3 it was "
-        f"called {short_name(found)}, as any repository of that name: `--family` keeps a name.)"
+        f"Task family: {found}. This repository gets no lessons of other families. (Before 1.0 the family was called "
+        f"{short_name(found)}, like that of any repository with this name; `--family` keeps a name.)"
     )
 
 

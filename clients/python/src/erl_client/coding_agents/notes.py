@@ -1,6 +1,7 @@
-"""What is known of one session of a coding agent: the lessons it was given, and the tasks that are recorded.
+"""The notes of hooks: which lessons a session was given, which tasks are recorded, and what each hook did last.
 
-A hook is a process of its own each time. Its notes are a file in the spool's folder, to which each hook adds lines.
+Each hook runs in a process of its own. The notes of a session are a file in the folder of the spool, to which each
+hook adds lines.
 """
 
 import json

@@ -19,7 +19,7 @@ _PREFIXES = frozenset({"scm", "v3"})  # of the addresses of Bitbucket and Azure 
 def find_family(folder: str) -> str:
     """Return the task family of a folder: owner and name of its repository, as its remote has them.
 
-    A repository without an owner is told from others of its name by where it is, so that it shares nothing with them.
+    A repository without an owner gets a hash of its location, so that it shares nothing with others of its name.
     """
     if not folder:
         return ""
@@ -36,7 +36,7 @@ def find_family(folder: str) -> str:
 
 
 def short_name(family: str) -> str:
-    """Return the name of a repository without its owner, by which versions before 0.3 called the family."""
+    """Return the name of a repository without its owner, which was the family in versions before 1.0."""
     return family.rpartition("/")[2]
 
 

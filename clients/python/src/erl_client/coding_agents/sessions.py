@@ -33,7 +33,7 @@ def read_session(agent: str, file: Path, *, last: int = 0) -> SessionFile:
     problems = [f"{place}: {reason}" for place, reason in broken]
     objects = [line for line in lines if isinstance(line, dict)]
     if len(objects) < len(lines):
-        problems.append(f"{len(lines) - len(objects)} lines are no JSON objects")
+        problems.append(f"{len(lines) - len(objects)} lines are not JSON objects")
     return SessionFile(session=cut_session(agent, objects, name=file.stem, last=last), problems=problems)
 
 
