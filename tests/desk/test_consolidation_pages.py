@@ -153,7 +153,12 @@ def test_suggestion_of_a_project_of_others_is_not_found(client: Client) -> None:
     suggestion = suggest(approved(), Kind.RETIRE)
     client.force_login(make_member("ana", project=make_project(), permissions=RIGHTS))
 
-    assert decide(client, suggestion).status_code == 404
+    answer = decide(client, suggestion).content.decode()
+
+    suggestion.refresh_from_db()
+    assert suggestion.status == Suggestion.Status.OPEN
+    assert "Nothing was changed." in answer
+    assert "It is said twice." not in answer
     page = client.get(reverse("admin:reflection_suggestion_change", args=[suggestion.pk]))
     assert page.status_code == 302
 

@@ -1,12 +1,16 @@
 """What is called in a fork gives its result, its exception, or neither."""
 
+import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 from typing import NoReturn
 
 import pytest
 
 from erl_site.embedded.forks import ForkEnded, call_in_fork
+from tests.stack import ROOT
 
 
 def refuse() -> NoReturn:
@@ -29,18 +33,27 @@ def test_call_in_fork_of_a_killed_process_says_so() -> None:
         call_in_fork(lambda: os.kill(os.getpid(), signal.SIGKILL), expected=(), poll=lambda: None)
 
 
+# At the first fork alone: what is registered stays, and Python ignores what a handler raises there. In a process of its
+# own, as with other threads the signal may come to one of them.
+INTERRUPTED = """
+import os, signal
+from erl_site.embedded.forks import call_in_fork
+here, interrupts = os.getpid(), [signal.SIGINT]
+def interrupt():
+    while interrupts:
+        os.kill(here, interrupts.pop())
+os.register_at_fork(after_in_parent=interrupt)
+try:
+    call_in_fork(signal.pause, expected=(), poll=lambda: None)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
 def test_interrupt_during_a_fork_is_not_lost() -> None:
-    here, interrupts = os.getpid(), [signal.SIGINT]
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], cwd=ROOT, capture_output=True, text=True, timeout=60)
 
-    def interrupt() -> None:
-        while interrupts:  # at the first fork alone: what is registered stays
-            os.kill(here, interrupts.pop())
-
-    # As any function that is registered for forks, where Python ignores what a handler raises
-    os.register_at_fork(after_in_parent=interrupt)
-
-    with pytest.raises(KeyboardInterrupt):
-        call_in_fork(signal.pause, expected=(), poll=lambda: None)
+    assert done.stdout == "interrupted\n", done.stderr
 
 
 def test_call_in_fork_ends_the_fork_when_interrupted() -> None:
@@ -50,5 +63,4 @@ def test_call_in_fork_ends_the_fork_when_interrupted() -> None:
     with pytest.raises(KeyboardInterrupt):
         call_in_fork(signal.pause, expected=(), poll=interrupt)
 
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert multiprocessing.active_children() == []

@@ -17,7 +17,7 @@ DEPENDENCIES = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8
 
 def name_and_version(requirement: str) -> tuple[str, str]:
     name, _, version = requirement.partition(";")[0].partition("==")
-    return name.partition("[")[0].strip(), version.strip()
+    return re.sub(r"[-_.]+", "-", name.partition("[")[0].strip().lower()), version.strip()  # as PEP 503 has it
 
 
 def test_direct_dependencies_have_the_versions_of_pyproject() -> None:

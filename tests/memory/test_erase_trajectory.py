@@ -88,7 +88,7 @@ def test_erase_deletes_a_lesson_with_edited_words_from_the_run() -> None:
 def test_erase_takes_back_what_the_run_said_of_lessons() -> None:
     heuristic = make_heuristic(status=Heuristic.Status.APPROVED)
     run = make_trajectory(project=heuristic.project, outcome="success", score=1.0)
-    record_feedback(heuristic, Feedback(verdict="followed"), client=run.client, trajectory=run)
+    record_feedback(heuristic, Feedback(verdict="followed"), client="agent", trajectory=run)
     heuristic.refresh_from_db()
     assert heuristic.usefulness_basis["runs"] == 1
 

@@ -23,8 +23,9 @@ from reflection.llm.base import OnText
 from reflection.llm.chat import ChatAnswer, ChatRequest
 from runtime.loop import asking
 from runtime.models.runs import Event, Run
+from runtime.streaming import sse
 from runtime.streaming.events import CHANNEL, PART_CHARACTERS, send_text
-from runtime.streaming.feed import Notice, Subscription
+from runtime.streaming.feed import Feed, Notice, Subscription
 from runtime.streaming.readers import KeyReader
 from runtime.streaming.reading import Seen, read_events
 from runtime.streaming.sse import write_events
@@ -77,6 +78,8 @@ def working(run: Run, model: Held) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "SECONDS_BETWEEN_PARTS", 0.0)
+    # A feed of its own: that of a test behind a pooler does not listen, and goes on for a second.
+    monkeypatch.setattr(sse, "feed", Feed())
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from math import inf, log
 from pathlib import Path
 from typing import Any
 
+import erl_site.urls  # noqa: F401  # the pages of the admin, in their order
 from tests.stack import PACKAGES, ROOT
 
 op, _parser = importlib.import_module("re._constants"), importlib.import_module("re._parser")
