@@ -22,7 +22,7 @@ from memory.projects.models import Project
 from memory.runs.models import Trajectory
 
 MAX_SHOWN_ERRORS = 50
-CODING_AGENTS = ("claude-code", "codex", "cursor")  # those that have hooks
+CODING_AGENTS = ("claude-code", "codex", "cursor", "gemini-cli", "opencode", "qwen-code")  # those that have hooks
 SUFFIXES = frozenset({".json", ".jsonl", ".ndjson", ".traj", ".log", ARCHIVE_SUFFIX, *PROTOBUF_SUFFIXES})
 
 
