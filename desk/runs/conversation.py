@@ -34,7 +34,7 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FoundPassage:
+class ShownPassage:
     """One text of a step. `peek` is shown while it is folded; "" for a text short enough not to fold."""
 
     kind: str
@@ -54,8 +54,8 @@ class ReadStep:
     gist: str
     cost: str
     tool: str
-    agent: tuple[FoundPassage, ...]
-    answer: tuple[FoundPassage, ...]
+    agent: tuple[ShownPassage, ...]
+    answer: tuple[ShownPassage, ...]
     failed: bool
     cited: bool
     quotes: tuple[str, ...]
@@ -156,7 +156,7 @@ def _count_tokens(metadata: dict[str, Any]) -> int:
     return 0
 
 
-def _passage(kind: str, label: str, text: str, query: str) -> FoundPassage | None:
+def _passage(kind: str, label: str, text: str, query: str) -> ShownPassage | None:
     if not text:
         return None
     shown = show_text(indent_json(text) or text)
@@ -165,7 +165,7 @@ def _passage(kind: str, label: str, text: str, query: str) -> FoundPassage | Non
     peek = shown[:_PEEK_CHARS] if len(shown) > FOLD_CHARS else ""
     is_marked = not query and kind in _MARKED and looks_marked(shown) and not shown.startswith(("{", "["))
     markup = render_markdown(shown) if is_marked else None
-    return FoundPassage(
+    return ShownPassage(
         kind=kind, label=label, parts=parts, length=len(shown), peek=peek, found=is_found, markup=markup
     )
 

@@ -89,7 +89,7 @@ class OtherWording(Answer):
     grouped_at: datetime | None
 
 
-class Tally(BaseModel):
+class TallyAnswer(BaseModel):
     """How many runs of its task family, or of the project, speak for and against a proposal, when last counted."""
 
     failures_met: Annotated[int, Field(description="Failed runs that it would have met.")]
@@ -154,7 +154,7 @@ class HeuristicAnswer(Answer):
             description="The proposal that represents this one in the queue; a decision on it also decides this one."
         ),
     ]
-    tally: Tally | None = source("review_basis")
+    tally: TallyAnswer | None = source("review_basis")
     created_at: datetime
     updated_at: datetime
 

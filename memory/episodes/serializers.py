@@ -9,7 +9,7 @@ from pydantic import Field
 from memory.api.output import Answer, source
 
 
-class ScoreHistory(Answer):
+class ScoreHistoryAnswer(Answer):
     """How one agent did on one task family."""
 
     task_id: Annotated[str, Field(description="The task family; empty for runs that named none.")]
@@ -49,5 +49,5 @@ class MemorySummaryAnswer(Answer):
     """Counts, scores by task and agent, the mistakes seen most often."""
 
     counts: Annotated[dict[str, int], Field(description="How many, by kind and status.")]
-    scores: list[ScoreHistory]
+    scores: list[ScoreHistoryAnswer]
     mistake_cards: list[MistakeCardSummary] = source("cards", description="The ten that were seen most often.")

@@ -52,7 +52,7 @@ class ProposalAnswer(Answer):
     findings: Annotated[list[ProposalFinding], Field(description="What the checks found for the reviewer.")]
 
 
-class ReflectionError(BaseModel):
+class ReflectionFailure(BaseModel):
     code: str
     message: str
 
@@ -80,7 +80,7 @@ class ReflectionAnswer(Answer):
     heuristics_proposed: int
     proposals: Annotated[list[ProposalAnswer], ROWS]
     skip_reason: Annotated[str, Field(description="Why nothing was proposed.")]
-    error: ReflectionError | None
+    error: ReflectionFailure | None
     input_tokens: int
     output_tokens: int
     cost_usd: float

@@ -20,7 +20,7 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
 from runtime.streaming.events import CHANNEL
-from runtime.streaming.readers import Reader
+from runtime.streaming.readers import StreamReader
 from runtime.streaming.reading import Seen, read_events
 
 log = structlog.get_logger(__name__)
@@ -46,7 +46,7 @@ class Notice(NamedTuple):
 class Subscription:
     """The events of one run after a certain one, for one reader, who waits for them in an event loop."""
 
-    def __init__(self, run_id: UUID, after: int, reader: Reader) -> None:
+    def __init__(self, run_id: UUID, after: int, reader: StreamReader) -> None:
         self.run_id = run_id
         self.position = after
         self.reader = reader
@@ -96,7 +96,7 @@ class Feed:
         self._process_id = 0
 
     @contextmanager
-    def subscribe(self, run_id: UUID, *, after: int, reader: Reader) -> Iterator[Subscription]:
+    def subscribe(self, run_id: UUID, *, after: int, reader: StreamReader) -> Iterator[Subscription]:
         """Follow a run inside the block, for as long as the reader may."""
         subscription = Subscription(run_id, after, reader)
         with self._lock:

@@ -13,7 +13,7 @@ from memory.projects.access import visible_projects
 from memory.projects.models import ApiKey
 
 
-class Reader(Protocol):
+class StreamReader(Protocol):
     """Someone who follows a run. Equal readers are asked about once."""
 
     @property

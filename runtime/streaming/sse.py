@@ -9,7 +9,7 @@ from django.http import StreamingHttpResponse
 
 from runtime.models.runs import Run
 from runtime.streaming.feed import feed
-from runtime.streaming.readers import Reader
+from runtime.streaming.readers import StreamReader
 from runtime.streaming.reading import Seen, read_events
 
 PING_SECONDS = 15.0
@@ -21,7 +21,7 @@ LIVE = {status.value for status in Run.LIVE}
 class EventStream(StreamingHttpResponse):
     """A response that lasts as long as its run, and its reader may follow it. It keeps no thread while it waits."""
 
-    def __init__(self, run: Run, *, after: int, first: list[Seen], reader: Reader) -> None:
+    def __init__(self, run: Run, *, after: int, first: list[Seen], reader: StreamReader) -> None:
         self.holders = reader.holders
         events = (
             write_events(run.pk, after=after, first=first, reader=reader)
@@ -34,7 +34,7 @@ class EventStream(StreamingHttpResponse):
         self["X-Accel-Buffering"] = "no"
 
 
-async def write_events(run_id: UUID, *, after: int, first: list[Seen], reader: Reader) -> AsyncIterator[bytes]:
+async def write_events(run_id: UUID, *, after: int, first: list[Seen], reader: StreamReader) -> AsyncIterator[bytes]:
     """Write events as they come; b"" where none came for a second.
 
     Args:

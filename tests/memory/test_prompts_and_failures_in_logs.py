@@ -325,7 +325,7 @@ def test_folder_of_a_session_of_opencode_2_is_known() -> None:
 
     session = cut_session("opencode", [json.loads(file.read_text(encoding="utf-8"))], name="file")
 
-    assert session.folder == "/home/dev/shop"
+    assert session.folder == "/srv/shop"
     assert [task.prompt for task in session.tasks] == ["Fix the failing test in test_round.py"]
 
 
