@@ -72,9 +72,11 @@ class Desk:
     def open(self, row: Any) -> tuple[str, dict[str, str]]:
         """Open the page of a row; return its address and the fields of its form."""
         address = reverse(f"admin:{row._meta.label_lower.replace('.', '_')}_change", args=[row.pk])
-        response = self._client.get(address)
+        response: Any = self._client.get(address, follow=True)
         if response.status_code != 200:
             raise SystemExit(f"GET {address} answered {response.status_code}")
+        for leads_to, _ in response.redirect_chain:  # to the inbox, which decides
+            address = leads_to
         return address, _Form(response.content.decode()).values
 
     def decide(self, opened: tuple[str, dict[str, str]], decision: str, **values: str) -> str:
@@ -89,5 +91,5 @@ class Desk:
         return following
 
     def follow(self, address: str) -> None:
-        if self._client.get(address).status_code != 200:
+        if self._client.get(address, follow=True).status_code != 200:
             raise SystemExit(f"GET {address} did not answer 200")

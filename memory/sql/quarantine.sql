@@ -18,7 +18,8 @@ CREATE OR REPLACE TRIGGER memory_revision_hash_words
 
 -- A wording descends from itself, from the wordings that its author named in `lineage`, from the first wording of the
 -- project with the same words, and from one of its own lesson: from those with the same text or, where there is none,
--- from the one before it. So the words keep their lineage on every way that copies or edits them.
+-- from the one before it. A part of a mistake card counts as the words of a lesson that says just that. So the words keep
+-- their lineage on every way that copies or edits them.
 CREATE OR REPLACE FUNCTION memory_wording_lineage() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'UPDATE' THEN
@@ -37,9 +38,20 @@ BEGIN
         UNION ALL
         SELECT lineage FROM memory_heuristicrevision WHERE id = ANY (NEW.lineage)
         UNION ALL
-        (SELECT lineage FROM memory_heuristicrevision
-         WHERE project_id = NEW.project_id AND words_sha256 = NEW.words_sha256 AND id <> NEW.id
-         ORDER BY created_at, id LIMIT 1)
+        (SELECT lineage FROM (
+            SELECT created_at, id, lineage FROM memory_heuristicrevision
+            WHERE project_id = NEW.project_id AND words_sha256 = NEW.words_sha256 AND id <> NEW.id
+            UNION ALL
+            SELECT created_at, id, lineage FROM memory_heuristicrevision
+            WHERE NEW.kind = 'lesson' AND kind = 'mistake' AND project_id = NEW.project_id
+                AND NEW.words_sha256 IN (
+                    memory_words_sha256(guideline), memory_words_sha256(avoid), memory_words_sha256(rationale))
+            UNION ALL
+            SELECT created_at, id, lineage FROM memory_heuristicrevision
+            WHERE NEW.kind = 'mistake' AND kind = 'lesson' AND project_id = NEW.project_id
+                AND words_sha256 IN (memory_words_sha256(NEW.guideline), memory_words_sha256(NEW.avoid),
+                                     memory_words_sha256(NEW.rationale))
+         ) AS same_words ORDER BY created_at, id LIMIT 1)
         UNION ALL
         SELECT lineage FROM own
         WHERE content_sha256 = NEW.content_sha256

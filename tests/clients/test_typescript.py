@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,13 +76,18 @@ def agent_answer(exchange: Exchange) -> None:
     if failure:
         fails(int(failure[1]))(exchange)
     elif body["model"] == "breaks-off":
-        begins(resets())(exchange)
+        begins(_resets_after_a_while)(exchange)
     elif exchange.request.path.endswith("/responses"):
         _respond(exchange)
     elif body.get("tools") and not re.search(r'"tool_call_id"|"tool_result"', json.dumps(body["messages"])):
         answer("I look it up.", ("get_reservation", {"id": "EHGLP3"}), input_tokens=10, output_tokens=5)(exchange)
     else:
         answer(ANSWER, input_tokens=10, output_tokens=5)(exchange)
+
+
+def _resets_after_a_while(exchange: Exchange) -> None:
+    time.sleep(0.3)  # a reset throws away what the other end has not read yet
+    resets()(exchange)
 
 
 def _respond(exchange: Exchange) -> None:

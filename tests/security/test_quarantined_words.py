@@ -189,6 +189,19 @@ def test_import_does_not_bring_the_words_back() -> None:
         approve_as_read(imported, by=ANA)
 
 
+def test_import_does_not_bring_a_part_of_a_card_back() -> None:
+    project = make_project()
+    record(project, CARD, client="mallory")
+    order(project)
+    file = {"version": 1, "global_rules": [f"[WORKS] {CARD['correct_decision'].upper()}!"]}
+
+    import_memory(project, document=file, by=Actor(label="command:import_memory"))
+    imported = Heuristic.objects.get(reflector="import", kind=Heuristic.Kind.LESSON)
+
+    with pytest.raises(CoveredByOrder):
+        approve_as_read(imported, by=ANA)
+
+
 def test_copy_of_the_words_that_is_served_is_taken_by_the_order() -> None:
     project = make_project()
     propose(project)

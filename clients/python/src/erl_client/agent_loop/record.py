@@ -57,7 +57,7 @@ def describe_attempt(
 ) -> dict[str, Any]:
     """Return an attempt as `POST /api/v1/trajectories` takes it. `place` is the folder with its output."""
     name = Path(plan.command[0]).name
-    printed = _read_transcript(place / "agent.stdout")
+    printed = _read_transcript(place / "agent.stdout", task=plan.goal)
     told = {
         "action": {"name": name, "arguments": {"command": plan.command}},
         "observation": _read_tail(place / "agent.stdout"),
@@ -108,12 +108,12 @@ def _describe_check(plan: Plan, place: Path, checked: Ended) -> dict[str, Any]:
     }
 
 
-def _read_transcript(file: Path) -> dict[str, Any]:
+def _read_transcript(file: Path, *, task: str) -> dict[str, Any]:
     """Return the run that an agent printed, {} where its output is no log that can be read."""
     try:
         content = file.read_bytes()
         content.decode()
-        runs = [run for run in read_log(content, defaults={}).runs if run.get("steps")]
+        runs = [run for run in read_log(content, defaults={"task": task}).runs if run.get("steps")]
     except Exception:  # any output at all is allowed
         return {}
     return next((run for run in runs if not run.get("parent_id")), {})
