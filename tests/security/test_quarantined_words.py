@@ -202,6 +202,17 @@ def test_import_does_not_bring_a_part_of_a_card_back() -> None:
         approve_as_read(imported, by=ANA)
 
 
+def test_card_that_says_the_words_of_a_lesson_is_covered() -> None:
+    project = make_project()
+    serve(project)
+    order(project)
+
+    record(project, CARD | {"lesson": POISON.guideline}, client="honest")
+
+    with pytest.raises(CoveredByOrder):
+        approve_card_as_read(MistakeCard.objects.get(project=project), by=ANA)
+
+
 def test_copy_of_the_words_that_is_served_is_taken_by_the_order() -> None:
     project = make_project()
     propose(project)
