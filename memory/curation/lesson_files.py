@@ -4,10 +4,10 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from django.db import transaction
+from pydantic import AwareDatetime, BaseModel, Field
 
 from memory.curation.decision_steps import ReviewNote
 from memory.curation.decisions import approve_heuristic, reject_heuristic, retire_heuristic
@@ -15,10 +15,11 @@ from memory.curation.proposals import propose_heuristic, redact_text
 from memory.errors import InvalidInput, MemoryAppError
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import Authorship, HeuristicText
-from memory.limits import MAX_LESSON_TEXT_CHARS
+from memory.limits import MAX_LESSON_TEXT_CHARS, MAX_NAME_CHARS, MAX_REASON_CHARS
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.review.models import Review
+from memory.strict_json import InvalidJson, parse_json
 
 TEXTS = ("trigger", "guideline", "avoid", "not_when", "rationale", "polarity", "scope", "task_id", "source_task")
 
@@ -38,6 +39,18 @@ class ImportedLessons:
     failures: list[tuple[int, str]] = field(default_factory=list)
 
 
+class DecisionElsewhere(BaseModel):
+    """What is read of an entry of GET /reviews."""
+
+    heuristic_id: str
+    decision: str
+    content_sha256: str
+    reason: Annotated[str, Field(max_length=MAX_REASON_CHARS)] = ""
+    reviewer: Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]
+    seconds_on_screen: float | None = None
+    created_at: AwareDatetime
+
+
 def is_lesson(value: Any) -> bool:
     """Tell whether a value is a line of `export_memory --format lessons`."""
     return isinstance(value, dict) and {"trigger", "guideline", "content_sha256"} <= value.keys()
@@ -48,7 +61,7 @@ def import_lessons(
     lines: Iterable[str],
     *,
     by: Actor,
-    decisions: Mapping[str, Sequence[dict[str, Any]]] | None = None,
+    decisions: Mapping[str, Sequence[DecisionElsewhere]] | None = None,
 ) -> ImportedLessons:
     """Propose the lessons of a file that are not there with the same words. Importing it again changes nothing.
 
@@ -82,24 +95,23 @@ def import_lessons(
     return done
 
 
-def read_decisions(lines: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
+def read_decisions(lines: Iterable[str]) -> dict[str, list[DecisionElsewhere]]:
     """Return the decisions of a file, one a line as GET /reviews has them, by the id of their lesson, oldest first.
 
     Raises:
         InvalidInput: a line is not a decision.
     """
-    decisions: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    decisions: dict[str, list[DecisionElsewhere]] = defaultdict(list)
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-            datetime.fromisoformat(row["created_at"])
-            decisions[str(row["heuristic_id"])].append(row)
-        except (ValueError, TypeError, KeyError):
+            decision = DecisionElsewhere.model_validate(parse_json(line.encode()))
+        except (InvalidJson, ValueError):
             raise InvalidInput({f"/{number}": ["This line is not an entry of GET /api/v1/reviews."]}) from None
-    for rows in decisions.values():
-        rows.sort(key=lambda row: datetime.fromisoformat(row["created_at"]))
+        decisions[decision.heuristic_id].append(decision)
+    for entries in decisions.values():
+        entries.sort(key=lambda decision: decision.created_at)
     return dict(decisions)
 
 
@@ -134,14 +146,12 @@ def _propose(project: Project, row: Any, *, by: Actor) -> Heuristic | None:
 
 
 @transaction.atomic
-def _decide(lesson: Heuristic, row: dict[str, Any], decisions: Sequence[dict[str, Any]]) -> bool:
+def _decide(lesson: Heuristic, row: dict[str, Any], decisions: Sequence[DecisionElsewhere]) -> bool:
     """Repeat what was decided on exactly these words elsewhere, until the lesson has the state that it had there."""
     # Redaction may have changed the words here, so the hash of the other installation is not theirs.
     content_sha256 = lesson.revisions.get().content_sha256
     on_these_words = {
-        decision["decision"]: decision
-        for decision in decisions
-        if decision.get("content_sha256") == row["content_sha256"]
+        decision.decision: decision for decision in decisions if decision.content_sha256 == row["content_sha256"]
     }
     approval = on_these_words.get(Review.Decision.APPROVE)
     match row.get("status"):
@@ -155,13 +165,13 @@ def _decide(lesson: Heuristic, row: dict[str, Any], decisions: Sequence[dict[str
             return False
     for step in steps:
         # A name of another installation is no account of this one, so the label says where the decision was taken.
-        actor = Actor(label=f"import:{step.get('reviewer', '')}")
+        actor = Actor(label=f"import:{step.reviewer}")
         note = ReviewNote(
-            reason=str(step.get("reason") or ""),
-            seconds_on_screen=step.get("seconds_on_screen"),
-            created_at=datetime.fromisoformat(step["created_at"]),
+            reason=step.reason,
+            seconds_on_screen=step.seconds_on_screen,
+            created_at=step.created_at,
         )
-        match step["decision"]:
+        match step.decision:
             case Review.Decision.APPROVE:
                 approve_heuristic(lesson, by=actor, content_sha256=content_sha256, **note)
             case Review.Decision.REJECT:

@@ -111,6 +111,21 @@ def test_file_of_decisions_that_is_none_is_refused(tmp_path: Path) -> None:
     assert not project.heuristics.exists()
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"reason": "x" * 100_000}, {"reason": "\0"}, {"created_at": "2026-01-01T00:00:00"}, {"reviewer": 7}],
+    ids=["long reason", "null character", "time without a zone", "number as a name"],
+)
+def test_decision_that_cannot_be_kept_is_refused_with_its_line(tmp_path: Path, change: dict[str, object]) -> None:
+    project, decisions = make_project(), tmp_path / "decisions.jsonl"
+    decisions.write_text(json.dumps({**read_lines(DECISIONS)[0], **change}))
+
+    with pytest.raises(CommandError, match="/1: This line is not an entry"):
+        import_lessons(project, "--decisions", str(decisions))
+
+    assert not project.heuristics.exists()
+
+
 def test_runs_come_in_with_their_outcomes() -> None:
     project = make_project()
 
