@@ -73,6 +73,16 @@ def migrated_home(home: Path) -> Path:
     return home
 
 
+def manage(home: Path, *arguments: str) -> str:
+    """Run a command of manage.py on a home, and return what it printed; it has to succeed."""
+    environment = os.environ | {"ERL_HOME": str(home), "ERL_RETRIEVE_MEMORY_MB": "0"}
+    environment.pop("DATABASE_URL", None)
+    command = [sys.executable, "manage.py", *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def free_port() -> int:
     """Return a port nobody listens on now."""
     with socket.socket() as probe:

@@ -1,8 +1,5 @@
 """Answers are partitioned by months, which go while rows arrive."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Thread
@@ -15,7 +12,7 @@ from psycopg import errors
 
 from erl_site.embedded import postgres
 from erl_site.embedded.roles import APPLICATION
-from tests.stack import migrated_home
+from tests.stack import manage, migrated_home
 
 ROOT = Path(__file__).resolve().parents[1]
 ROWS = """
@@ -55,20 +52,6 @@ for _ in range(20):
 """
 
 pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.django_db]
-
-
-def manage(home: Path, *arguments: str) -> None:
-    environment = os.environ | {"ERL_HOME": str(home), "ERL_RETRIEVE_MEMORY_MB": "0"}
-    environment.pop("DATABASE_URL", None)
-    done = subprocess.run(
-        [sys.executable, "manage.py", *arguments],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def connect(home: Path, user: str) -> psycopg.Connection[Any]:

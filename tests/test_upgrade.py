@@ -1,16 +1,13 @@
 """The data of released versions: each dump in tests/data/releases can be restored, and migrates to what is here."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from erl_site.embedded import postgres
-from tests.stack import migrated_home
+from tests.stack import manage, migrated_home
 
 ROOT = Path(__file__).resolve().parents[1]
 RELEASES = sorted((ROOT / "tests" / "data" / "releases").glob("*.dump"))
@@ -52,21 +49,6 @@ SEEN = {
 }
 
 pytestmark = pytest.mark.django_db
-
-
-def manage(home: Path, *arguments: str) -> str:
-    environment = os.environ | {"ERL_HOME": str(home)}
-    environment.pop("DATABASE_URL", None)
-    done = subprocess.run(
-        [sys.executable, "manage.py", *arguments],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module", params=RELEASES, ids=lambda file: file.stem)
