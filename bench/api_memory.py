@@ -59,11 +59,18 @@ class ApiMemory:
 
     def ask(self, task: str, *, may_be_degraded: bool = False, **options: Any) -> dict[str, Any]:
         """Return what an agent is given for a task."""
-        answer = post(self._agent, "/retrieve", {"task": task, "record": False, **options})
+        question = {"task": task, "record": False, "considered": True, **options}
+        answer = post(self._agent, "/retrieve", question)
         # A late part would lower the figures for a reason that has nothing to do with ranking.
         if answer["degraded"] and not may_be_degraded:
             raise SystemExit(f"An answer lacked something ({answer['degraded_reason']}); no figures are given.")
         return answer
+
+    @staticmethod
+    def rank(answer: Mapping[str, Any]) -> list[str]:
+        """Return the ids of what an answer lists, best first: what was injected and what was not."""
+        listed = [*answer["items"], *answer["considered"]]
+        return [item["id"] for item in sorted(listed, key=lambda item: -item["scores"].get("score", 0.0))]
 
     def _describe(self, lesson: Lesson) -> dict[str, Any]:
         # To leave some out would change the set.

@@ -35,16 +35,24 @@ def rank_baselines(documents: Sequence[Document], queries: Sequence[str]) -> dic
     return rankings
 
 
-def rank_by_past_requests(requests: Sequence[Sequence[str]], queries: Sequence[str]) -> list[list[int]]:
-    """Return for each query the indexes of documents by the nearest of the past requests that each of them served."""
+def rank_by_past_requests(
+    documents: Sequence[Document], requests: Sequence[Sequence[str]], queries: Sequence[str]
+) -> dict[str, list[list[int]]]:
+    """Return for each query the indexes of documents by past requests that each of them served.
+
+    `nearest` goes by the nearest of them alone, `nearer` by the nearest of them and of the document itself.
+    """
     past = [request for of_document in requests for request in of_document]
     owners = np.repeat(np.arange(len(requests)), [len(of_document) for of_document in requests])
-    rankings = []
-    for scores in score_meaning([("", request) for request in past], queries, embed=embed_with_minilm):
+    rankings: dict[str, list[list[int]]] = {"nearest": [], "nearer": []}
+    of_documents = score_meaning(documents, queries, embed=embed_with_minilm)
+    of_requests = score_meaning([("", request) for request in past], queries, embed=embed_with_minilm)
+    for own, scores in zip(of_documents, of_requests, strict=True):
         nearest = np.zeros(len(requests))
         # `maximum.at` takes the best for each document, though its index comes several times.
         np.maximum.at(nearest, owners, scores)
-        rankings.append(rank(nearest))
+        rankings["nearest"].append(rank(nearest))
+        rankings["nearer"].append(rank(np.maximum(nearest, own)))
     return rankings
 
 

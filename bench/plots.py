@@ -8,6 +8,8 @@ from pathlib import Path
 
 COLOURS = ("#1f77b4", "#e08214", "#4d9221", "#8073ac", "#999999")
 BAR, GAP, HEIGHT, LEFT, TOP = 26, 34, 220, 46, 46
+LETTER = 7  # the width of one, about
+LABEL_BREAK = ", |_"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +29,10 @@ def draw_bars(bars: Sequence[Bar], *, title: str, path: Path) -> None:
     groups = list(dict.fromkeys(bar.group for bar in bars))
     series = list(dict.fromkeys(bar.series for bar in bars))
     group_width = len(series) * BAR + GAP
-    width, height = LEFT + len(groups) * group_width + 10, TOP + HEIGHT + 62
+    # Two groups may be narrower than the legend or the title.
+    legend = [max(110, 30 + LETTER * len(name)) for name in series]
+    width = LEFT + 10 + max(len(groups) * group_width, sum(legend), LETTER * len(title))
+    height = TOP + HEIGHT + 34 + 14 * max(len(re.split(LABEL_BREAK, name)) for name in groups)
     parts = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
@@ -41,7 +46,7 @@ def draw_bars(bars: Sequence[Bar], *, title: str, path: Path) -> None:
         parts.append(f'<line x1="{LEFT}" x2="{width - 10}" y1="{y}" y2="{y}" stroke="#dddddd"/>')
         parts.append(f'<text x="{LEFT - 6}" y="{y + 4}" text-anchor="end" fill="#444444">{tick / 10:.1f}</text>')
     for index, name in enumerate(series):
-        x = LEFT + index * 110
+        x = LEFT + sum(legend[:index])
         parts.append(f'<rect x="{x}" y="10" width="12" height="12" fill="{COLOURS[index % len(COLOURS)]}"/>')
         parts.append(f'<text x="{x + 17}" y="20" fill="#222222">{escape(name)}</text>')
     for bar in bars:
@@ -68,7 +73,7 @@ def draw_bars(bars: Sequence[Bar], *, title: str, path: Path) -> None:
             )
     for index, name in enumerate(groups):
         centre = LEFT + index * group_width + group_width / 2
-        for row, line in enumerate(re.split(", |_", name)):
+        for row, line in enumerate(re.split(LABEL_BREAK, name)):
             baseline = TOP + HEIGHT + 18 + 14 * row
             parts.append(f'<text x="{centre}" y="{baseline}" text-anchor="middle" fill="#222222">{escape(line)}</text>')
     parts.append(f'<text x="{LEFT}" y="{height - 8}" font-size="10" fill="#666666">{escape(title)}</text></svg>')

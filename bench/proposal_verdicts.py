@@ -8,6 +8,8 @@
 - `verdicts-7-a.jsonl`, `verdicts-7-b.jsonl`: one verdict for each of these; empty while a judge has not read them
 - `failures.jsonl`: failed runs; `failures-a.jsonl`, `failures-b.jsonl`: whether the run shows why it failed, and which
   proposals would have helped
+- `held-out.jsonl`: failed runs of kinds of agents that had no part in the design of version 10, and two verdicts
+  on what it proposed for each, if anything; `held_out/` has the runs
 
 A proposal counts as approved if both judges would approve it unedited, and as wrong if either says so. With `--sample`
 it prints that many proposals of version 7 instead, drawn by seed, in Markdown.
@@ -106,6 +108,26 @@ def changes_line(
     )
 
 
+def held_out_table(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the lines of a Markdown table: failed runs that show why they failed, and those with an approved proposal.
+
+    The last column counts different wordings, approved ones first.
+    """
+    lines = [
+        "| runs of | failed | cause visible | with a proposal | approved | wordings approved |",
+        "|---|---|---|---|---|---|",
+    ]
+    for kind in [*sorted({run["kind"] for run in runs}), "all"]:
+        chosen = [run for run in runs if kind in (run["kind"], "all")]
+        proposed = [run for run in chosen if "do" in run]
+        approved = [run for run in proposed if run["verdict_a"] == run["verdict_b"] == "approve"]
+        visible = sum(run["visible_cause"] for run in chosen)
+        words = f"{len({run['do'] for run in approved})} of {len({run['do'] for run in proposed})}"
+        share = f" ({len(approved) / visible:.0%})" if visible else ""
+        lines.append(f"| {kind} | {len(chosen)} | {visible} | {len(proposed)} | {len(approved)}{share} | {words} |")
+    return lines
+
+
 def describe_other_words(judge: str, said: Sequence[str]) -> str:
     """Say what a judge thinks of the proposals with other words."""
     if not said:
@@ -139,7 +161,8 @@ def report(folder: Path) -> str:
     for judge in "ab":
         path = folder / f"verdicts-7-{judge}.jsonl"
         changes.append(describe_other_words(judge, read_verdicts(path, new) if path.stat().st_size else ()))
-    return "\n".join([*judged_table(proposals, first, other), "", agreement, failures_line(failures, *seen), *changes])
+    lines = [*judged_table(proposals, first, other), "", agreement, failures_line(failures, *seen), *changes]
+    return "\n".join([*lines, "", *held_out_table(read_rows(folder / "held-out.jsonl"))])
 
 
 def sample(folder: Path, count: int) -> str:

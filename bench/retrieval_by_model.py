@@ -71,8 +71,8 @@ def measure(loaded: LoadedFolder, *, mode: str) -> dict[str, Any]:
         answer = loaded.memory.ask(query["text"], mode=mode, top_k=TOP_K, may_be_degraded=mode == "erl")
         seconds.append(time.perf_counter() - begun)
         reasons[answer["degraded_reason"] or "-"] += 1
-        chosen.append(len(answer["items"]) if answer["mode"] == mode else np.nan)
-        values.append(get_ndcg([loaded.ids[item["id"]] for item in answer["items"]], loaded.truth[query["_id"]]))
+        chosen.append(len(answer["items"]) + len(answer["considered"]) if answer["mode"] == mode else np.nan)
+        values.append(get_ndcg([loaded.ids[id] for id in loaded.memory.rank(answer)], loaded.truth[query["_id"]]))
         # Each question is a trial of its own.
         llm_ranking.breaker.reset()
         ProviderState.objects.all().delete()

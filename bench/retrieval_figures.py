@@ -14,14 +14,35 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bench.plots import Bar
-from memory.retrieval.ranking import FLOORS
+from memory.limits import DEFAULT_TOP_K
+from memory.retrieval.ranking import FLOORS, RELEVANT_SHARE
 from memory.retrieval.scoring import MEANING_WEIGHT, NAMES_WEIGHT
 
 MEANING_WEIGHTS = (0.3, 0.4, 0.45, 0.5, 0.6)
 NAMES_WEIGHTS = (0.0, 0.1, 0.15, 0.2, 0.3)
-PLAIN = ("bm25", "dense", "rrf", "nearest")
+PLAIN = ("bm25", "dense", "rrf", "nearest", "nearer")
+KEPT_RECALL = 0.98  # of the recall of as many lessons without a cut
 ANSWERED = 0.98  # of the tasks of a set that should be given something
 LABELS = {"s": "one", "m": "two"}
+
+
+class Rule(NamedTuple):
+    """A rule for what is injected: at most `top_k` lessons, none less relevant than `share` of the best."""
+
+    top_k: int
+    share: float
+
+    def __str__(self) -> str:
+        return f"{self.top_k} at most, {self.share} of the best"
+
+    def choose(self, ranking: Sequence[tuple[float, float, bool, int]]) -> list[tuple[float, float, bool, int]]:
+        fitting = [hit for hit in ranking if hit[1] >= FLOORS["hybrid"]]
+        best = max((hit[0] for hit in fitting), default=0.0)
+        return [hit for hit in fitting if hit[0] >= self.share * best][: self.top_k]
+
+
+FORMER_RULE = Rule(20, 0.0)
+RULE_IN_USE = Rule(DEFAULT_TOP_K, RELEVANT_SHARE)
 
 
 class Weights(NamedTuple):
@@ -44,7 +65,9 @@ class Figures:
 
     `scores` are nDCG@10 of each query, by mode and by plain search, `by_weights` those of hybrid by `Weights` as text,
     `groups` the places of each kind of query. `fits` says how similar the best lesson is to each task of the set,
-    `foreign_fits` to the tasks of others, by their set. `asked` are empty blocks and times, by mode.
+    `foreign_fits` to the tasks of others, by their set. `asked` are empty blocks and times, by mode. `best` has the
+    first lessons for each query, each with its score, how well it fits, whether it is relevant and its tokens, and
+    `relevant` how many lessons are.
     """
 
     set: str
@@ -55,6 +78,8 @@ class Figures:
     fits: list[float] = field(default_factory=list)
     foreign_fits: dict[str, list[float]] = field(default_factory=dict)
     asked: dict[str, dict[str, float]] = field(default_factory=dict)
+    best: list[list[tuple[float, float, bool, int]]] = field(default_factory=list)
+    relevant: list[int] = field(default_factory=list)
 
     def describe_mode(self, mode: str) -> Iterator[dict[str, Any]]:
         """Yield nDCG@10 of every kind of query in a mode, and its distance from the best plain search."""
@@ -105,6 +130,24 @@ class Figures:
             "foreign_empty_by_set": nothing,
         }
 
+    def describe_block(self, rule: "Rule") -> dict[str, Any]:
+        """Return what a rule puts into the blocks of all queries, and what share of the relevant lessons it finds."""
+        lessons, good, tokens, recalls = 0, [], 0, []
+        for ranking, relevant in zip(self.best, self.relevant, strict=True):
+            block = rule.choose(ranking)
+            lessons += len(block)
+            tokens += sum(hit[3] for hit in block)
+            good.append(sum(hit[2] for hit in block))
+            recalls.append(good[-1] / relevant)
+        return {
+            "set": self.set,
+            "rule": str(rule),
+            "block_lessons": round(lessons / len(self.best), 2),
+            "block_precision": round(sum(good) / max(lessons, 1), 4),
+            **describe("block_recall", np.array(recalls)),
+            "block_tokens": round(tokens / len(self.best)),
+        }
+
     def find_best_plain(self, members: Sequence[int]) -> str:
         """Return the plain search that is best on some queries."""
         return max((name for name in PLAIN if name in self.scores), key=lambda name: self.get_mean(name, members))
@@ -126,6 +169,11 @@ def describe_all(sets: Sequence[Figures], modes: Sequence[str]) -> Iterator[dict
         for mode in modes:
             yield from row.describe_mode(mode)
     weighed = [row for row in sets if row.by_weights]
+    blocks = [row for row in sets if row.best]
+    for row in blocks:
+        others = [other for other in blocks if other.set != row.set]
+        rules = (FORMER_RULE, Rule(DEFAULT_TOP_K, 0.0), RULE_IN_USE, Rule(DEFAULT_TOP_K, choose_share(others)))
+        yield from (row.describe_block(rule) for rule in dict.fromkeys(rules))
     for row in weighed:
         # The set itself has no say in what is chosen for it.
         others = [other for other in weighed if other is not row]
@@ -161,6 +209,22 @@ def choose_floor(others: Sequence[Figures]) -> float:
     )
 
 
+def choose_share(others: Sequence[Figures]) -> float:
+    """Return the highest share at which the blocks of these sets keep KEPT_RECALL of the relevant lessons."""
+    shares = [round(0.05 * step, 2) for step in range(20)]
+    before = sum(other.describe_block(Rule(DEFAULT_TOP_K, 0.0))["block_recall"] for other in others)
+    return max(
+        (
+            share
+            for share in shares
+            if others
+            and sum(other.describe_block(Rule(DEFAULT_TOP_K, share))["block_recall"] for other in others)
+            >= KEPT_RECALL * before
+        ),
+        default=0.0,
+    )
+
+
 def _share(values: Sequence[float], *, below: float) -> float:
     return float(np.mean(np.array(values) < below)) if values else 0.0
 
@@ -189,6 +253,12 @@ def write_row(row: dict[str, Any]) -> str:
         floor = f"floor {row['floor']:.2f} {'(left out)' if 'left_out_floor' in row else '(in use)'}"
         nothing = "-" if row["foreign_empty"] is None else f"{row['foreign_empty']:.3f}"
         return f"{row['set']:24} {floor}: own tasks answered {row['answered']:.3f}, foreign tasks empty {nothing}"
+    if "rule" in row:
+        return (
+            f"{row['set']:24} {row['rule']:30}: {row['block_lessons']} lessons, {row['block_precision']:.3f} "
+            f"relevant, recall {row['block_recall']:.3f} ({row['block_recall_low']:.3f}–"
+            f"{row['block_recall_high']:.3f}), {row['block_tokens']} tokens"
+        )
     if "names_add" in row:
         interval = f"({row['names_add_low']:+.4f} to {row['names_add_high']:+.4f})"
         return f"{row['set']:24} {row['queries']:4} names add {row['names_add']:+.4f} {interval}"
@@ -218,6 +288,27 @@ def write_means(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
             empty = [row["foreign_empty"] for row in answers if row["foreign_empty"] is not None]
             words = f"own tasks answered {np.mean([row['answered'] for row in answers]):.3f}, foreign tasks empty"
             yield f"mean with the floor {'left out' if is_left_out else 'in use'}: {words} {np.mean(empty or [0]):.3f}"
+
+
+def make_block_bars(sets: Sequence[Figures]) -> list[Bar]:
+    """Return for each set the share of injected lessons that are relevant, and of the relevant that are found."""
+    bars = []
+    for figures in sets:
+        for rule, name in ((FORMER_RULE, "up to 20"), (RULE_IN_USE, "in use")):
+            row = figures.describe_block(rule)
+            precision = row["block_precision"]
+            group = figures.set.removesuffix("_retrieval")
+            bars += [
+                Bar(group=group, series=f"relevant, {name}", value=precision, low=precision, high=precision),
+                Bar(
+                    group=group,
+                    series=f"found, {name}",
+                    value=row["block_recall"],
+                    low=row["block_recall_low"],
+                    high=row["block_recall_high"],
+                ),
+            ]
+    return bars
 
 
 def make_bars(rows: Sequence[dict[str, Any]]) -> list[Bar]:

@@ -164,7 +164,7 @@ def measure(memory: ApiMemory, ids: dict[str, str], tasks: list[dict[str, str]],
     values = []
     for task in tqdm(tasks, desc=mode, leave=False):
         answer = memory.ask(task["text"], mode=mode, top_k=quality.CUTOFF)
-        values.append(quality.get_ndcg([ids[item["id"]] for item in answer["items"]], {task["answer"]}))
+        values.append(quality.get_ndcg([ids[id] for id in memory.rank(answer)], {task["answer"]}))
     scores = np.array(values)
     groups: dict[str, list[int]] = {}
     for index, task in enumerate(tasks):

@@ -53,18 +53,21 @@ from bench.baselines import rank_baselines, rank_by_past_requests  # noqa: E402
 from bench.plots import draw_bars  # noqa: E402
 from bench.retrieval_figures import (  # noqa: E402
     ALL_WEIGHTS,
+    FORMER_RULE,
     MEANING_WEIGHTS,
     NAMES_WEIGHTS,
     Figures,
     Weights,
     describe_all,
     make_bars,
+    make_block_bars,
     write_means,
     write_row,
 )
 from erl_site.embedded import postgres  # noqa: E402
 from memory.retrieval import task_vector  # noqa: E402
 from memory.retrieval.candidates import Candidate, find_candidates  # noqa: E402
+from memory.retrieval.context import count_tokens, write_line  # noqa: E402
 from memory.retrieval.database_search import Search  # noqa: E402
 from memory.retrieval.project_state import read_state  # noqa: E402
 from memory.retrieval.scoring import MEANING_WEIGHT, NAMES_WEIGHT  # noqa: E402
@@ -155,7 +158,7 @@ class LoadedFolder:
             answer = self.memory.ask(query["text"], mode=mode, top_k=CUTOFF)
             durations.append((time.perf_counter() - begun) * 1000)
             empty += not answer["context"]
-            rankings.append([self.ids[item["id"]] for item in answer["items"]])
+            rankings.append([self.ids[id] for id in self.memory.rank(answer)])
         self.figures.scores[mode] = self.judge(rankings)
         self.figures.asked[mode] = {
             "empty_blocks": round(empty / len(self.queries), 4),
@@ -169,7 +172,7 @@ class LoadedFolder:
         texts = [query["text"] for query in self.queries]
         rankings = rank_baselines(documents, texts)
         if self.figures.experience:
-            rankings["nearest"] = rank_by_past_requests([lesson.requests for lesson in self.lessons], texts)
+            rankings |= rank_by_past_requests(documents, [lesson.requests for lesson in self.lessons], texts)
         for name, ranking in rankings.items():
             self.figures.scores[name] = self.judge([ids[index] for index in places] for places in ranking)
 
@@ -190,6 +193,23 @@ class LoadedFolder:
                         [self.ids[str(candidate.heuristic_id)] for candidate in order]
                     )
         self.figures.by_weights = {str(weights): self.judge(ranking) for weights, ranking in rankings.items()}
+
+    def search_blocks(self) -> None:
+        """Record what decides whether the first lessons for each task are injected, and whether they are relevant."""
+        for query in tqdm(self.queries, desc=f"{self.folder.name} blocks", leave=False):
+            truth = self.truth[query["_id"]]
+            self.figures.relevant.append(len(truth))
+            self.figures.best.append(
+                [
+                    (
+                        hit.score,
+                        hit.similarity,
+                        self.ids[str(hit.heuristic_id)] in truth,
+                        count_tokens(write_line(hit._asdict() | {"id": hit.heuristic_id}, number=1)),
+                    )
+                    for hit in self._search(query["text"], MEANING_WEIGHT)[: FORMER_RULE.top_k]
+                ]
+            )
 
     def search_foreign(self, folder: Path) -> None:
         """Note how well the best lesson fits each of some tasks of another folder."""
@@ -253,6 +273,9 @@ def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--limit", type=int, help="Only the first queries of each set.")
     parser.add_argument("--json", type=Path, help="Write what was measured to this file.")
     parser.add_argument("--from-json", nargs="+", type=Path, default=[], help="Add what earlier runs measured.")
+    parser.add_argument(
+        "--plot-blocks", type=Path, help="Draw the share of injected lessons that are relevant into this SVG file."
+    )
     parser.add_argument("--plot", type=Path, help="Draw nDCG@10 of each set into this SVG file.")
     return parser.parse_args(arguments)
 
@@ -283,6 +306,7 @@ def measure(options: argparse.Namespace) -> Iterator[Figures]:
             snapshots.load(loaded.memory.project.pk)
             for mode in options.modes:
                 loaded.ask_all(mode)
+            loaded.search_blocks()
             if options.left_out:
                 loaded.search_with_all_weights()
                 for other in options.folders:
@@ -298,6 +322,9 @@ def report(sets: Sequence[Figures], options: argparse.Namespace) -> None:
     if options.plot:
         title = "nDCG@10 with 95% bootstrap intervals; dashed: best plain search"
         draw_bars(make_bars(rows), title=title, path=options.plot)
+    if options.plot_blocks:
+        title = "Share of injected lessons that are relevant, and of relevant lessons that are injected"
+        draw_bars(make_block_bars(sets), title=title, path=options.plot_blocks)
 
 
 if __name__ == "__main__":

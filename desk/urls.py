@@ -9,6 +9,8 @@ from django.urls import URLPattern, path
 from desk.inbox import discussion, views
 from desk.pages.insights import coverage_page, insights_page
 from desk.pages.lessons import lessons_page
+from desk.pages.person import person_page
+from desk.pages.retention import retention_page
 from desk.pages.search import search_page
 from desk.shell.chosen_project import choose_project
 from desk.shell.pages import tables_page
@@ -36,6 +38,8 @@ urlpatterns = [
     desk_page("insights/", insights_page, "insights"),
     desk_page("insights/gaps/", coverage_page, "coverage"),
     desk_page("search/", search_page, "search"),
+    desk_page("person/", person_page, "person"),
+    desk_page("retention/", retention_page, "retention"),
     desk_page("project/", choose_project, "choose_project"),
     desk_page("tables/", tables_page, "tables"),
 ]

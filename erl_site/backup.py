@@ -7,12 +7,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 from uuid import uuid4
 
 import psycopg
@@ -68,6 +68,7 @@ def write_backup(file: Path, *, check: Callable[[Path, Digest], list[str]] | Non
     """
     partial = file.with_name(f".{file.name}.{uuid4().hex[:8]}")
     try:
+        partial.touch(mode=0o600)  # only its owner may read it
         digest = _dump(partial)
         _read_back(partial, digest)
         faults = check(partial, digest) if check is not None else []
@@ -246,20 +247,18 @@ def _database(name: str) -> Iterator[str]:
 
 
 def find_program(name: str) -> str:
-    """Return the path of a PostgreSQL program, preferring the embedded ones.
+    """Return the path of a PostgreSQL program: the embedded ones, which know no TLS, unless the server demands it.
 
     Raises:
         BackupError: it is not installed.
     """
-    try:
-        return str(find_binaries() / name)
-    except EmbeddedServerError:
-        path = shutil.which(name)
-        if path is None:
-            raise BackupError(
-                f"{name} is missing. Install PostgreSQL's client programs in the same version as the server."
-            ) from None
-        return path
+    if _tls_options().get("sslmode") not in ("require", "verify-ca", "verify-full"):
+        with suppress(EmbeddedServerError):
+            return str(find_binaries() / name)
+    path = shutil.which(name)
+    if path is None:
+        raise BackupError(f"{name} is missing. Install PostgreSQL's client programs in the same version as the server.")
+    return path
 
 
 def run_program(*command: str) -> str:
@@ -277,7 +276,8 @@ def run_program(*command: str) -> str:
 def manage(url: str, command: str, *arguments: str) -> str:
     """Run a management command on another database; return its output if it failed."""
     program = [sys.executable, str(settings.BASE_DIR / "manage.py"), command, *arguments]
-    environment = os.environ | {"DATABASE_URL": url, "ERL_LOG_LEVEL": "ERROR"}
+    # The URL is already the owner's.
+    environment = os.environ | {"DATABASE_URL": url, "DATABASE_OWNER_URL": "", "ERL_LOG_LEVEL": "ERROR"}
     ended = subprocess.run(program, capture_output=True, text=True, env=environment, check=False)
     return (ended.stdout + ended.stderr).strip()[-2000:] if ended.returncode else ""
 
@@ -289,8 +289,17 @@ def write_url(name: str) -> str:
     parameters = connection.settings_dict
     user, password = quote(parameters["USER"], safe=""), quote(parameters["PASSWORD"] or "", safe="")
     credentials = f"{user}:{password}" if password else user
-    host, port = str(parameters["HOST"] or "localhost"), str(parameters["PORT"] or 5432)
+    query = _tls_options()
+    host = str(parameters["HOST"] or parameters["OPTIONS"].get("host") or "localhost")
+    port = str(parameters["PORT"] or parameters["OPTIONS"].get("port") or 5432)
     # The folder of a socket cannot stand where a host does.
+    server = f"{host}:{port}"
     if host.startswith("/"):
-        return f"postgresql://{credentials}@/{name}?host={quote(host, safe='')}&port={port}"
-    return f"postgresql://{credentials}@{host}:{port}/{name}"
+        server, query = "", query | {"host": host, "port": port}
+    return f"postgresql://{credentials}@{server}/{name}?{urlencode(query, quote_via=quote, safe='')}".rstrip("?")
+
+
+def _tls_options() -> dict[str, str]:
+    """Return how DATABASE_URL wants connections to be encrypted, if it says so: sslmode, sslrootcert and the like."""
+    options = connection.settings_dict["OPTIONS"]
+    return {name: str(value) for name, value in options.items() if name.startswith("ssl")}

@@ -7,6 +7,8 @@ change of a file needs no migration of its own.
 import hashlib
 import re
 
+from django.apps import apps
+from django.conf import settings
 from django.db import connection, transaction
 from django.db.migrations import RunSQL
 from django.db.migrations.loader import MigrationLoader
@@ -61,11 +63,21 @@ def reinstall() -> list[str]:
     drift = find_drift()
     if drift:
         files = read_installed_files()
-        with transaction.atomic(), connection.cursor() as cursor:
+        with connection.cursor() as cursor:
             for statements in files:
-                cursor.execute(statements)
+                # Triggers lock their tables: one file at a time, so that requests wait for one only. A stop in the
+                # middle leaves the old mark, and the next call runs all files again.
+                with transaction.atomic():
+                    cursor.execute(statements)
             cursor.execute(f"COMMENT ON FUNCTION {_MARK} IS '{_fingerprint(files)}'")
     return [name for name in drift if name]
+
+
+def is_newer() -> bool:
+    """Tell whether a later version has migrated the database, as it has when the code is rolled back."""
+    loader = MigrationLoader(connection, ignore_no_migrations=True)
+    ours = {app.label for app in apps.get_app_configs() if app.path.startswith(str(settings.BASE_DIR))}
+    return any(key[0] in ours and key not in loader.disk_migrations for key in loader.applied_migrations)
 
 
 def _fingerprint(files: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 from datetime import timedelta
 from pathlib import Path
@@ -23,7 +24,7 @@ django_stubs_ext.monkeypatch()
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-class Environment(environ.Env):  # type: ignore[misc]
+class SettingReader(environ.Env):  # type: ignore[misc]
     """The environment. A value that cannot be read ends the process with a sentence; an empty one is not set.
 
     `names` are those it was asked for: `manage.py check` warns of others that begin with ERL_.
@@ -51,16 +52,17 @@ class Environment(environ.Env):  # type: ignore[misc]
 
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-env = Environment()
-env.read_env(env.str("ERL_ENV_FILE", str(BASE_DIR / ".env")))  # /dev/null in tests
-
-# Data of the embedded servers; each checkout has its own
-ERL_HOME = erl_home(env.str("ERL_HOME", ""), BASE_DIR)
+# An installed package lies where no one looks for files and often no one may write; it uses the folder it is started in
+FOLDER = Path.cwd() if BASE_DIR.name in ("site-packages", "dist-packages") else BASE_DIR
+env = SettingReader()
+env.read_env(env.str("ERL_ENV_FILE", str(FOLDER / ".env")))  # /dev/null in tests
 
 # ── Security ──────────────────────────────────────────────────────────────────────────────────────────────────────
 SECRET_KEY = env.str("ERL_SECRET_KEY", "")
 SECRET_KEY_FALLBACKS = env.list("ERL_SECRET_KEY_FALLBACKS", default=[])
 try:
+    # Data of the embedded servers; each checkout has its own
+    ERL_HOME = erl_home(env.str("ERL_HOME", ""), FOLDER)
     SECRET_KEY = check_secret_key(SECRET_KEY, name="ERL_SECRET_KEY") if SECRET_KEY else secret_key(ERL_HOME)
     for former_key in SECRET_KEY_FALLBACKS:
         check_secret_key(former_key, name="ERL_SECRET_KEY_FALLBACKS")
@@ -79,11 +81,15 @@ CSRF_TRUSTED_ORIGINS = [
 ]
 
 ERL_PROXY_COUNT = env.int("ERL_PROXY_COUNT", 0)
+# The part of the site's address before ERL's own paths, such as /erl. Not read from a header, which clients can send
+ERL_PATH_PREFIX = f"/{_path}" if (_path := env.str("ERL_PATH_PREFIX", "").strip("/")) else ""
+FORCE_SCRIPT_NAME = ERL_PATH_PREFIX or None
 
 # Admin sign-in (reliability D14): sessions expire, guessing is throttled, one-time codes can be required
 ERL_ADMIN_OTP = env.bool("ERL_ADMIN_OTP", False)
 SESSION_COOKIE_AGE = 8 * 3600
 SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = f"{ERL_PATH_PREFIX}/"  # other sites of the host get neither
 AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
 LOGIN_URL, LOGIN_REDIRECT_URL = "admin:login", "admin:index"
 AXES_HANDLER = "erl_site.sign_in.throttle.Handler"
@@ -99,7 +105,7 @@ AXES_CLIENT_IP_CALLABLE = "erl_site.sign_in.throttle.client_address"
 AXES_LOCKOUT_CALLABLE = "erl_site.sign_in.throttle.answer_locked_out"
 OTP_TOTP_ISSUER = "ERL"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = ERL_HTTPS
-SECURE_REDIRECT_EXEMPT = [r"^health$", r"^ready$", r"^waiting$"]
+SECURE_REDIRECT_EXEMPT = [rf"^{re.escape(f'{ERL_PATH_PREFIX}/'[1:])}(health|ready|waiting)$"]
 SECURE_HSTS_SECONDS = 31_536_000 if ERL_HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = ERL_HTTPS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ERL_HTTPS else None
@@ -190,7 +196,8 @@ FORMAT_MODULE_PATH = "erl_site.formats"
 TIME_ZONE = "UTC"
 USE_TZ = True
 STATICFILES_DIRS = [BASE_DIR / "templates" / "static"]
-STATIC_URL = f"static/{hash_static_files(STATICFILES_DIRS[0])}/"  # browsers keep the files until one of them changes
+# Browsers keep the files until one of them changes
+STATIC_URL = f"{ERL_PATH_PREFIX}/static/{hash_static_files(STATICFILES_DIRS[0])}/"
 WHITENOISE_USE_FINDERS = True  # no collectstatic needed
 WHITENOISE_IMMUTABLE_FILE_TEST = "^/static/"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -335,6 +342,7 @@ ERL_LLM_MAX_OUTPUT_TOKENS = env.int("ERL_LLM_MAX_OUTPUT_TOKENS", 2000)
 ERL_LLM_MAX_INPUT_TOKENS = env.int("ERL_LLM_MAX_INPUT_TOKENS", 24_000)
 ERL_LLM_TIMEOUT_SECONDS = env.float("ERL_LLM_TIMEOUT_SECONDS", 90.0)
 ERL_HTTP_HOSTS = [host.strip().lower() for host in env.list("ERL_HTTP_HOSTS", default=[])]  # see memory/egress.py
+ERL_HTTP_PROXY = env.str("ERL_HTTP_PROXY", "")  # for all others but this machine
 ERL_TOOL_SECRETS = env.object("ERL_TOOL_SECRETS")
 ERL_LLM_INPUT_USD_PER_MTOK = env.float("ERL_LLM_INPUT_USD_PER_MTOK", 0.0)
 ERL_LLM_OUTPUT_USD_PER_MTOK = env.float("ERL_LLM_OUTPUT_USD_PER_MTOK", 0.0)
@@ -363,6 +371,7 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "ERL API",
     "DESCRIPTION": "Reviewed, measured lesson memory for AI agents.",
     "VERSION": "1",
+    "SERVERS": [{"url": ERL_PATH_PREFIX}] if ERL_PATH_PREFIX else [],
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",

@@ -10,6 +10,7 @@ from celery import shared_task
 from celery.exceptions import SoftTimeLimitExceeded
 from django.db import close_old_connections
 
+from erl_site.sign_in.second_factor import seal_authenticator_apps
 from evaluation.experiments.looks import look_at_experiments
 from evaluation.experiments.of_changes import take_back_worse
 from evaluation.shadow.jobs import queue_shadow_jobs
@@ -28,11 +29,13 @@ from memory.intake.open_runs import close_unfinished_runs
 from memory.mistakes.policy import keep_cards
 from memory.passages.vectors import embed_new_passages
 from memory.releases.policy import cut_every_night
+from memory.trust.periods import erase_all_due
 from memory.trust.retention import delete_old_answers, keep_answer_months
 from reflection.consolidation.requests import request_due_consolidations, request_nightly_consolidations
 from reflection.jobs.workers import forget_old_workers
 from reflection.llm.budget import resume_projects
 from reflection.webhooks.delivery import delete_old_deliveries
+from reflection.webhooks.sealing import seal_webhooks
 from runtime.approvals import expire_approvals
 from runtime.changes.policy import climb
 from runtime.changes.sleep import send_to_sleep
@@ -65,10 +68,13 @@ EVERY_MINUTE: tuple[Callable[[], object], ...] = (
 EVERY_HOUR: tuple[Callable[[], object], ...] = (
     keep_answer_months,
     delete_old_answers,
+    erase_all_due,
     delete_old_deliveries,
     delete_ended_sessions,
     measure_lessons,
     cut_every_night,
+    seal_webhooks,
+    seal_authenticator_apps,
 )
 
 

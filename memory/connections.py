@@ -13,27 +13,56 @@ from typing import Any
 
 import httpcore
 import httpx
+from django.conf import settings
+
+from memory.egress import goes_through_proxy
 
 MAX_RETRY_AFTER_SECONDS = 3600.0
 _deadline: ContextVar[float | None] = ContextVar("deadline_of_calls", default=None)
 
 
 class BoundedTransport(httpx.HTTPTransport):
-    """httpx's transport, with connections that respect `deadline`."""
+    """httpx's transport, with connections that respect `deadline`, through ERL_HTTP_PROXY where that is set."""
 
-    def __init__(
-        self, *, ssl_context: ssl.SSLContext | None = None, backend: httpcore.NetworkBackend | None = None
-    ) -> None:
+    def __init__(self, *, ssl_context: ssl.SSLContext | None = None, backend: "BoundedBackend | None" = None) -> None:
         context = ssl_context or default_ssl_context()
         super().__init__(verify=context, trust_env=False)
+        backend = backend or BoundedBackend()
+        options: dict[str, Any] = {
+            "ssl_context": context,
+            "max_connections": 20,
+            "max_keepalive_connections": 5,
+            "keepalive_expiry": 30.0,
+            "network_backend": backend,
+        }
         # httpx has no parameter for the network backend, so its pool is replaced.
-        self._pool = httpcore.ConnectionPool(
-            ssl_context=context,
-            max_connections=20,
-            max_keepalive_connections=5,
-            keepalive_expiry=30.0,
-            network_backend=backend or BoundedBackend(),
-        )
+        if settings.ERL_HTTP_PROXY:
+            self._pool = _ProxyPool(backend, **options)
+        else:
+            self._pool = httpcore.ConnectionPool(**options)
+
+
+class _ProxyPool(httpcore.HTTPProxy):
+    """Connections through the operator's proxy, and direct ones to the hosts that need none."""
+
+    def __init__(self, backend: "BoundedBackend", **options: Any) -> None:
+        proxy = httpx.Proxy(settings.ERL_HTTP_PROXY)
+        url = httpcore.URL(str(proxy.url))
+        if url.scheme == b"https":
+            options["proxy_ssl_context"] = default_ssl_context()
+        super().__init__(url, proxy_auth=proxy.raw_auth, **options)
+        self._backend = backend
+
+    def handle_request(self, request: httpcore.Request) -> httpcore.Response:
+        host = request.url.host.decode("ascii")
+        if goes_through_proxy(host):
+            self._backend.check(host, request.url.port or 443)
+        return super().handle_request(request)
+
+    def create_connection(self, origin: httpcore.Origin) -> httpcore.ConnectionInterface:
+        if goes_through_proxy(origin.host.decode("ascii")):
+            return super().create_connection(origin)
+        return httpcore.ConnectionPool.create_connection(self, origin)
 
 
 def default_ssl_context() -> ssl.SSLContext:
@@ -82,6 +111,9 @@ def _bounded(timeout: float | None) -> float | None:
 
 class BoundedBackend(httpcore.SyncBackend):
     """Opens connections that respect `deadline`."""
+
+    def check(self, host: str, port: int) -> None:
+        """Raise an error if nothing may be sent to a host, which a proxy is about to connect to."""
 
     def connect_tcp(
         self,

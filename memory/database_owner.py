@@ -25,3 +25,17 @@ def as_owner() -> Iterator[str]:
     finally:
         connection.close()
         connection.settings_dict = usual
+
+
+def explain_missing_owner() -> str:
+    """Return why the tables cannot be worked on, as a sentence; "" where they can, or where there are none yet."""
+    with as_owner(), connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_get_userbyid(relowner), current_user FROM pg_class"
+            " WHERE oid = to_regclass('public.memory_project') AND NOT pg_has_role(relowner, 'USAGE')"
+        )
+        refused = cursor.fetchone()
+    if refused is None:
+        return ""
+    owner, role = refused
+    return f"The tables belong to {owner}, not to {role}. Set DATABASE_OWNER_URL to the same database as {owner}."

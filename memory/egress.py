@@ -37,6 +37,15 @@ def find_url_fault(url: str) -> str:
     return ""
 
 
+def goes_through_proxy(host: str) -> bool:
+    """Tell whether the operator's proxy stands between ERL and a host: not this machine, and no host of their own."""
+    host = host.strip("[]").rstrip(".").lower()
+    if not settings.ERL_HTTP_PROXY or host == "localhost" or host in settings.ERL_HTTP_HOSTS:
+        return False
+    address = _read_address(host)
+    return address is None or not address.is_loopback
+
+
 def split_options(url: str, *names: str) -> tuple[str, dict[str, str]]:
     """Return a URL of a setting without the options in its query, and these: https://host/v1?model=name."""
     parts = urlsplit(url)

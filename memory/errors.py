@@ -19,7 +19,8 @@ class InvalidInput(MemoryAppError):
     def __init__(self, fields: Mapping[str, Sequence[str]], *, code: str = "invalid_request") -> None:
         self.fields = fields
         self.code = code
-        super().__init__(" ".join(f"{field}: {text}" for field, texts in fields.items() for text in texts))
+        texts = ((field, text) for field, texts in fields.items() for text in texts)
+        super().__init__(" ".join(f"{field}: {text}" if field else text for field, text in texts))
 
 
 class InvalidSteps(MemoryAppError):

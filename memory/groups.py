@@ -33,6 +33,7 @@ MEMORY_PERMISSIONS: Mapping[str, Sequence[str]] = {
         *_VIEWED_BY_ALL,
         *_VIEWED_BY_CONTROL,
         "quarantine_source",
+        "erase_person",
         "deploy_release",
         "view_apikey",
         "change_apikey",

@@ -2,14 +2,19 @@
 
 from uuid import UUID
 
+import structlog
 from django.contrib.sessions.models import Session
 from django.db import connection
 from django.db.models import Count
 from django.db.models.functions import Now
 
 from memory.curation.priority import prioritise_queue
+from memory.errors import EmbedderError
+from memory.index.calibration import calibrate, find_uncalibrated_model
 from memory.index.heuristic_vectors import count_terms, embed_heuristics, find_heuristics_without_vectors
 from memory.retrieval.models import ServedChange, TermChange
+
+log = structlog.get_logger(__name__)
 
 AT_ONCE = 2000  # wordings; each takes 0.2 ms and is written again
 FOLD_FROM = 50  # rows of one project; reading them takes 0.1 ms
@@ -22,9 +27,14 @@ WHERE id IN (SELECT id FROM memory_heuristicrevision WHERE names IS NULL ORDER B
 
 
 def embed_new_heuristics() -> None:
-    """Make the vectors that are missing, some at a time."""
+    """Make missing vectors, some at a time, and calibrate a new model."""
     if without_vectors := find_heuristics_without_vectors():
         embed_heuristics(without_vectors)
+    if model := find_uncalibrated_model():
+        try:
+            calibrate(model)
+        except EmbedderError as error:
+            log.warning("model_not_calibrated", reason=str(error))
 
 
 def order_queue() -> int:

@@ -56,6 +56,7 @@ MAX_RELEASE_NAME_CHARS = 64  # a SHA-256
 MAX_RELEASE_NUMBER = 9_999_999
 MAX_REASON_CHARS = 4_000  # why a person decided, what an agent says about a lesson
 MAX_TAGS = 50
+MAX_VALID_DAYS = 3_650  # after its approval
 MAX_TAG_CHARS = 100
 MAX_LESSON_METADATA_CHARS = 10_000  # written as JSON
 MAX_EVIDENCE = 50  # pieces that one request may bring for one lesson
@@ -68,8 +69,13 @@ MAX_BLOCK_DESCRIPTION_CHARS = 4_000
 MAX_PASSAGE_CHARS = 20_000
 MAX_FOUND_PASSAGES = 200  # of one search, over all pages
 
+# An export that is sent over HTTP
+MAX_IMPORT_BYTES = 1024**3  # of all files; larger ones are for manage.py import_memory
+MAX_IMPORT_PARTS = 100  # in one request
+MAX_IMPORT_PART_CHARS = 100_000
+
 # A question
-DEFAULT_TOP_K = 20
+DEFAULT_TOP_K = 5
 MAX_TOP_K = 200
 DEFAULT_BUDGET_TOKENS = 4_000
 MAX_BUDGET_TOKENS = 100_000
@@ -85,3 +91,5 @@ MAX_PAGE_OFFSET = 100_000
 MAX_ERROR_DETAIL_CHARS = 1_000
 MAX_ERROR_TEXT_CHARS = 300
 MAX_ERROR_FIELDS = 50
+
+MAX_RETENTION_DAYS = 36_500  # a longer period counts as this one: dates end at the year 1

@@ -16,6 +16,7 @@ from django.db import models
 BY_PEOPLE = "people wrote it, about something that stays"
 SHARED = "others reported it too, or a person approved it; only a person can judge what it says about one run"
 FIGURES = "figures, and names of task families, but no tasks or steps"
+OF_A_USER = "whose conversation it is, which stays when one run in it is erased"
 OF_CHANGES = "why a change was proposed or decided, and what a check of it found"
 
 

@@ -32,6 +32,7 @@ from memory.intake.views import (
     TrajectoryView,
 )
 from memory.passages.views import PassageListView, PassageSearchView, PassageView
+from memory.persons.views import PersonEraseView, PersonExportView, PersonFindView
 from memory.releases.views import (
     CanaryView,
     DeploymentView,
@@ -42,6 +43,7 @@ from memory.releases.views import (
     RollbackView,
 )
 from memory.retrieval.views import ContextView, RetrievalView, RetrieveView
+from memory.transfer.views import ExportPageView, ExportView
 
 app_name = "api"
 urlpatterns = [
@@ -84,5 +86,10 @@ urlpatterns = [
     path("passages", PassageListView.as_view(), name="passage-list"),
     path("passages/search", PassageSearchView.as_view(), name="passage-search"),
     path("passages/<uuid:id>", PassageView.as_view(), name="passage"),
+    path("persons/find", PersonFindView.as_view(), name="person-find"),
+    path("persons/export", PersonExportView.as_view(), name="person-export"),
+    path("persons/erase", PersonEraseView.as_view(), name="person-erase"),
     path("context", ContextView.as_view(), name="context"),
+    path("export", ExportView.as_view(), name="export"),
+    path("export/<str:table>", ExportPageView.as_view(), name="export-page"),
 ]

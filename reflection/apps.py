@@ -10,6 +10,7 @@ class ReflectionConfig(AppConfig):
         from memory.events import add_listener
         from memory.heuristics.extensions import add_erasure, add_flags, add_reflection_request, add_tallies
         from memory.intake.recording import trajectory_recorded
+        from memory.persons.sources import add_person_sources
         from memory.releases.manifest import add_prompt_versions
         from memory.retrieval.cross_encoder import register_reranker
         from memory.retrieval.llm_ranking import register_ranker
@@ -18,9 +19,11 @@ class ReflectionConfig(AppConfig):
         from reflection.invariants import INVARIANTS
         from reflection.jobs.kinds import register_kind
         from reflection.jobs.workers import add_caretaker
+        from reflection.persons import SOURCES
         from reflection.prompts import find_versions
         from reflection.rankers.cross_encoder import find_http_reranker
         from reflection.rankers.language_model import find_provider_ranker
+        from reflection.reflectors.groups import forget_shown
         from reflection.reflectors.requests import queue_reflection, reflect_on_run_again
         from reflection.reflectors.tallies import find_flags, find_tallies
         from reflection.tasks import KINDS
@@ -31,6 +34,8 @@ class ReflectionConfig(AppConfig):
         add_prompt_versions(find_versions)
         add_invariants(INVARIANTS)
         add_erasure(forget_run)
+        add_erasure(forget_shown)
+        add_person_sources(*SOURCES)
         add_flags(find_flags)
         add_tallies(find_tallies)
         add_reflection_request(reflect_on_run_again)

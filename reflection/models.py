@@ -1,6 +1,7 @@
 """The models of the app, listed for Django. Import them from their packages."""
 
 from reflection.consolidation.models import ConsolidationRun, Suggestion, SuggestionEvidence
+from reflection.imports.models import ProjectImport
 from reflection.jobs.models import Job, WorkerHeartbeat
 from reflection.llm.models import DailySpend, ModelCall, ProviderState, Reservation
 from reflection.reflectors.models import Proposal, Reflection
@@ -11,6 +12,7 @@ __all__ = [
     "DailySpend",
     "Job",
     "ModelCall",
+    "ProjectImport",
     "Proposal",
     "ProviderState",
     "Reflection",

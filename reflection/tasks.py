@@ -11,7 +11,8 @@ from django.conf import settings
 
 from reflection.consolidation import models as consolidation
 from reflection.consolidation.execution import run_consolidation
-from reflection.jobs.kinds import JobKind, get_kind
+from reflection.imports.execution import IMPORT
+from reflection.jobs.kinds import JobKind, get_kind, is_registered
 from reflection.jobs.messages import sender
 from reflection.jobs.models import Job
 from reflection.jobs.queue import find_first
@@ -36,12 +37,13 @@ KINDS = (
         time_limit_seconds=CONSOLIDATION_SECONDS,
     ),
     JobKind(name=webhooks.KIND, run=run_delivery, most_attempts=MOST_ATTEMPTS),
+    IMPORT,
 )
 
 
 @shared_task(ignore_result=True)
 def run_job(job_id: str) -> None:
-    """Run one job. Does nothing where another worker has it or nothing is left to do.
+    """Run one job. Does nothing where another worker has it, nothing is left to do, or its kind is of another version.
 
     One that goes last lets another go first; its message is sent again.
     """
@@ -53,6 +55,10 @@ def run_job(job_id: str) -> None:
         return
     job = Job.objects.only("kind", "goes_last").filter(pk=id).first()
     if job is None:
+        return
+    # The row waits for a worker of that version.
+    if not is_registered(job.kind):
+        log.warning("job_of_another_version", kind=job.kind)
         return
     first = find_first(job) if job.goes_last else id
     if first != id:

@@ -26,7 +26,7 @@ EXPIRED = Actor.policy("approval-expiry")
 EXPIRED_AT_ONCE = 100
 
 
-class Decision(models.TextChoices):
+class CallDecision(models.TextChoices):
     APPROVE = "approve", "Let it happen"
     EDIT = "edit", "Let it happen with other arguments"
     REJECT = "reject", "Do not let it happen"
@@ -73,27 +73,27 @@ def decide_effect(
     if approval.expires_at is not None and approval.expires_at <= database_now():
         raise NothingPending("The time for a decision is over, so the call is rejected. The agent may make it again.")
     # Rejecting and answering carry nothing out, so an archived project still allows them.
-    if decision in (Decision.APPROVE, Decision.EDIT):
+    if decision in (CallDecision.APPROVE, CallDecision.EDIT):
         refuse_archived(run.project)
     effect.run = effect.step.run = run
     # After the run, the conversation says already that it is not known how the call ended.
     is_over = not run.is_live
-    if is_over and decision in (Decision.APPROVE, Decision.EDIT):
+    if is_over and decision in (CallDecision.APPROVE, CallDecision.EDIT):
         raise NothingPending("The run has ended, so the call cannot be carried out. Say how it ended.")
     match decision:
-        case Decision.APPROVE:
+        case CallDecision.APPROVE:
             _settle(approval, Approval.Status.APPROVED, by=by, reason=reason)
             Effect.objects.filter(pk=effect.pk).update(status=Effect.Status.PLANNED)
             effect.status = Effect.Status.PLANNED
-        case Decision.EDIT:
+        case CallDecision.EDIT:
             effect = _edit(effect, approval, arguments, by=by, reason=reason)
-        case Decision.REJECT:
+        case CallDecision.REJECT:
             _settle(approval, Approval.Status.REJECTED, by=by, reason=reason)
             sentence = (
                 "A person found that this call did not happen." if approval.about_unknown else "A person rejected it."
             )
             end_effect(effect, status=Effect.Status.REJECTED, error=f"{sentence} {reason}".strip(), is_answered=is_over)
-        case Decision.ANSWER:
+        case CallDecision.ANSWER:
             _settle(approval, Approval.Status.ANSWERED, by=by, reason=reason)
             effect.started_at = effect.started_at or timezone.now()
             # A tool in the sandbox reads JSON, the model reads text.

@@ -24,7 +24,7 @@ def forget_agent_run(trajectory: Trajectory) -> None:
         calls = ModelCall.objects.filter(project_id=run.project_id)
         calls.filter(subject=f"run:{run.pk}").delete()
         # Rehearsals quote the runs that they replay; their steps are named for them.
-        calls.filter(job__kind__in=REHEARSE, step__contains=str(run.pk)).delete()
+        calls.filter(job__kind__in=REHEARSE, step__contains=str(run.pk)).erase_words()
         Job.objects.filter(project_id=run.project_id, kind=KIND, subject=str(run.pk)).delete()
         run.delete()
 

@@ -157,7 +157,7 @@ def _exchange(
     client = httpx.Client(
         transport=BoundedTransport(backend=CheckedBackend()),
         follow_redirects=False,
-        # A proxy from the environment would bypass the rules of egress.
+        # A proxy that ERL was not told of would bypass the rules of egress.
         trust_env=False,
         timeout=httpx.Timeout(request.seconds, connect=min(CONNECT_SECONDS, request.seconds)),
     )
@@ -172,7 +172,7 @@ def _exchange(
             content, is_whole = _read(response, request.max_bytes)
     except DeliveryFailed as error:  # the address may not be used
         raise RequestFailed(str(error), is_certain=True) from error
-    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
         message = f"The service cannot be reached ({type(error).__name__})."
         raise RequestFailed(message, is_certain=True, may_pass=True) from error
     except httpx.TimeoutException as error:

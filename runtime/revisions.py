@@ -72,12 +72,16 @@ class AgentSpec:
 
     @property
     def sha256(self) -> str:
-        columns = self.columns()
-        if not columns["model_settings"]:
-            # Older revisions were hashed before there were settings.
-            del columns["model_settings"]
-        text = json.dumps(columns, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        return hash_columns(self.columns())
+
+
+def hash_columns(columns: dict[str, Any]) -> str:
+    """Return the hash of what a revision says."""
+    if not columns["model_settings"]:
+        # Older revisions were hashed before there were settings.
+        columns = {name: value for name, value in columns.items() if name != "model_settings"}
+    text = json.dumps(columns, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @transaction.atomic

@@ -8,9 +8,11 @@ from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from memory.errors import InvalidInput
 from memory.ids import uuid7
 from memory.projects.actors import Actor
 from memory.projects.models import ApiKey
+from memory.redaction import redact_text
 from memory.transcripts.lesson_blocks import read_task
 from reflection.jobs.models import Job
 from reflection.jobs.queue import enqueue
@@ -39,6 +41,7 @@ class RunRequest:
     attachments: tuple[dict[str, str], ...] = ()
     conversation: Conversation | None = None
     task_id: str = ""
+    user_id: str = ""
     limits: Limits | None = None
     replaces_open: bool = False
     client: str = ""
@@ -57,8 +60,9 @@ def start_run(agent: Agent, request: RunRequest, *, by: Actor) -> Run:
     """
     _refuse_archived(agent)
     conversation = request.conversation or Conversation.objects.create(
-        project=agent.project, agent=agent, created_by=by.label
+        project=agent.project, agent=agent, user_id=redact_text(request.user_id), created_by=by.label
     )
+    _check_user(conversation, request.user_id)
     run = _insert_replacing(agent, conversation, request, by=by)
     message = add_message(
         run,
@@ -151,6 +155,14 @@ def _end_open_run(conversation: Conversation, *, by: Actor) -> None:
     Run.objects.filter(pk=run.pk).update(cancel_requested_at=run.cancel_requested_at)
     append_event(run.pk, "cancel", by=by.label)
     finish_run(run, status=RunStatus.CANCELLED, reason=StopReason.CANCELLED)
+
+
+def _check_user(conversation: Conversation, user_id: str) -> None:
+    """Refuse another user's message: a person is erased with whole conversations."""
+    if user_id and redact_text(user_id) != conversation.user_id:
+        raise InvalidInput(
+            {"/user_id": ["This conversation is of another end user, or names none. Start a new conversation."]}
+        )
 
 
 def _refuse_archived(agent: Agent) -> None:

@@ -31,6 +31,7 @@ def record_run(run: Run, *, by: Actor) -> Trajectory:
         "external_id": f"run:{run.pk}",
         "task": run.task[:MAX_TASK_CHARS],
         "task_id": run.task_id,
+        "user_id": run.conversation.user_id,
         "steps": _write_steps(run),
         # Whether the task was done, the environment or a person says later, with POST /trajectories/…/outcome.
         "outcome": Trajectory.Outcome.FAILURE if is_failure else Trajectory.Outcome.UNKNOWN,
@@ -38,6 +39,7 @@ def record_run(run: Run, *, by: Actor) -> Trajectory:
         "agent": run.agent.name,
         "model": run.steps.order_by("-seq").values_list("model", flat=True).first() or run.revision.model,
         "tools": run.tools,
+        "system_prompt": run.revision.system,
         "tokens": run.tokens,
         "cost_usd": run.cost_usd,
         "metadata": {

@@ -103,6 +103,7 @@ class Stack:
 
     home: Path
     environment: dict[str, str]
+    root: Path = ROOT  # of the code
     port: int = field(default_factory=free_port)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -165,11 +166,11 @@ class Stack:
 
     def _start(self, name: str, module: str, *arguments: str) -> None:
         log = self.home / "logs" / f"{name}.log"
-        log.parent.mkdir(exist_ok=True)
+        log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             self.processes[name] = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
-                cwd=ROOT,
+                cwd=self.root,
                 env=os.environ | DEFAULTS | self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

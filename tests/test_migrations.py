@@ -1,10 +1,17 @@
 """The last release keeps running while the migrations of the next one are applied (reliability C5)."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.postgres.operations import AddConstraintNotValid, AddIndexConcurrently, RemoveIndexConcurrently
+from django.conf import settings
+from django.contrib.postgres.operations import (
+    AddConstraintNotValid,
+    AddIndexConcurrently,
+    RemoveIndexConcurrently,
+    ValidateConstraint,
+)
 from django.db import DatabaseError, connection, migrations, models, transaction
 from django.db.migrations import Migration
 from django.db.migrations.loader import MigrationLoader
@@ -24,6 +31,15 @@ REMOVALS = (
     migrations.RenameModel,
     migrations.AlterModelTable,
 )
+# Operations that lock a table against reading until their transaction ends.
+ALTERATIONS = (
+    migrations.AddField,
+    migrations.AlterField,
+    migrations.AddConstraint,  # AddConstraintNotValid extends it
+    migrations.RemoveConstraint,
+)
+# Functions and triggers, which are no rows.
+DEFINITIONS = {path.read_text() for path in Path(settings.BASE_DIR).glob("*/sql/*.sql")}
 
 
 def our_migrations() -> list[Migration]:
@@ -55,6 +71,37 @@ def faults_of(migration: Migration) -> Iterator[str]:
         if isinstance(each, migrations.AddConstraint) and not isinstance(each, AddConstraintNotValid):
             name = each.constraint.name  # type: ignore[attr-defined]
             yield f"{name} checks every row under a lock: use AddConstraintNotValid"
+        if isinstance(each, migrations.AlterField) and _reads_every_row(migration, each):
+            yield f"{table}.{each.name} changes its type or forbids NULL, so every row is read under a lock"
+    altered = _altered(migration, made) if is_new(migration) and migration.atomic else set()
+    if len(altered) > 1:
+        yield f"it keeps one of {', '.join(sorted(altered))} locked while it waits for another: one in a migration"
+    if altered:
+        for each in filter(_works_on_rows, migration.operations):
+            yield f"{type(each).__name__} keeps tables locked meanwhile: put it in a migration of its own"
+
+
+def _altered(migration: Migration, made: set[str]) -> set[str]:
+    """Return the models of the tables that the last release reads and that are altered."""
+    alterations = [each for each in migration.operations if isinstance(each, ALTERATIONS)]
+    return {each.model_name.lower() for each in alterations} - made  # type: ignore[union-attr]
+
+
+def _works_on_rows(operation: Any) -> bool:
+    if isinstance(operation, migrations.RunSQL):
+        return operation.sql not in DEFINITIONS
+    return isinstance(operation, migrations.RunPython | ValidateConstraint)
+
+
+def _reads_every_row(migration: Migration, operation: migrations.AlterField) -> bool:
+    loader = MigrationLoader(None, ignore_no_migrations=True)
+    key = (migration.app_label, migration.name)
+    # One that is not in the files comes after all that are.
+    state = loader.project_state(key, at_end=False) if key in loader.graph.nodes else loader.project_state()
+    before = state.models[migration.app_label, operation.model_name.lower()].fields[operation.name]
+    after = operation.field
+    has_other_type = not after.is_relation and before.db_type(connection) != after.db_type(connection)
+    return has_other_type or (before.null and not after.null)
 
 
 def _has_value(field: Any) -> bool:
@@ -80,6 +127,8 @@ BAD: dict[str, Callable[[], Any]] = {
     "AddConstraintNotValid": lambda: migrations.AddConstraint(
         "trajectory", models.CheckConstraint(condition=models.Q(score__gte=0), name="some_constraint")
     ),
+    "changes its type": lambda: migrations.AlterField("trajectory", "summary", models.JSONField()),
+    "forbids NULL": lambda: migrations.AlterField("trajectory", "started_at", models.DateTimeField()),
 }
 
 
@@ -89,6 +138,31 @@ def test_check_notices_an_unsafe_migration(said: str) -> None:
     migration.operations = [BAD[said]()]  # type: ignore[misc]
 
     assert any(said in fault for fault in faults_of(migration))
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda: migrations.RunSQL("UPDATE memory_trajectory SET summary = ''"),
+        lambda: migrations.RunPython(migrations.RunPython.noop),
+        lambda: ValidateConstraint("trajectory", "some_constraint"),
+    ],
+    ids=["statement", "function", "validation"],
+)
+def test_check_notices_work_on_rows_under_the_lock_of_a_table(work: Callable[[], Any]) -> None:
+    migration = Migration("9999_bad", "memory")
+    operations = [migrations.AddField("trajectory", "mood", models.TextField(null=True)), work()]
+    migration.operations = operations  # type: ignore[misc]
+
+    assert any("a migration of its own" in fault for fault in faults_of(migration))
+
+
+def test_check_notices_a_table_that_stays_locked_while_another_is_waited_for() -> None:
+    migration = Migration("9999_bad", "memory")
+    operations = [migrations.AddField(table, "mood", models.TextField(null=True)) for table in ("project", "passage")]
+    migration.operations = operations  # type: ignore[misc]
+
+    assert any("one in a migration" in fault for fault in faults_of(migration))
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.core.management import call_command
 from django.db import connection
 from django.db.migrations import RunSQL
 from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
+
+from erl_site.definitions import find_drift
+from erl_site.management.commands.quickstart import migrate
 
 ROOT = Path(settings.BASE_DIR)
 FILES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in ROOT.glob("*/sql/*.sql")}
@@ -97,3 +102,62 @@ def test_comparison_notices_a_definition_outside_the_files(statement: str) -> No
     take_out_the_files()
 
     assert len(in_force()) == 1
+
+
+@pytest.mark.django_db
+def test_rules_of_projects_that_are_in_force_stop_no_requests_when_they_are_installed_again() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(FILES["memory/sql/projects.sql"])
+        cursor.execute(
+            "SELECT c.relname FROM pg_locks l JOIN pg_class c ON c.oid = l.relation AND c.relkind IN ('r', 'p') "
+            "WHERE l.pid = pg_backend_pid() AND l.mode = 'AccessExclusiveLock'"
+        )
+        assert cursor.fetchall() == []
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP POLICY erl_project ON memory_review",
+        "ALTER POLICY erl_project ON memory_review USING (true)",
+        "ALTER POLICY erl_project ON memory_review WITH CHECK (true)",
+        "ALTER POLICY erl_project ON memory_review TO erl",
+        "ALTER TABLE memory_review DISABLE ROW LEVEL SECURITY",
+    ],
+)
+def test_rule_of_a_project_that_was_changed_is_written_again(statement: str) -> None:
+    rule = (
+        "SELECT c.relrowsecurity, p.polroles, pg_get_expr(p.polqual, c.oid), pg_get_expr(p.polwithcheck, c.oid) "
+        "FROM pg_policy p JOIN pg_class c ON c.oid = p.polrelid WHERE c.relname = 'memory_review'"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(rule)
+        before = cursor.fetchall()
+        cursor.execute(statement)
+
+        cursor.execute(FILES["memory/sql/projects.sql"])
+
+        cursor.execute(rule)
+        assert cursor.fetchall() == before
+
+
+@pytest.mark.django_db
+def test_quickstart_installs_what_differs_from_its_file_without_a_migration() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TRIGGER memory_block_guard ON memory_block")
+
+    assert migrate() == "up to date"
+
+    assert find_drift() == []
+
+
+@pytest.mark.django_db
+def test_functions_of_a_later_version_stay_when_the_code_is_rolled_back() -> None:
+    MigrationRecorder(connection).record_applied("memory", "9999_of_a_later_version")
+    with connection.cursor() as cursor:
+        cursor.execute("COMMENT ON FUNCTION memory_grant_application(name) IS 'files of a later version'")
+
+    call_command("migrate", verbosity=0)
+
+    assert find_drift() == [""]

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from django.db.migrations import CreateModel
 
 from erl_site.embedded import postgres
 from tests.stack import manage, migrated_home
+from tests.test_migrations import is_new, our_migrations
 
 ROOT = Path(__file__).resolve().parents[1]
 RELEASES = sorted((ROOT / "tests" / "data" / "releases").glob("*.dump"))
@@ -48,6 +50,12 @@ SEEN = {
     }
 }
 
+# How many rows the tables have, read by a process of its own.
+COUNT = """
+import json
+from django.apps import apps
+print(json.dumps({model._meta.db_table: model._base_manager.count() for model in apps.get_models()}))
+"""
 pytestmark = pytest.mark.django_db
 
 
@@ -80,3 +88,22 @@ def test_data_of_a_release_are_what_they_were(restored: tuple[str, Path, str]) -
     release, home, _ = restored
 
     assert json.loads(manage(home, "shell", "--verbosity", "0", "-c", LOOK).splitlines()[-1]) == SEEN[release]
+
+
+def tables_of_new_migrations() -> set[str]:
+    """The tables of the last release that migrations after it change."""
+    changed, made = set(), set()
+    for migration in filter(is_new, our_migrations()):
+        for operation in migration.operations:
+            if isinstance(operation, CreateModel):
+                made.add(f"{migration.app_label}_{operation.name_lower}")
+            elif hasattr(operation, "model_name"):
+                changed.add(f"{migration.app_label}_{operation.model_name.lower()}")
+    return changed - made
+
+
+def test_every_table_that_a_migration_changes_has_rows_in_the_backup(restored: tuple[str, Path, str]) -> None:
+    _, home, _ = restored
+    rows = json.loads(manage(home, "shell", "--verbosity", "0", "-c", COUNT).splitlines()[-1])
+
+    assert [table for table in sorted(tables_of_new_migrations()) if not rows[table]] == []

@@ -49,6 +49,7 @@ _SCOPES = (
     ("review", "review – decide on lessons"),
     ("release", "release – cut and deploy releases"),
     ("approve", "approve – decide on agent calls"),
+    ("import", "import – bring in a project from elsewhere, with its decisions and settings"),
 )
 
 

@@ -7,7 +7,7 @@ from django import forms
 from evaluation.suites.registry import get_suite
 from memory.projects.models import Project
 
-_SUITES = ("toolchoice", "replay", "retrieval", "yours")
+_SUITES = ("toolchoice", "replay", "retrieval", "reflection", "yours")
 
 
 def _list_suites() -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ from typing import Any
 from django import forms
 from django.utils.text import Truncator
 
+from desk.lessons.decision_form import DaysField
 from memory.curation.client_lessons import CitedRun, ClientLesson, bring_lesson
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import Citation, HeuristicText
@@ -32,6 +33,8 @@ class LessonForm(forms.Form):
     rationale = _long("Why")
     polarity = forms.ChoiceField(choices=HeuristicRevision.Polarity.choices, label="It says")
     task_id = forms.CharField(required=False, label="Task family", max_length=MAX_NAME_CHARS)
+    valid_until = forms.DateTimeField(required=False, label="Valid until")
+    expires_after = DaysField(required=False, label="Expires (days after approval)")
     quote = forms.CharField(
         required=False,
         label="Words of the step",

@@ -20,7 +20,15 @@ MOST_PROJECTS = 10  # that one search looks into; the filter chooses among more
 @admin.register(Passage)
 class PassageAdmin(ReadOnlyAdmin[Passage]):
     nothing_yet = "No passage has been stored yet. Agents store what they want to find again."
-    list_display = ["says", "shown_tags", "owner", who("created_by", "stored by"), "created_at", "project"]
+    list_display = [
+        "says",
+        "shown_tags",
+        "owner",
+        column("user_id", "user"),
+        who("created_by", "stored by"),
+        "created_at",
+        "project",
+    ]
     list_filter = [
         "project",
         yes_filter(
@@ -40,6 +48,7 @@ class PassageAdmin(ReadOnlyAdmin[Passage]):
         "whole_text",
         "shown_tags",
         "owner",
+        column("user_id", "user"),
         column("run_id", "id of the run"),
         who("created_by", "stored by"),
         "created_at",

@@ -45,7 +45,20 @@ class ProjectAdmin(admin.ModelAdmin[Project]):
                 "fields": ["daily_call_budget", "daily_token_budget", "daily_cost_budget_usd"],
             },
         ),
-        ("Who decides", {"fields": ["four_eyes", "mistake_card_policy", "mistake_card_retention_days"]}),
+        ("Who decides", {"fields": ["four_eyes", "mistake_card_policy"]}),
+        (
+            "Retention, in days",
+            {
+                "description": "Leave empty to keep everything. Settings › Retention shows what is due now.",
+                "fields": [
+                    "run_retention_days",
+                    "conversation_retention_days",
+                    "passage_retention_days",
+                    "answer_retention_days",
+                    "mistake_card_retention_days",
+                ],
+            },
+        ),
         (
             "Retrieval: the record of earlier runs",
             {

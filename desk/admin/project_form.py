@@ -49,6 +49,10 @@ class ProjectForm(forms.ModelForm[Project]):
             "daily_cost_budget_usd",
             "four_eyes",
             "mistake_card_policy",
+            "run_retention_days",
+            "conversation_retention_days",
+            "passage_retention_days",
+            "answer_retention_days",
             "mistake_card_retention_days",
             "record_budget_tokens",
             "archived_at",
@@ -60,6 +64,13 @@ class ProjectForm(forms.ModelForm[Project]):
             "daily_cost_budget_usd": "Model cost, US dollars",
         }
         help_texts = dict.fromkeys(labels, "")
+        labels |= {
+            "run_retention_days": "Runs",
+            "conversation_retention_days": "Conversations",
+            "passage_retention_days": "Passages",
+            "answer_retention_days": "Answers",
+            "mistake_card_retention_days": "Mistake cards",
+        }
         widgets = {"name": forms.TextInput(attrs={"class": "vTextField"})}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -1,6 +1,7 @@
 """The records: decisions with their statistics, the audit chain and erasures."""
 
 from datetime import timedelta
+from typing import Any
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
@@ -30,6 +31,15 @@ from memory.trust.models import AuditEntry, Erasure
 
 PERIODS_DAYS = (7, 30, 90, 365)
 _ENTRY = [words("kind", "what happened"), column("subject_id", "about")]
+
+
+def _describe_receipt(receipt: dict[str, Any] | None) -> str:
+    """Say what went with a person, and what is left."""
+    if receipt is None:
+        return ""
+    went = [f"{count:,} {kind}" for kind, count in receipt["counts"].items()]
+    left = [f"{count:,} left in {place}" for place, count in receipt["left"].items()]
+    return ", ".join([*went, *left]) or "nothing"
 
 
 def _name_lesson(heuristic: Heuristic) -> SafeString:
@@ -139,11 +149,15 @@ class AuditEntryAdmin(LastingRecordAdmin[AuditEntry]):
 
 @admin.register(Erasure)
 class ErasureAdmin(LastingRecordAdmin[Erasure]):
-    nothing_yet = "Nothing has been erased. `manage.py erase` and DELETE /api/v1/trajectories/{id} erase a run."
+    nothing_yet = (
+        "Nothing has been erased. `manage.py erase` and DELETE /api/v1/trajectories/{id} erase a run; "
+        "`manage.py person` and the page “A person” erase everything about a person."
+    )
     list_display = [
         column("erased_at", "when"),
         column("trajectory_id", "id of the run"),
         column("heuristic_ids", "lessons erased with it", len),
+        column("receipt", "of a person", _describe_receipt),
         who("erased_by", "by"),
         PROJECT,
     ]

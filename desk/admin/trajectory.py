@@ -57,12 +57,13 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
         "was_given",
         column("task_id", "task family"),
         "agent",
+        column("user_id", "user"),
         "project",
         "created_at",
     ]
     list_filter = ["outcome", "outcome_source", GivenFilter, "project", "created_at"]
     list_select_related = ["project"]
-    search_fields = ["task_id", "external_id", "agent"]
+    search_fields = ["task_id", "external_id", "agent", "user_id"]
     list_title = "Runs"
     row_title = "Run"
     nothing_yet = (
@@ -74,7 +75,7 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Trajectory]:
         rows = super().get_queryset(request)
         if request.resolver_match is None or request.resolver_match.url_name != LIST:
-            return rows.select_related("retrieval", "project")
+            return rows.select_related("retrieval", "project", "system_prompt")
         given = Retrieval.objects.filter(pk=OuterRef("retrieval")).exclude(injected_ids=[])
         # These fields may be large, and the list shows none of them.
         return rows.defer(*_LONG_FIELDS).annotate(given=Exists(given))

@@ -114,7 +114,10 @@ class WebhookEndpointAdmin(MemberRows[WebhookEndpoint]):
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        initial: dict[str, Any] = {"desk_url": request.build_absolute_uri("/").rstrip("/"), "events": EventKind.values}
+        initial: dict[str, Any] = {
+            "desk_url": request.build_absolute_uri(reverse("home")).rstrip("/"),
+            "events": EventKind.values,
+        }
         # Two are enough to see whether there is only one.
         own = list(projects_with_role(request.user, _OPERATOR)[:2])
         if project := chosen_project(request) or (own[0] if len(own) == 1 else None):

@@ -12,7 +12,7 @@ from memory.limits import MAX_REASON_CHARS, MAX_TEXT_CHARS
 from memory.projects.actors import Actor
 from memory.strict_json import InvalidJson, parse_json
 from runtime.api.shapes import DecisionInput
-from runtime.approvals import Decision, decide_effect
+from runtime.approvals import CallDecision, decide_effect
 from runtime.models.effects import Approval, Effect
 
 # In the order of the keys 1 to 5.
@@ -25,17 +25,17 @@ REASONS = [
 ]
 PREVIEW = "preview"
 _DONE = {
-    Decision.APPROVE: "Approved. The run goes on with this call.",
-    Decision.EDIT: "The call happens with your arguments.",
-    Decision.REJECT: "Rejected. The agent reads your reason.",
-    Decision.ANSWER: "The agent gets your answer in place of the tool's.",
+    CallDecision.APPROVE: "Approved. The run goes on with this call.",
+    CallDecision.EDIT: "The call happens with your arguments.",
+    CallDecision.REJECT: "Rejected. The agent reads your reason.",
+    CallDecision.ANSWER: "The agent gets your answer in place of the tool's.",
 }
 
 
 class CallDecisionForm(forms.Form):
     """One decision about the arguments that a person read, known by their hash."""
 
-    decision = forms.ChoiceField(choices=[*Decision.choices, (PREVIEW, PREVIEW)])
+    decision = forms.ChoiceField(choices=[*CallDecision.choices, (PREVIEW, PREVIEW)])
     arguments_sha256 = forms.CharField(max_length=64, widget=forms.HiddenInput)
     reason_code = forms.ChoiceField(required=False, choices=REASONS, widget=forms.RadioSelect)
     reason = forms.CharField(
@@ -84,11 +84,11 @@ class CallDecisionForm(forms.Form):
         data = super().clean() or {}
         data["reason"] = ": ".join(part for part in (data.get("reason_code"), data.get("reason")) if part)
         decision = data.get("decision")
-        if decision == Decision.REJECT and not data["reason"]:
+        if decision == CallDecision.REJECT and not data["reason"]:
             self.add_error("reason", "Choose a reason or write one; the agent reads it.")
-        if decision == Decision.ANSWER and not data.get("answer", "").strip():
+        if decision == CallDecision.ANSWER and not data.get("answer", "").strip():
             self.add_error("answer", "Write what the agent is to read.")
-        if decision in (Decision.EDIT, PREVIEW) and "arguments" not in self.errors:
+        if decision in (CallDecision.EDIT, PREVIEW) and "arguments" not in self.errors:
             self._read_arguments(data)
         return data
 
@@ -115,9 +115,9 @@ class CallDecisionForm(forms.Form):
         data = self.cleaned_data
         decision = data["decision"]
         sent: dict[str, Any] = {name: data[name] for name in ("decision", "arguments_sha256", "reason")}
-        if decision == Decision.EDIT:
+        if decision == CallDecision.EDIT:
             sent["arguments"] = data["read"]
-        if decision == Decision.ANSWER:
+        if decision == CallDecision.ANSWER:
             sent["answer"] = data["answer"].replace("\r\n", "\n")  # browsers send line ends as CR LF
         read = DecisionInput.from_body(sent)
         decide_effect(
@@ -129,7 +129,7 @@ class CallDecisionForm(forms.Form):
             arguments=read.arguments,
             answer=read.answer,
         )
-        return _DONE[Decision(decision)]
+        return _DONE[CallDecision(decision)]
 
     def add_refusal(self, refusal: InvalidInput) -> None:
         """Show what is wrong with what was sent beside the field that it is about."""

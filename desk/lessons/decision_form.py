@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django import forms
@@ -25,7 +25,8 @@ from memory.curation.proposals import restore_revision
 from memory.curation.reviewers import release_heuristic, take_over_heuristic
 from memory.errors import CannotMerge, MemoryAppError
 from memory.heuristics.models import Heuristic, HeuristicRevision
-from memory.heuristics.text import HeuristicText
+from memory.heuristics.text import VALIDITY, HeuristicText
+from memory.limits import MAX_VALID_DAYS
 from memory.projects.actors import Actor
 from memory.releases.deployments import serves_releases
 
@@ -52,6 +53,20 @@ FIRST_APPROVAL = (
 _MAX_SECONDS = 3600
 
 
+class DaysField(forms.FloatField):
+    """A duration in days."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(min_value=1 / 24, max_value=MAX_VALID_DAYS, **options)
+
+    def prepare_value(self, value: Any) -> Any:
+        return f"{value / timedelta(days=1):g}" if isinstance(value, timedelta) else value
+
+    def clean(self, value: Any) -> timedelta | None:
+        days = super().clean(value)
+        return None if days is None else timedelta(days=days)
+
+
 class DecisionForm(forms.Form):
     """One decision on the text the reviewer saw, known by its hash."""
 
@@ -76,6 +91,8 @@ class DecisionForm(forms.Form):
     rationale = forms.CharField(
         required=False, max_length=4000, label="Because", widget=forms.Textarea(attrs={"rows": 3})
     )
+    valid_until = forms.DateTimeField(required=False, label="Valid until")
+    expires_after = DaysField(required=False, label="Expires (days after approval)")
 
     def __init__(self, *args: Any, heuristic: Heuristic, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -98,20 +115,20 @@ class DecisionForm(forms.Form):
     @classmethod
     def for_revision(cls, heuristic: Heuristic, revision: HeuristicRevision) -> "DecisionForm":
         """The form as it is first shown: the present wording, ready to be edited."""
-        initial = {name: getattr(revision, name) for name in _TEXTS}
+        initial = {name: getattr(revision, name) for name in (*_TEXTS, *VALIDITY)}
         initial |= {"content_sha256": revision.content_sha256, "opened": signing.dumps(time.time(), salt="desk")}
         return cls(heuristic=heuristic, initial=initial)
 
     @property
     def edits(self) -> list[forms.BoundField]:
         """The fields of the wording."""
-        return [self[name] for name in _TEXTS]
+        return [self[name] for name in (*_TEXTS, *VALIDITY)]
 
     @property
     def is_editing(self) -> bool:
         """Whether the wording was being edited when the form came back."""
         asked = self.is_bound and self.data.get("decision") in ("edit", "preview")
-        return asked or any(name in self.errors for name in _TEXTS)
+        return asked or any(name in self.errors for name in (*_TEXTS, *VALIDITY))
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or {}
@@ -224,7 +241,7 @@ class DecisionForm(forms.Form):
     def _edited(self, revision: HeuristicRevision) -> HeuristicText:
         # Browsers send line ends as CR LF.
         texts = {name: self.cleaned_data[name].replace("\r\n", "\n") for name in _TEXTS}
-        return replace(revision.as_text(), **texts)
+        return replace(revision.as_text(), **texts, **{name: self.cleaned_data[name] for name in VALIDITY})
 
     def _find_opening(self) -> datetime | None:
         """Return when the page was drawn, as it says itself; None if it does not."""

@@ -287,8 +287,16 @@ def _find_contradiction(lesson: HeuristicRevision, other: HeuristicRevision) -> 
 
 
 def _describe_checks(heuristic: Heuristic) -> dict[str, Any]:
-    """Return what the checks found when a heuristic was proposed, and what proposing it cost. One query."""
-    rows = Proposal.objects.filter(heuristic=heuristic).select_related("reflection")
+    """Return what the checks found, the words they mean, lessons it may repeat, and what proposing it cost."""
+    rows = Proposal.objects.filter(heuristic=heuristic).select_related("reflection", "near__current_revision")
     proposals = list(rows.order_by("created_at", "id")[:20])
-    findings = {finding["code"]: finding["message"] for proposal in proposals for finding in proposal.findings}
-    return {"findings": findings, "reflection": proposals[0].reflection if proposals else None}
+    findings = {finding["message"]: finding for proposal in proposals for finding in proposal.findings}
+    # Another wording of the same row is shown with the others.
+    beside = [proposal.near for proposal in proposals if proposal.effect == Proposal.Effect.MERGE]
+    near = {other.pk: other for other in beside if other and other.current_revision and other.status in _IN_USE}
+    return {
+        "findings": list(findings.values()),
+        "words": [word for finding in findings.values() for word in finding.get("words", ())],
+        "near": list(near.values()),
+        "reflection": proposals[0].reflection if proposals else None,
+    }

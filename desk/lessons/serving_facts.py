@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.utils.text import Truncator
 
+from desk.shell.word_diff import write_days
 from memory.curation.proposal_groups import find_group_evidence
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import RULE_TAG
@@ -46,6 +47,8 @@ def _warn(revision: HeuristicRevision, tasks: list[dict[str, Any]]) -> list[str]
             warnings.append(f"Given with every task {where}, without a search: it has the tag “{RULE_TAG}”.")
     elif revision.scope == HeuristicRevision.Scope.PROJECT:
         warnings.append("Given in every task family of the project, where it fits.")
+    if revision.is_over:
+        warnings.append(f"It expired on {revision.ends_at:%Y-%m-%d}, so agents are no longer given it.")
     if needs_cleaning(*(getattr(revision, name) for name in _WORDS)):
         warnings.append(
             "Contains hidden or control characters, or a chat template's end-of-turn marker. Agents get it without "
@@ -58,6 +61,10 @@ def _warn(revision: HeuristicRevision, tasks: list[dict[str, Any]]) -> list[str]
             "none of its runs had it."
         )
     return warnings
+
+
+def _describe_age(revision: HeuristicRevision) -> str:
+    return "" if revision.expires_after is None else f"{write_days(revision.expires_after)} after its approval"
 
 
 def _list_facts(heuristic: Heuristic, revision: HeuristicRevision) -> list[tuple[str, str, str]]:
@@ -80,6 +87,8 @@ def _list_facts(heuristic: Heuristic, revision: HeuristicRevision) -> list[tuple
         "task_id": ("Task family", revision.task_id or "none"),
         "tags": ("Tags", ", ".join(revision.tags) or "none"),
         "source_task": ("Learnt from the task", revision.source_task),
+        "valid_until": ("Valid until", f"{revision.valid_until:%Y-%m-%d %H:%M %Z}" if revision.valid_until else ""),
+        "expires_after": ("Expires", _describe_age(revision)),
         "names": ("Found by the names", ", ".join((revision.names or "").split())),
         "client": ("Client", client),
         "support": ("Runs", support),

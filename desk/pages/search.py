@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.template.defaultfilters import pluralize
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.text import Truncator
@@ -16,7 +17,7 @@ from desk.shell.pages import page_context
 from memory.heuristics.models import Heuristic
 from memory.redaction.visible_text import show_text
 from memory.releases.models import Release
-from memory.runs.search import RunExcerpt, find_runs
+from memory.runs.search import FoundRun, RunExcerpt, find_runs
 from runtime.models.agents import Agent
 from runtime.models.runs import Run
 
@@ -98,14 +99,14 @@ def _find_pages(request: HttpRequest, words: str) -> list[Hit]:
 
 
 def _find_lessons(request: HttpRequest, words: str, limit: int) -> Iterable[Hit]:
-    rows = narrow_to_chosen(Heuristic.objects.select_related("current_revision", "project"), request)
-    fields = ("trigger", "guideline", "avoid", "task_id")
-    rows = contains(rows, words, *(f"current_revision__{name}" for name in fields))
+    lessons = Heuristic.objects.with_words(words).select_related("current_revision", "project")
+    rows = narrow_to_chosen(lessons, request)
     for heuristic in rows.order_by("-created_at", "-id")[:limit]:
         revision = heuristic.current_revision
         assert revision is not None  # by the filter
         link = reverse("admin:memory_heuristic_change", args=[heuristic.pk])
-        note = f"{heuristic.get_status_display()} · {shorten(revision.guideline)}"
+        seen = f"{heuristic.support:,} run{pluralize(heuristic.support)} · {heuristic.created_at:%Y-%m-%d}"
+        note = f"{heuristic.get_status_display()} · {seen} · {shorten(revision.guideline)}"
         yield Hit(title=shorten(revision.trigger), link=link, note=note)
 
 
@@ -117,11 +118,18 @@ def _find_runs(request: HttpRequest, words: str, limit: int) -> Iterable[Hit]:
         yield Hit(
             title=shorten(run.task),
             link=f"{link}#step-{passage.step}" if passage.step else link,
-            note=f"{where}{run.outcome} · {run.created_at:%Y-%m-%d}",
+            note=where + _describe_run(run),
             before=show_text(passage.before),
             match=show_text(passage.match),
             after=show_text(passage.after),
         )
+
+
+def _describe_run(run: FoundRun) -> str:
+    """Say what tells a run from others with the same task."""
+    parts = [run.outcome, shorten(run.agent, 40), f"{run.steps:,} step{pluralize(run.steps)}"]
+    parts += [f"user {shorten(run.user_id, 40)}" if run.user_id else "", f"{run.created_at:%Y-%m-%d %H:%M}"]
+    return " · ".join(part for part in parts if part)
 
 
 def _find_releases(request: HttpRequest, words: str, limit: int) -> Iterable[Hit]:
@@ -139,10 +147,14 @@ def _find_agents(request: HttpRequest, words: str, limit: int) -> Iterable[Hit]:
 
 
 def _find_conversations(request: HttpRequest, words: str, limit: int) -> Iterable[Hit]:
-    rows = contains(narrow_to_chosen(Run.objects.select_related("agent"), request), words, "task", "agent__name")
+    runs = narrow_to_chosen(Run.objects.select_related("agent", "conversation"), request)
+    rows = contains(runs, words, "task", "agent__name")
     for run in rows.order_by("-created_at", "-id")[:limit]:
         link = reverse("admin:agents_run_change", args=[run.pk])
-        note = f"{shorten(run.agent.name)} · {run.get_status_display()} · {run.created_at:%Y-%m-%d}"
+        user = f" · user {shorten(run.conversation.user_id, 40)}" if run.conversation.user_id else ""
+        steps = f"{run.steps_taken:,} step{pluralize(run.steps_taken)}"
+        when = f"{run.created_at:%Y-%m-%d %H:%M}"
+        note = f"{shorten(run.agent.name)} · {run.get_status_display()} · {steps}{user} · {when}"
         yield Hit(title=shorten(run.task), link=link, note=note)
 
 

@@ -1,6 +1,7 @@
 """What pages show of a suggestion: both lessons, what would change, and who has claimed one of them."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -8,7 +9,6 @@ from django.db.models import Q
 
 from desk.shell.word_diff import DiffPart, diff_heuristics
 from memory.heuristics.models import Heuristic
-from memory.heuristics.text import HeuristicText
 from reflection.consolidation.models import Suggestion
 
 SHOWN = 5  # with a lesson
@@ -50,7 +50,7 @@ def find_difference(suggestion: Suggestion) -> list[DiffPart]:
         text: dict[str, Any] = suggestion.text | {"tags": tuple(suggestion.text.get("tags", ()))}
         # A merged wording replaces that of the lesson that stays.
         base = kept if suggestion.kind == Suggestion.Kind.MERGE and kept else current
-        return diff_heuristics(base.as_text(), HeuristicText(**text))
+        return diff_heuristics(base.as_text(), replace(base.as_text(), **text))
     if kept is not None and suggestion.kind == Suggestion.Kind.MERGE:
         return diff_heuristics(current.as_text(), kept.as_text())
     return []

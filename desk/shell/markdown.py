@@ -5,7 +5,8 @@ Headings, lists, fenced code, code in backticks and bold; all else stays as it i
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -19,10 +20,25 @@ _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)]) +(\S.*)")
 _LOOKS_MARKED = re.compile(r"^#{1,6} +\S|^```|^[ \t]*[-*+] +\S|\*\*[^*\n]+\*\*|`[^`\n]+`", re.MULTILINE)
 
 
-def write_inline_code(text: str) -> SafeString:
-    """Write what stands between backticks as code, and escape all of it."""
+def write_inline_code(text: str, *, words: Iterable[str] = ()) -> SafeString:
+    """Write what is between backticks as code, mark the given words, and escape everything."""
+    # The longest first: of two words, one may be the beginning of the other.
+    sought = sorted({word for word in words if word.strip()}, key=len, reverse=True)
+    either = re.compile("|".join(map(re.escape, sought)), re.I) if sought else None
     parts = enumerate(_CODE.split(text))  # every second one stood between backticks
-    return format_html_join("", "{}", ((format_html("<code>{}</code>", part) if n % 2 else part,) for n, part in parts))
+    marked = ((n, _mark(part, either)) for n, part in parts)
+    return format_html_join(
+        "", "{}", ((format_html("<code>{}</code>", part) if n % 2 else part,) for n, part in marked)
+    )
+
+
+def _mark(text: str, either: re.Pattern[str] | None) -> str | SafeString:
+    if either is None:
+        return text
+    parts = zip_longest(either.split(text), either.findall(text), fillvalue="")
+    return format_html_join(
+        "", "{}{}", ((plain, format_html("<mark>{}</mark>", word) if word else "") for plain, word in parts)
+    )
 
 
 def looks_marked(text: str) -> bool:

@@ -125,6 +125,8 @@ _SECTIONS = (
             Page(label="Audit", table="memory_auditentry"),
             Page(label="Quarantine", table="memory_quarantineorder"),
             Page(label="Erasures", table="memory_erasure"),
+            Page(label="A person", name="person", permission="memory.erase_person"),
+            Page(label="Retention", name="retention", permission="memory.view_project"),
             Page(label="API docs", name="api-docs", is_outside=True),
             Page(label="All tables", name="tables", tables=("auth_user", "auth_group"), superuser=True),
         ),

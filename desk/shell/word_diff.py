@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from difflib import SequenceMatcher
+from typing import Any
 
 from memory.heuristics.text import HeuristicText
 
@@ -17,6 +19,8 @@ _LABELS = {
     "task_id": "Task family",
     "tags": "Tags",
     "source_task": "Learnt from the task",
+    "valid_until": "Valid until",
+    "expires_after": "Expires after",
 }
 _WORD = re.compile(r"\s+|\w+|[^\w\s]")
 
@@ -78,10 +82,20 @@ def _spell_out(text: HeuristicText, more: Iterable[str]) -> str:
     lines += [f"Avoid: {text.avoid}"] if text.avoid else []
     lines += [f"Not when: {text.not_when}"] if text.not_when else []
     lines += [f"Because: {text.rationale}"] if text.rationale else []
-    for name in more:
-        value = getattr(text, name)
-        lines.append(f"{_LABELS[name]}: {(value if isinstance(value, str) else ', '.join(value)) or 'none'}")
+    lines += [f"{_LABELS[name]}: {_write_value(getattr(text, name)) or 'none'}" for name in more]
     return "\n".join(lines)
+
+
+def _write_value(value: Any) -> str:
+    if isinstance(value, timedelta):
+        return write_days(value)
+    return ", ".join(value) if isinstance(value, tuple) else str(value or "")
+
+
+def write_days(duration: timedelta) -> str:
+    """Return a duration in days, for example "30 days"."""
+    days = duration / timedelta(days=1)
+    return f"{days:g} day{'' if days == 1 else 's'}"
 
 
 def shorten_same(old: str, new: str) -> Iterator[DiffPart]:

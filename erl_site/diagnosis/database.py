@@ -19,7 +19,7 @@ class DatabaseStatus(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CheckResult:
+class Diagnosis:
     """The result of one check. `todo` says how to fix a problem."""
 
     name: str
@@ -28,16 +28,16 @@ class CheckResult:
     todo: str = ""
 
 
-def ok(name: str, message: str) -> CheckResult:
-    return CheckResult(name=name, status=DatabaseStatus.OK, message=message)
+def ok(name: str, message: str) -> Diagnosis:
+    return Diagnosis(name=name, status=DatabaseStatus.OK, message=message)
 
 
-def warning(name: str, message: str, todo: str) -> CheckResult:
-    return CheckResult(name=name, status=DatabaseStatus.WARNING, message=message, todo=todo)
+def warning(name: str, message: str, todo: str) -> Diagnosis:
+    return Diagnosis(name=name, status=DatabaseStatus.WARNING, message=message, todo=todo)
 
 
-def failure(name: str, message: str, todo: str) -> CheckResult:
-    return CheckResult(name=name, status=DatabaseStatus.FAILURE, message=message, todo=todo)
+def failure(name: str, message: str, todo: str) -> Diagnosis:
+    return Diagnosis(name=name, status=DatabaseStatus.FAILURE, message=message, todo=todo)
 
 
 def rows(statement: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
@@ -56,7 +56,7 @@ CONNECTIONS_HIGH = 0.8
 AS_DISCREET = {"log_statement": ("none", "ddl")}
 
 
-def check_durability() -> Iterator[CheckResult]:
+def check_durability() -> Iterator[Diagnosis]:
     off = [name for name in ("fsync", "full_page_writes", "synchronous_commit") if show(name) == "off"]
     if off:
         todo = "Turn them on, or a machine crash loses acknowledged data."
@@ -67,7 +67,7 @@ def check_durability() -> Iterator[CheckResult]:
         yield warning("checksums", "Pages have no checksums.", "Stop PostgreSQL and run pg_checksums --enable.")
 
 
-def check_indexes() -> Iterator[CheckResult]:
+def check_indexes() -> Iterator[Diagnosis]:
     invalid = [name for (name,) in rows("SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid")]
     if invalid:
         todo = "Run REINDEX INDEX CONCURRENTLY for each; their creation was interrupted."
@@ -76,7 +76,7 @@ def check_indexes() -> Iterator[CheckResult]:
         yield ok("indexes", "All indexes are valid.")
 
 
-def check_connections() -> Iterator[CheckResult]:
+def check_connections() -> Iterator[Diagnosis]:
     ((used, allowed),) = rows(
         "SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'), "
         "current_setting('max_connections')::int"
@@ -97,7 +97,7 @@ def check_connections() -> Iterator[CheckResult]:
         )
 
 
-def check_serving_role() -> Iterator[CheckResult]:
+def check_serving_role() -> Iterator[Diagnosis]:
     setting = settings.ERL_SERVING_ROLE
     role = setting if setting not in ("", "auto") else ServingRole.NAME
     # Since PostgreSQL 16, being a member of a role does not mean that one may switch to it.
@@ -129,7 +129,7 @@ def _relations(condition: str, role: str) -> list[str]:
     return [name for (name,) in rows(statement, [role, list(ServingRole.READS)])]
 
 
-def check_tenant_role() -> Iterator[CheckResult]:
+def check_tenant_role() -> Iterator[Diagnosis]:
     role = settings.ERL_TENANT_ROLE or "erl_tenant"
     membership = rows("SELECT pg_has_role(oid, 'MEMBER') FROM pg_roles WHERE rolname = %s", [role])
     if membership == [(True,)]:
@@ -141,7 +141,7 @@ def check_tenant_role() -> Iterator[CheckResult]:
         yield make("tenant role", f"The role {role} does not exist, or this user cannot switch to it.", todo)
 
 
-def check_application_role() -> Iterator[CheckResult]:
+def check_application_role() -> Iterator[Diagnosis]:
     """Warn where the application's role may change tables, so that a flaw in it reaches triggers, audit and files."""
     ((role, is_super, owned),) = rows(
         "SELECT rolname, rolsuper, (SELECT count(*) FROM pg_class WHERE relowner = r.oid AND relkind = 'r'"
@@ -155,7 +155,7 @@ def check_application_role() -> Iterator[CheckResult]:
         yield ok("application role", f"The role {role} can do no more than the application needs.")
 
 
-def check_server_log() -> Iterator[CheckResult]:
+def check_server_log() -> Iterator[Diagnosis]:
     """Warn where the server's log keeps statements or rows, which hold the texts of runs (reliability C10)."""
     wanted = dict(setting.split("=") for setting in DISCREET)
     others = [name for name, value in wanted.items() if show(name) not in AS_DISCREET.get(name, (value,))]
@@ -166,7 +166,7 @@ def check_server_log() -> Iterator[CheckResult]:
         yield ok("server log", "PostgreSQL's log keeps no statements, parameters or rows.")
 
 
-def check_archive() -> Iterator[CheckResult]:
+def check_archive() -> Iterator[Diagnosis]:
     ((mode, archived_at, is_failing, failed),) = rows(
         "SELECT current_setting('archive_mode'), last_archived_time, last_failed_time > coalesce(last_archived_time, "
         "'-infinity'), last_failed_wal FROM pg_stat_archiver"

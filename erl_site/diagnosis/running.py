@@ -11,10 +11,11 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.models import Q
 from django.template.defaultfilters import pluralize
 from django.utils import timezone
+from django_otp.plugins.otp_totp.models import TOTPDevice
 
-from erl_site.definitions import find_drift
+from erl_site.definitions import find_drift, is_newer
 from erl_site.diagnosis.database import (
-    CheckResult,
+    Diagnosis,
     check_application_role,
     check_archive,
     check_connections,
@@ -28,18 +29,22 @@ from erl_site.diagnosis.database import (
     rows,
     warning,
 )
+from erl_site.diagnosis.egress import check_proxy
 from erl_site.embedded.home import find_server_error
 from erl_site.web import health
 from evaluation.experiments.lifecycle import find_unwatched_canaries
 from evaluation.reports.experiments import describe_unwatched
-from memory.index.heuristic_vectors import find_heuristics_without_vectors
+from memory.index.heuristic_vectors import NO_MODEL, find_heuristics_without_vectors
 from memory.projects.models import ApiKey
+from memory.retrieval.models import EmbeddingModel
+from memory.sealing import is_lost, needs_sealing
 from reflection.jobs.models import WorkerHeartbeat
 from reflection.llm.base import ProviderNotConfigured
 from reflection.llm.models import ProviderState
 from reflection.llm.registry import find_config
 from reflection.reflectors.models import Reflection
 from reflection.webhooks.models import WebhookEndpoint
+from reflection.webhooks.sealing import stored_secrets
 from runtime.sandbox.hosts import find_sandlock, try_monty
 
 EXPIRES_SOON = timedelta(days=14)
@@ -48,9 +53,20 @@ CLOCK_SECONDS = 2.0
 WAITING_SECONDS = 60.0
 STUCK_SECONDS = 600.0
 DISK_LOW, DISK_FULL = 0.10, 0.03
+# Projects in which most of the newest lessons are in languages other than these
+_LANGUAGES = """
+SELECT p.name, string_agg(DISTINCT initcap(l.language), ', ') FILTER (WHERE l.language <> ALL (k.known)),
+       avg((l.language <> ALL (k.known))::int)
+FROM memory_project p
+CROSS JOIN (SELECT %s::text[] AS known) AS k
+CROSS JOIN LATERAL (
+    SELECT memory_language(concat_ws(E'\\n', r.trigger, r.guideline)) AS language
+    FROM memory_heuristicrevision r WHERE r.project_id = p.id AND r.live ORDER BY r.id DESC LIMIT 500) AS l
+GROUP BY p.id HAVING avg((l.language <> ALL (k.known))::int) > 0.5 ORDER BY p.name
+"""
 
 
-def check_settings() -> Iterator[CheckResult]:
+def check_settings() -> Iterator[Diagnosis]:
     messages = system_checks.run_checks(include_deployment_checks=settings.ERL_HTTPS, databases=["default"])
     for message in messages:
         if message.level >= system_checks.WARNING and not message.is_silenced():
@@ -60,7 +76,7 @@ def check_settings() -> Iterator[CheckResult]:
         yield ok("settings", "The settings, the database version and its extensions are fine.")
 
 
-def check_migrations() -> Iterator[CheckResult]:
+def check_migrations() -> Iterator[Diagnosis]:
     executor = MigrationExecutor(connection)
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if plan:
@@ -70,7 +86,10 @@ def check_migrations() -> Iterator[CheckResult]:
         yield from _check_definitions()
 
 
-def _check_definitions() -> Iterator[CheckResult]:
+def _check_definitions() -> Iterator[Diagnosis]:
+    if is_newer():  # after a roll back; the functions of the later version serve this one too
+        yield ok("definitions", "The database is of a later version of ERL, and keeps its functions.")
+        return
     drift = find_drift()
     if drift:
         names = ", ".join(name for name in drift if name) or "some of them"
@@ -80,7 +99,7 @@ def _check_definitions() -> Iterator[CheckResult]:
         yield ok("definitions", "Functions, triggers and views are those of the .sql files.")
 
 
-def check_clock() -> Iterator[CheckResult]:
+def check_clock() -> Iterator[Diagnosis]:
     ((database_time,),) = rows("SELECT clock_timestamp()")
     difference = abs((timezone.now() - database_time).total_seconds())
     if difference > CLOCK_SECONDS:
@@ -90,7 +109,7 @@ def check_clock() -> Iterator[CheckResult]:
         yield ok("clock", "The clocks of this machine and the database agree.")
 
 
-def check_keys() -> Iterator[CheckResult]:
+def check_keys() -> Iterator[Diagnosis]:
     soon = timezone.now() + EXPIRES_SOON
     ending = ApiKey.objects.usable().filter(expires_at__lte=soon).select_related("project").order_by("expires_at")
     for key in ending:
@@ -101,7 +120,7 @@ def check_keys() -> Iterator[CheckResult]:
         yield ok("keys", f"No API key expires within {EXPIRES_SOON.days} days.")
 
 
-def check_queue() -> Iterator[CheckResult]:
+def check_queue() -> Iterator[Diagnosis]:
     age = Reflection.objects.oldest_due_age_seconds()
     if age > WAITING_SECONDS:
         make = failure if age > STUCK_SECONDS else warning
@@ -118,7 +137,7 @@ def check_queue() -> Iterator[CheckResult]:
         )
 
 
-def check_workers() -> Iterator[CheckResult]:
+def check_workers() -> Iterator[Diagnosis]:
     since = timezone.now() - timedelta(seconds=WORKER_ALIVE_SECONDS)
     alive = WorkerHeartbeat.objects.filter(seen_at__gte=since).count()
     if alive:
@@ -129,7 +148,7 @@ def check_workers() -> Iterator[CheckResult]:
     yield make("workers", "No worker is running.", "Start one: celery --app=erl_site worker.")
 
 
-def check_broker() -> Iterator[CheckResult]:
+def check_broker() -> Iterator[Diagnosis]:
     if health.broker.succeeds():
         yield ok("broker", "The broker answers.")
     else:
@@ -137,7 +156,7 @@ def check_broker() -> Iterator[CheckResult]:
         yield warning("broker", "The broker does not answer.", todo)
 
 
-def check_language_model() -> Iterator[CheckResult]:
+def check_language_model() -> Iterator[Diagnosis]:
     try:
         config = find_config()
     except ProviderNotConfigured as error:
@@ -152,7 +171,7 @@ def check_language_model() -> Iterator[CheckResult]:
     yield ok("language model", summary)
 
 
-def check_providers() -> Iterator[CheckResult]:
+def check_providers() -> Iterator[Diagnosis]:
     failing = ProviderState.objects.exclude(state=ProviderState.State.CLOSED)
     for row in failing:
         todo = "Check its status page, and the address and key in the settings. It is retried automatically."
@@ -161,7 +180,7 @@ def check_providers() -> Iterator[CheckResult]:
         yield ok("providers", "No language model is paused because of failures.")
 
 
-def check_webhooks() -> Iterator[CheckResult]:
+def check_webhooks() -> Iterator[Diagnosis]:
     given_up = WebhookEndpoint.objects.filter(disabled_at__isnull=False, failing_since__isnull=False)
     failing = WebhookEndpoint.objects.enabled().filter(failing_since__isnull=False)
     for endpoint in given_up.select_related("project"):
@@ -175,7 +194,17 @@ def check_webhooks() -> Iterator[CheckResult]:
         yield ok("webhooks", "No webhook fails.")
 
 
-def check_canaries() -> Iterator[CheckResult]:
+def check_sealed_secrets() -> Iterator[Diagnosis]:
+    stored = [*TOTPDevice.objects.values_list("key", flat=True), *stored_secrets()]
+    if lost := sum(is_lost(text) for text in stored):
+        todo = "Put the key that is missing into ERL_SECRET_KEY_FALLBACKS (docs/deploying.md, Encryption)."
+        yield failure("secrets", f"{lost} secrets in the database cannot be read with ERL_SECRET_KEY.", todo)
+    if waiting := sum(needs_sealing(text) for text in stored):
+        todo = "The scheduler does it within the hour, after an upgrade within a day. Keep former keys until then."
+        yield warning("secrets", f"{waiting} secrets are not yet encrypted with the current ERL_SECRET_KEY.", todo)
+
+
+def check_canaries() -> Iterator[Diagnosis]:
     unwatched = find_unwatched_canaries()
     for experiment in unwatched:
         todo = "Promote the candidate or roll it back, on the page of the deployment."
@@ -184,7 +213,7 @@ def check_canaries() -> Iterator[CheckResult]:
         yield ok("canaries", "No canary runs on after its experiment has ended.")
 
 
-def check_vectors() -> Iterator[CheckResult]:
+def check_vectors() -> Iterator[Diagnosis]:
     lacking = len(find_heuristics_without_vectors())
     if lacking:
         todo = "Workers compute them within a minute; manage.py reembed does it now."
@@ -194,7 +223,24 @@ def check_vectors() -> Iterator[CheckResult]:
         yield ok("vectors", "All lessons have vectors.")
 
 
-def check_disk() -> Iterator[CheckResult]:
+def check_languages() -> Iterator[Diagnosis]:
+    """Warn where most lessons of a project are in languages that the embedding model does not know."""
+    model = EmbeddingModel.objects.filter(active=True, floors__isnull=False).first()
+    known = list((model.floors if model is not None else None) or {})
+    foreign = rows(_LANGUAGES, [known]) if model is not None and model.pk != NO_MODEL else []
+    for project, languages, share in foreign:
+        languages = languages.replace("Other", "other languages")
+        todo = (
+            "Serve a multilingual model such as multilingual-e5-small behind an OpenAI-compatible POST /embeddings, "
+            "set ERL_EMBEDDER=http://127.0.0.1:8000/v1?model=NAME&dimensions=384, and run manage.py reembed."
+        )
+        message = f"{share:.0%} of the lessons of {project} are in {languages}, which {model} does not know."
+        yield warning("languages", f"{message} They are found by their words alone.", todo)
+    if not foreign:
+        yield ok("languages", "The embedding model knows the languages of the lessons.")
+
+
+def check_disk() -> Iterator[Diagnosis]:
     if settings.DATABASE_URL:
         return  # the data is on another machine
     # The home is made only when a server starts in it.
@@ -209,7 +255,7 @@ def check_disk() -> Iterator[CheckResult]:
         yield ok("disk", f"{free:.0%} of the disk is free.")
 
 
-def check_unused_keys() -> Iterator[CheckResult]:
+def check_unused_keys() -> Iterator[Diagnosis]:
     long_ago = timezone.now() - timedelta(days=90)
     unused = ApiKey.objects.usable().filter(
         Q(last_used_at__lt=long_ago) | Q(last_used_at__isnull=True, created_at__lt=long_ago)
@@ -219,7 +265,7 @@ def check_unused_keys() -> Iterator[CheckResult]:
         yield warning("unused keys", f"{key} has not been used for 90 days.", todo)
 
 
-def check_sandbox() -> Iterator[CheckResult]:
+def check_sandbox() -> Iterator[Diagnosis]:
     monty = try_monty()
     if monty.works:
         yield ok("sandbox", "Tools run in monty, without system calls.")
@@ -233,7 +279,7 @@ def check_sandbox() -> Iterator[CheckResult]:
         yield ok("sandbox of CPython", message)
 
 
-CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
+CHECKS: tuple[Callable[[], Iterator[Diagnosis]], ...] = (
     check_settings,
     check_migrations,
     check_durability,
@@ -250,19 +296,22 @@ CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
     check_workers,
     check_broker,
     check_language_model,
+    check_proxy,
     check_providers,
     check_webhooks,
+    check_sealed_secrets,
     check_canaries,
     check_vectors,
+    check_languages,
     check_serving_role,
     check_tenant_role,
     check_sandbox,
 )
 
 
-def diagnose() -> list[CheckResult]:
+def diagnose() -> list[Diagnosis]:
     """Run all checks. A database error in one is reported as a failure and does not stop the others."""
-    results: list[CheckResult] = []
+    results: list[Diagnosis] = []
     for check in CHECKS:
         try:
             results += check()

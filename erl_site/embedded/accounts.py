@@ -49,6 +49,7 @@ def choose_account(home: Path) -> Account:
     """
     binaries = find_binaries()
     if os.geteuid() != 0:
+        _refuse_unnamed_user(home)
         return Account(prefix=(), binaries=binaries, uid=os.geteuid())
     data = home / "data"
     owner = data.stat().st_uid if data.exists() else 0
@@ -65,6 +66,19 @@ def choose_account(home: Path) -> Account:
     account = _as_user(pwd.getpwnam("nobody").pw_uid, binaries)
     _make_reachable(home, account.uid)
     return account
+
+
+def _refuse_unnamed_user(home: Path) -> None:
+    """Say what to do where initdb would refuse: it alone needs to know the user's name. Containers often have none."""
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        if (home / "data").exists():
+            return
+        raise EmbeddedServerError(
+            f"The embedded PostgreSQL cannot create its data: the user id {os.geteuid()} has no entry in /etc/passwd. "
+            "Start as a user who has one (a container may add it when it starts), or set DATABASE_URL."
+        ) from None
 
 
 def _prefix(who: str) -> tuple[str, ...]:

@@ -20,9 +20,18 @@ MAX_LOG_BYTES = 10_000_000
 MIN_SECRET_KEY_CHARACTERS = 50
 
 
-def erl_home(value: str, base_dir: Path) -> Path:
-    """Return the absolute home folder: `value`, or `.erl` next to manage.py."""
-    return Path(value).expanduser().resolve() if value else base_dir / ".erl"
+def erl_home(value: str, folder: Path) -> Path:
+    """Return the absolute home folder: `value`, or `.erl` in a folder.
+
+    Raises:
+        EmbeddedServerError: `value` begins with ~, and this user has no home directory.
+    """
+    try:
+        return Path(value).expanduser().resolve() if value else folder / ".erl"
+    except RuntimeError:
+        raise EmbeddedServerError(
+            f"ERL_HOME is {value}, and this user has no home directory. Write the whole path."
+        ) from None
 
 
 def secret_key(home: Path) -> str:

@@ -2,6 +2,12 @@
 -- and once in template1, from which other databases are made; it is safe to repeat. The embedded server and compose.yaml
 -- use it as it is; for other servers docs/deploying.md says how.
 DO $$
+BEGIN
+    IF current_setting('server_version_num')::int < 160000 THEN
+        RAISE EXCEPTION 'ERL needs PostgreSQL 16 or newer. This server is %.', current_setting('server_version');
+    END IF;
+END $$;
+DO $$
 DECLARE
     wanted text;
 BEGIN

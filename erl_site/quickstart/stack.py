@@ -33,7 +33,10 @@ PROGRAMS = (
     *("erl_site.quickstart.web", "erl_site.web.gunicorn_config", "erl_site.web.worker"),
     *("erl_site.monitoring.database_watch", "celery.bin.celery", "celery.apps.worker", "celery.apps.beat"),
     *("celery.concurrency.prefork", "celery.worker.consumer", "celery.worker.control", "celery.contrib.django.task"),
-    "kombu.transport.redis",
+    *("celery.worker.components", "celery.worker.strategy", "celery.worker.autoscale", "celery.events.receiver"),
+    *("celery.worker.consumer.delayed_delivery", "celery.app.amqp", "celery.app.control", "celery.app.log"),
+    *("celery.backends.base", "kombu.transport.redis", "billiard.popen_fork", "billiard.sharedctypes", "cffi.cparser"),
+    *("gunicorn.instrument.statsd", "django.contrib.messages.storage.fallback"),
 )
 
 
@@ -101,7 +104,8 @@ def build_supervisor(port: int, report: Callable[[str, str], None]) -> Superviso
     home, bind = settings.ERL_HOME, _address(port)
     web = ("--bind", bind, "--workers", str(WEB_PROCESSES), "--threads", str(WEB_THREADS))
     options = ("--config=python:erl_site.web.gunicorn_config", "--no-control-socket", "--graceful-timeout=4")
-    celery = ("celery", "-A", "erl_site")
+    # The command has run Django's checks, and what they touch would be copied in each process.
+    celery = ("celery", "-A", "erl_site", "--skip-checks")
     return Supervisor(
         home=home,
         services=[
@@ -127,6 +131,8 @@ def load_all() -> None:
     for program in PROGRAMS:
         import_module(program)
     app.autodiscover_tasks(force=True)
+    app.loader.import_default_modules()
+    app.finalize()
     load_embedder()
     freeze()
 

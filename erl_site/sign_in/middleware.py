@@ -39,11 +39,7 @@ class SignInMiddleware:
             if settings.ERL_ADMIN_OTP and not _is_exempt(request) and not is_verified(request):
                 return _redirect(request, "second-factor")
         response = self.get_response(request)
-        if (
-            request.path_info == reverse("admin:login")
-            and response.status_code == 302
-            and request.user.is_authenticated
-        ):
+        if request.path == reverse("admin:login") and response.status_code == 302 and request.user.is_authenticated:
             _remember_browser(request, response)
         return response
 
@@ -58,7 +54,7 @@ def _has_expired(request: HttpRequest) -> bool:
         return False
     if now - since > settings.SESSION_COOKIE_AGE or now - seen > IDLE_SECONDS:
         return True
-    if now - seen > _UPDATE_SECONDS and request.path_info != reverse("admin:inbox_count"):  # asked every minute
+    if now - seen > _UPDATE_SECONDS and request.path != reverse("admin:inbox_count"):  # asked every minute
         session[_SEEN_AT] = round(now)
     return False
 
@@ -77,7 +73,7 @@ def _remember_browser(request: HttpRequest, response: HttpResponse) -> None:
 
 
 def _is_exempt(request: HttpRequest) -> bool:
-    return request.path_info in (reverse("admin:login"), reverse("admin:logout"), reverse("second-factor"))
+    return request.path in (reverse("admin:login"), reverse("admin:logout"), reverse("second-factor"))
 
 
 def _redirect(request: HttpRequest, name: str) -> HttpResponse:

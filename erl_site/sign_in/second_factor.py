@@ -3,6 +3,7 @@
 import secrets
 import time
 from base64 import b32encode
+from binascii import unhexlify
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -14,12 +15,14 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.http import HttpRequest
-from django_otp import DEVICE_ID_SESSION_KEY, devices_for_user, login
+from django_otp import DEVICE_ID_SESSION_KEY, login
 from django_otp.models import Device
 from django_otp.oath import TOTP
 from django_otp.plugins.otp_static.models import StaticDevice, StaticToken
 from django_otp.plugins.otp_totp.models import TOTPDevice
 from django_otp.util import random_hex
+
+from memory.sealing import SealedWithLostKey, last_release_may_run, needs_sealing, seal, unseal
 
 log = structlog.get_logger(__name__)
 
@@ -52,7 +55,7 @@ def is_verified(request: HttpRequest) -> bool:
 
 
 def find_device(user: AbstractBaseUser) -> TOTPDevice | None:
-    """Return the user's confirmed authenticator app, or None."""
+    """Return the user's confirmed authenticator app, whose key is sealed, or None."""
     return TOTPDevice.objects.filter(user=user, confirmed=True).first()
 
 
@@ -61,7 +64,8 @@ def start_enrolment(request: HttpRequest) -> TOTPDevice:
 
     A secret is never shown twice: someone else may have the password, or this session, and have seen it.
     """
-    request.session[_KEY] = random_hex(20)
+    key = random_hex(20)
+    request.session[_KEY] = key if last_release_may_run() else seal(key)
     return _new_device(request)
 
 
@@ -104,6 +108,7 @@ def confirm_enrolment(request: HttpRequest, code: str) -> list[str]:
             return []
         # So that this code cannot be used again.
         device.last_t, device.drift = totp.t(), totp.drift
+        device.key = request.session[_KEY]
         device.save()
         codes = _make_backup_codes(user)
     del request.session[_KEY]
@@ -122,13 +127,11 @@ def check_code(request: HttpRequest, code: str) -> CodeCheck:
     retry_at = None
     # The rows are locked, so that guesses made at once are counted one after the other.
     with transaction.atomic():
-        for device in devices_for_user(request.user, for_verify=True):
-            if not isinstance(device, model):
-                continue
+        for device in model.objects.filter(user_id=request.user.pk, confirmed=True).select_for_update():
             allowed, why_not = device.verify_is_allowed()
             if not allowed:
                 retry_at = (why_not or {}).get("locked_until")
-            elif device.verify_token(hash_code(code) if is_backup else code):
+            elif _verify(device, code):
                 break
         else:
             device = None
@@ -138,6 +141,39 @@ def check_code(request: HttpRequest, code: str) -> CodeCheck:
     login(request, device)
     request.session.cycle_key()
     return CodeCheck(device=device)
+
+
+def _verify(device: TOTPDevice | StaticDevice, code: str) -> bool:
+    if isinstance(device, StaticDevice):
+        return bool(device.verify_token(hash_code(code)))
+    try:
+        key = unhexlify(unseal(device.key))
+    except SealedWithLostKey:
+        log.error("second_factor_unreadable", user_id=device.user_id)  # backup codes are hashes and still work
+        return False
+    # As `TOTPDevice.verify_token` does, which reads the key as it is stored.
+    totp = TOTP(key, device.step, device.t0, device.digits, device.drift)
+    totp.time = time.time()
+    if not totp.verify(int(code), device.tolerance, device.last_t + 1):
+        device.throttle_increment()
+        return False
+    device.last_t, device.drift = totp.t(), totp.drift
+    device.throttle_reset(commit=False)
+    device.set_last_used_timestamp(commit=False)
+    device.save()
+    return True
+
+
+def seal_authenticator_apps() -> int:
+    """Seal the keys that are not sealed with the current ERL_SECRET_KEY; return how many were."""
+    if last_release_may_run():
+        return 0
+    count = 0
+    for pk, key in TOTPDevice.objects.values_list("pk", "key").iterator():
+        if needs_sealing(key):
+            # Conditional: a person may set up another app at this moment.
+            count += TOTPDevice.objects.filter(pk=pk, key=key).update(key=seal(unseal(key)))
+    return count
 
 
 def count_backup_codes(user: AbstractBaseUser) -> int:
@@ -161,7 +197,7 @@ def hash_code(code: str) -> str:
 
 
 def _new_device(request: HttpRequest) -> TOTPDevice:
-    return TOTPDevice(user=request.user, name="authenticator app", key=request.session[_KEY])
+    return TOTPDevice(user=request.user, name="authenticator app", key=unseal(request.session[_KEY]))
 
 
 def _make_backup_codes(user: Any) -> list[str]:

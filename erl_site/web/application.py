@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from io import BytesIO
 from typing import Any, TypeAlias
 
+from django.conf import settings
 from django.core import signals
 from django.core.handlers.asgi import ASGIHandler, ASGIRequest, get_script_prefix
 from django.core.handlers.base import BaseHandler
@@ -100,6 +101,7 @@ class Application(ASGIHandler):
         """Answer one request."""
         if scope["type"] != "http":
             raise ValueError("Only HTTP is served.")
+        scope = _with_prefix(scope)
         try:
             body, is_whole = await self._read_body(scope, receive)
         except TimeoutError:
@@ -161,7 +163,7 @@ class Application(ASGIHandler):
             credential=read_credential(scope["headers"]),
             answer=asyncio.get_running_loop().create_future(),
         )
-        probe = self._probes.get(scope["path"])
+        probe = self._probes.get(scope["path"].removeprefix(settings.ERL_PATH_PREFIX))
         if probe is not None:
             self._run(probe, turn)
         elif not self._turns.add(turn):
@@ -261,6 +263,17 @@ class Held:
             self._sum -= self._sizes.pop(largest)
             if not largest.expired():
                 largest.reschedule(0.0)
+
+
+def _with_prefix(scope: Scope) -> Scope:
+    """Return a request with the whole path that its client asked for: some proxies remove the prefix, others do not.
+
+    Probes that ask the web server itself need not know the prefix either.
+    """
+    prefix, path = settings.ERL_PATH_PREFIX, scope["path"]
+    if not prefix or path == prefix or path.startswith(f"{prefix}/"):
+        return scope
+    return scope | {"path": prefix + path}
 
 
 def _read_whole(response: Any) -> HttpResponse:

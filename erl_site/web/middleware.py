@@ -107,7 +107,7 @@ def child_trace(traceparent: str) -> str:
 
 def _log_finished(request: HttpRequest, response: HttpResponse, *, milliseconds: float) -> None:
     route = request.resolver_match.route if request.resolver_match else ""
-    write = log.debug if request.path in _QUIET_PATHS else log.info
+    write = log.debug if request.path_info in _QUIET_PATHS else log.info
     write(
         "request_finished",
         method=request.method,

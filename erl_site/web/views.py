@@ -86,7 +86,7 @@ def csrf_failure(request: HttpRequest, reason: str = "", **kwargs: Any) -> HttpR
 
 
 def _is_admin(request: HttpRequest) -> bool:
-    return request.path.startswith("/admin/")
+    return request.path_info.startswith("/admin/")
 
 
 def _refuse_method(request: HttpRequest) -> HttpResponse | None:

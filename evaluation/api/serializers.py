@@ -22,7 +22,7 @@ class EvaluateInput(Input):
     """What to evaluate. All members are optional; the default is small, about a minute on two processors."""
 
     suites: Annotated[
-        list[Literal["toolchoice", "replay", "retrieval", "yours"]],
+        list[Literal["toolchoice", "replay", "retrieval", "reflection", "yours"]],
         Field(min_length=1, description="Default: toolchoice and replay."),
     ] = Field(default_factory=list)
     arms: Annotated[

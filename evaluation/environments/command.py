@@ -219,7 +219,7 @@ def _read_run(written: bytes, task: Task) -> TryResult:
         if foreign := [name for name in _FOREIGN if name in document]:
             raise _Unusable(f"leave out {', '.join(foreign)}: the run is recorded apart from your project")
         run = TrajectoryInput.from_body({"task": task.text, **document}).run()
-        steps, _ = read_steps(run.get("steps", []))
+        steps, _, _ = read_steps(run.get("steps", []))
         read_tools(run.get("tools"))
     except InvalidJson as error:
         raise _Unusable(f"standard output is not one JSON object: {error}") from error

@@ -8,7 +8,7 @@ from evaluation.environments.base import Split, Task, TryResult
 from evaluation.environments.office import TOOLS, Office, make_tasks, open_office
 from evaluation.ledger import CAP_REACHED, price_of
 from reflection.llm.base import ProviderError
-from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ChatTool
+from reflection.llm.chat import ChatAnswer, ChatRequest, ChatTool, PromptMessage
 from runtime.changes.trials import Subject, hold_trial
 from runtime.limits import Limits
 
@@ -73,7 +73,7 @@ class OfficeWithModel:
             desk.answers.append(self._chat(request))
             return desk.answers[-1]
 
-        message = ChatMessage(role="user", content=f"Task: {task.text} (try {trial + 1})")
+        message = PromptMessage(role="user", content=f"Task: {task.text} (try {trial + 1})")
         try:
             hold_trial(subject, [message], ask, desk)
         except ProviderError as failure:

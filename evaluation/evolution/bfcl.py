@@ -16,7 +16,7 @@ from evaluation.environments.bfcl_tools import read_tools
 from evaluation.environments.scripted.plan import ScriptedAnswer
 from evaluation.evolution.suite import EvolutionTask, TaskOutcome
 from evaluation.evolution.workers import Script, Worker
-from reflection.llm.chat import ChatMessage, ChatTool
+from reflection.llm.chat import ChatTool, PromptMessage
 from runtime.changes.proposals import ProposedChange
 from runtime.changes.sequences import ObservedCall, ObservedRun
 from runtime.changes.trials import Subject, Trial, hold_trial
@@ -94,7 +94,7 @@ class _Work:
 
     def do(self, *, seed: str) -> TaskOutcome:
         checker = importlib.import_module("bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker")
-        messages: list[ChatMessage] = []
+        messages: list[PromptMessage] = []
         steps = tokens = 0
         segments: list[tuple[ObservedCall, ...]] = []
         error = ""
@@ -102,12 +102,12 @@ class _Work:
             planned = [call for call in self._dialogue.plan if call.turn == turn]
             expected = [self._right.call(call.name, call.arguments).value for call in planned]
             self._answers, self._segment = [], []
-            messages.append(ChatMessage(role="user", content=request))
+            messages.append(PromptMessage(role="user", content=request))
             # Names of methods repeat across services, so tools have the service in front.
             wanted = [replace(call, name=self._qualified[call.name]) for call in planned]
             ask = self._worker.ask(wanted, name=f"{seed}:{self._dialogue.id}:{turn}")
             trial = hold_trial(self._subject, messages, ask, self)
-            messages.append(ChatMessage(role="assistant", content=trial.reply))
+            messages.append(PromptMessage(role="assistant", content=trial.reply))
             steps, tokens = steps + trial.steps, tokens + trial.tokens
             segments.append(tuple(self._segment))
             # The first fault is the cause; those of later turns often follow from it.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluation.environments.scripted.plan import PlannedCall
-from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ChatTool, ToolCall
+from reflection.llm.chat import ChatAnswer, ChatRequest, ChatTool, PromptMessage, ToolCall
 from runtime.changes.macros import read_calls
 from runtime.changes.trials import Ask
 
@@ -98,7 +98,7 @@ def _slipped(request: ChatRequest) -> bool:
     return last.role == "tool" and last.tool_call_id.startswith("slip")
 
 
-def _this_turn(request: ChatRequest) -> list[ChatMessage]:
+def _this_turn(request: ChatRequest) -> list[PromptMessage]:
     last = max(index for index, message in enumerate(request.messages) if message.role == "user")
     return list(request.messages[last + 1 :])
 

@@ -25,13 +25,14 @@ def draw_bars(rows: list[dict[str, Any]], metric: str, *, sign: str = "+") -> di
     bars = []
     for position, row in enumerate(rows):
         estimate = row[metric]
+        number = ",.0f" if estimate.get("count") else f"{sign}.3f"
         start, end = sorted((x(0), x(estimate["mean"])))
         bars.append(
             {
                 "label": row["arm"],
-                "text": format(estimate["mean"], f"{sign}.3f"),
-                "title": f"{row['arm']}: {estimate['mean']:{sign}.3f}, 95% between {estimate['low']:{sign}.3f} and "
-                f"{estimate['high']:{sign}.3f}, n = {estimate['n']}",
+                "text": format(estimate["mean"], number),
+                "title": f"{row['arm']}: {estimate['mean']:{number}}, 95% between {estimate['low']:{number}} and "
+                f"{estimate['high']:{number}}, n = {estimate['n']}",
                 "x": start,
                 "width": max(round(end - start, 1), 1),
                 "y": position * ROW + 6,

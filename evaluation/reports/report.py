@@ -99,7 +99,7 @@ def present(results: dict[str, Any]) -> list[dict[str, Any]]:
             "has_tokens": any("tokens_mean" in row for row in suite["arms"]),
             "has_costs": any(row.get("cost_usd_per_gained_success") for row in suite["arms"]),
             "figure_tables": [
-                _present_table(table, main=suite.get("main_figure", ""))
+                _present_table(table, mains=suite.get("main_figures", [suite.get("main_figure", "")]))
                 for table in group_figures(suite.get("figures", []))
             ],
             "latencies": collect_latencies(timing.get(suite["name"], {})),
@@ -108,10 +108,11 @@ def present(results: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _present_table(table: dict[str, Any], *, main: str) -> dict[str, Any]:
-    """Return a table with its cells as text, and bars for the main figure if it is a column."""
+def _present_table(table: dict[str, Any], *, mains: Sequence[str]) -> dict[str, Any]:
+    """Return a table with its cells as text, and bars for the first of the main figures that is a column."""
     compared = []
-    if main in table["columns"]:
+    main = next((name for name in mains if name in table["columns"]), "")
+    if main:
         column = table["columns"].index(main)
         compared = [
             {"arm": row["arm"], main: row["cells"][column]} for row in table["rows"] if row["cells"][column].get("n")
@@ -146,9 +147,9 @@ def _show_figure(figure: dict[str, Any]) -> str:
 
 
 def _show_interval(figure: dict[str, Any]) -> str:
-    if not figure.get("n"):
+    if not figure.get("n") or (figure.get("count") and figure["low"] == figure["high"]):
         return ""
-    if figure["high"] >= 100:
+    if figure.get("count") or figure["high"] >= 100:
         return f"{figure['low']:,.0f} to {figure['high']:,.0f}"
     return f"{figure['low']:.3f} to {figure['high']:.3f}"
 
@@ -180,9 +181,10 @@ def _figures(table: dict[str, Any]) -> list[str]:
         for row in table["rows"]:
             cells = (f"{show_cell(cell):>{wide}}" for cell, wide in zip(row["cells"], widths, strict=True))
             lines.append(f"{row['arm']:<{width}}  {'  '.join(cells)}")
-        lines.append(
-            f"Means. The widest 95% interval of a share is ±{table['width']:.3f}; --html and --json have them all."
-        )
+        if not table["are_counts"]:
+            lines.append(
+                f"Means. The widest 95% interval of a share is ±{table['width']:.3f}; --html and --json have them all."
+            )
     if table["listed"]:
         width = max(len(figure["arm"]) for figure in table["listed"])
         names = max(len(figure["name"]) for figure in table["listed"])

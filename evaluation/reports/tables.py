@@ -103,6 +103,8 @@ def _tabulate(group: str, figures: list[dict[str, Any]]) -> dict[str, Any]:
         ],
         "listed": [figure for figure in figures if figure.get("paired")],
         "width": round(max(_half(figure) for figure in plain if figure["name"] in columns), 3),
+        "are_counts": all(figure.get("count") for figure in plain),
+        "rows_are": plain[0].get("rows_are", "Arm"),
     }
 
 
@@ -118,7 +120,7 @@ def show_cell(figure: dict[str, Any]) -> str:
     if not figure.get("n"):
         return "–"
     mean = figure["mean"]
-    return f"{mean:,.0f}" if abs(mean) >= 100 else f"{mean:.3f}"
+    return f"{mean:,.0f}" if figure.get("count") or abs(mean) >= 100 else f"{mean:.3f}"
 
 
 def collect_latencies(timing: dict[str, Any]) -> list[dict[str, Any]]:

@@ -13,13 +13,23 @@ DEFAULT = ("toolchoice", "replay")
 def load_suites() -> dict[str, Suite]:
     """Return all suites by their names. They are loaded at the first call: most processes evaluate nothing."""
     from evaluation.suites.live import Live
+    from evaluation.suites.reflection.suite import ReflectionSuite
     from evaluation.suites.replay import Replay
     from evaluation.suites.retrieval import RetrievalSuite
     from evaluation.suites.slips import FunctionCalls, LiveOffice
     from evaluation.suites.toolchoice.suite import ToolChoice
     from evaluation.suites.yours.suite import Yours
 
-    suites = (ToolChoice(), Replay(), RetrievalSuite(), FunctionCalls(), LiveOffice(), Yours(), Live())
+    suites = (
+        ToolChoice(),
+        Replay(),
+        RetrievalSuite(),
+        ReflectionSuite(),
+        FunctionCalls(),
+        LiveOffice(),
+        Yours(),
+        Live(),
+    )
     return {suite.about.name: suite for suite in suites}
 
 

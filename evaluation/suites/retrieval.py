@@ -100,7 +100,7 @@ class RetrievalSuite(Suite):
                 )
                 answer = ask(arm, project, question)
                 spent.append(milliseconds_since(started))
-                ranking = [texts[item["id"]] for item in answer.items]
+                ranking = [texts[item["id"]] for item in answer.listed]
                 rows.append([rounded(metric(ranking, folder.relevant[query])) for metric in METRICS.values()])
                 progress(f"{Path(unit).name}, {name}", number, len(queries))
             arms[name] = rows

@@ -5,7 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import structlog
-from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.core.exceptions import (
+    BadRequest,
+    DisallowedHost,
+    PermissionDenied,
+    RequestDataTooBig,
+    SuspiciousOperation,
+)
 from django.core.exceptions import ValidationError as ModelValidationError
 from django.db import DataError, IntegrityError, InterfaceError, InternalError, OperationalError
 from django.http import Http404, HttpResponse, UnreadablePostError
@@ -78,6 +84,9 @@ def find_refusal(exc: BaseException) -> Refusal | None:
             return Refusal(ErrorCode.PERMISSION_DENIED, "")
         case RequestDataTooBig():
             return Refusal(ErrorCode.REQUEST_TOO_LARGE, "Send a smaller body.")
+        case DisallowedHost():
+            text = "This host name is not in ERL_ALLOWED_HOSTS. Use the address of the site, or add the name."
+            return Refusal(ErrorCode.INVALID_REQUEST, text)
         case SuspiciousOperation() | BadRequest():
             return Refusal(ErrorCode.INVALID_REQUEST, "The request is malformed.")
         case UnreadablePostError():

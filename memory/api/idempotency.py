@@ -5,6 +5,7 @@ it leaves an answer to repeat.
 """
 
 import hashlib
+import hmac
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ _KEPT_HEADERS = ("Content-Type", "Location", "ETag")
 _TAKE = """
 SELECT pg_try_advisory_xact_lock(%s);
 SELECT id, expires_at <= statement_timestamp() FROM memory_idempotencyrecord
-WHERE project_id = %s AND client = %s AND key = %s
+WHERE project_id = %s AND client = %s AND key IN (%s, %s)
 """
 
 Handler: TypeAlias = Callable[..., HttpResponse]
@@ -161,7 +162,8 @@ class KeyedRequest:
             Refusal: another request holds the key, or used it for something else.
         """
         with connection.cursor() as cursor:
-            cursor.execute(_TAKE, [self.lock_number, self.api_key.project_id, self.api_key.client, self.key])
+            keys = (self.key, hide_key(self.key))
+            cursor.execute(_TAKE, [self.lock_number, self.api_key.project_id, self.api_key.client, *keys])
             if cursor.fetchone() != (True,):
                 raise _in_progress()
             failpoint("idempotency.key_taken")
@@ -279,9 +281,21 @@ def delete_expired_idempotency_records(*, batch_size: int = 1000) -> int:
 
 def forget_stored_answers(resource_ids: Iterable[UUID]) -> None:
     """Empty the stored requests and answers about these rows; a repeated request gets 410."""
-    IdempotencyRecord.objects.filter(resource_id__in=list(resource_ids)).update(
-        body=b"", request=b"", headers={}, erased_at=timezone.now()
-    )
+    about = IdempotencyRecord.objects.filter(resource_id__in=list(resource_ids), erased_at__isnull=True)
+    erase_records(about.only("pk", "key"))
+
+
+def erase_records(records: Iterable[IdempotencyRecord]) -> None:
+    """Empty these records, their keys included: a client may make keys of names. A repeated request gets 410."""
+    for record in records:
+        IdempotencyRecord.objects.filter(pk=record.pk).update(
+            key=hide_key(record.key), body=b"", request=b"", headers={}, erased_at=timezone.now()
+        )
+
+
+def hide_key(key: str) -> str:
+    """Return what stands for a key once it is erased: enough to know it again, but not to read it."""
+    return f"erased:{hmac.digest(settings.SECRET_KEY.encode(), key.encode(), 'sha256').hex()}"
 
 
 def _records(api_key: ApiKey, key: str | None) -> Any:

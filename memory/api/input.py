@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from difflib import get_close_matches
-from typing import Annotated, Any, Self, TypeAlias, get_origin
+from typing import Annotated, Any, Self, TypeAlias, get_args, get_origin
 from uuid import UUID
 
 from django.conf import settings
@@ -159,7 +159,11 @@ class Input(BaseModel):
     def from_query(cls, params: Mapping[str, str]) -> Self:
         """Read query parameters, or raise InvalidInput with their names. Lists are written with commas."""
         # Only these are split: a text may hold commas.
-        lists = {name for name, field in cls.model_fields.items() if get_origin(field.annotation) is list}
+        lists = {
+            name
+            for name, field in cls.model_fields.items()
+            if any(get_origin(part) is list for part in (field.annotation, *get_args(field.annotation)))
+        }
         values = {name: text.split(",") if name in lists else text for name, text in params.items()}
         try:
             return cls.model_validate(values, strict=False)  # "5" is a number here
@@ -236,6 +240,13 @@ def _dollars(value: Any) -> Any:
 
 Text: TypeAlias = Annotated[str, AfterValidator(_not_blank)]
 Name: TypeAlias = Annotated[str, Field(max_length=MAX_NAME_CHARS)]
+UserId: TypeAlias = Annotated[
+    Name,
+    Field(
+        description="Your own id of the end user it is about, to filter by and to erase a person by. An e-mail address "
+        "or phone number is stored as its placeholder."
+    ),
+]
 WHOLE = BeforeValidator(_whole)  # Annotated[int, Field(ge=0), WHOLE]
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1, json_schema_extra={"format": "double"})]
 Percent: TypeAlias = Annotated[float, Field(ge=0, le=100, json_schema_extra={"format": "double"})]

@@ -187,7 +187,7 @@ def query_parameters(model: type[BaseModel], names: Iterable[str], *, optional: 
             OpenApiParameter.QUERY,
             required=name in schema.get("required", ()) and not optional,
             description=field.get("description", ""),
-            explode=False if field.get("type") == "array" else None,
+            explode=False if _without_null(field).get("type") == "array" else None,
         )
         for name, field in properties.items()
     ]

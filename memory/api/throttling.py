@@ -88,7 +88,9 @@ class Counters:
         if time.monotonic() >= self._resting_until:
             try:
                 used = self._count_at_server(key, limit.seconds)
-            except (redis.RedisError, OSError) as error:
+            # The client raises the last two where a connection was closed under it, and would use it again.
+            except (redis.RedisError, OSError, ValueError, AttributeError) as error:
+                self._servers = {}
                 self._resting_until = time.monotonic() + REST_SECONDS
                 log.warning("rate_limits_counted_here", error=type(error).__name__)
         if used is None:

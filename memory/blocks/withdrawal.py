@@ -4,7 +4,8 @@ A block holds the words of many. What a revision added are the lines that its ba
 for word, they go, and the rest stays.
 """
 
-from collections.abc import Collection, Iterable
+import json
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from uuid import UUID
 
@@ -54,12 +55,32 @@ def erase_run(run: Trajectory, *, by: Actor) -> list[UUID]:
             if revision.pk != block.current_id
             and (revision.run_id == run.pk or lines.intersection(revision.value.split("\n")))
         ]
-        open_ones = block.revisions.filter(pk__in=holding, status__in=[_Status.PROPOSED, _Status.OVERLAY])
-        open_ones.update(status=_Status.SUPERSEDED)
-        block.revisions.filter(pk__in=holding, erased_at__isnull=True).update(
-            value="", edit={}, reason="", erased_at=timezone.now()
-        )
+        _clear(block, holding)
     return [block.pk for block in blocks]
+
+
+def erase_lines(block: Block, *, holds: Callable[[str], bool], by: Actor) -> None:
+    """Take the lines that hold something out of a block, and clear the revisions that hold it. Call it where erasure is
+    allowed."""
+    locked = Block.objects.select_for_update(of=("self",)).select_related("current").get(pk=block.pk)
+    value = locked.current.value if locked.current is not None else ""
+    kept = "\n".join(line for line in value.split("\n") if not holds(line))
+    if kept != value:
+        take_out_of_effect(locked, kept, by=by, reason="erasure")
+    holding = [
+        revision.pk
+        for revision in locked.revisions.all()
+        if revision.pk != locked.current_id
+        and (holds(revision.value) or holds(json.dumps(revision.edit, ensure_ascii=False)) or holds(revision.reason))
+    ]
+    _clear(locked, holding)
+
+
+def _clear(block: Block, revision_ids: list[UUID]) -> None:
+    """Clear these revisions of a locked block; those that wait or are seen in one conversation alone end."""
+    revisions = block.revisions.filter(pk__in=revision_ids)
+    revisions.filter(status__in=[_Status.PROPOSED, _Status.OVERLAY]).update(status=_Status.SUPERSEDED)
+    revisions.filter(erased_at__isnull=True).update(value="", edit={}, reason="", erased_at=timezone.now())
 
 
 def _lock_blocks(written: QuerySet[BlockRevision]) -> list[Block]:

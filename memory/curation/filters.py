@@ -7,6 +7,7 @@ from django_filters import rest_framework as filters
 
 from memory.api.filters import ExactText, Moment
 from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.redaction import redact_text
 from memory.review.models import Review
 
 
@@ -43,6 +44,10 @@ class HeuristicFilter(filters.FilterSet):  # type: ignore[misc]
 
     leader_id = filters.UUIDFilter(help_text="The proposal that represents it in the queue.")
     external_id = ExactText(help_text="A client's own id of the lesson.")
+    query = filters.CharFilter(method="filter_query", help_text="Words, all of which are in its newest wording.")
+
+    def filter_query(self, queryset: QuerySet[Heuristic], name: str, value: str) -> QuerySet[Heuristic]:
+        return queryset.with_words(redact_text(value))  # type: ignore[attr-defined,no-any-return]
 
     class Meta:
         model = Heuristic

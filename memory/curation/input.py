@@ -2,9 +2,11 @@
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, SkipValidation, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SkipValidation, model_validator
+from pydantic_core import PydanticCustomError
 
 from memory.api.input import (
     WHOLE,
@@ -33,6 +35,7 @@ from memory.limits import (
     MAX_REASON_CHARS,
     MAX_TASK_CHARS,
     MAX_TRIGGER_CHARS,
+    MAX_VALID_DAYS,
 )
 from memory.transcripts.lesson_blocks import cut_lesson_blocks
 
@@ -47,6 +50,8 @@ TEXT_MEMBERS = (
     "task_id",
     "tags",
     "source_task",
+    "valid_until",
+    "expires_after",
 )
 _Scope = HeuristicRevision.Scope
 
@@ -67,6 +72,13 @@ _SEND_HASH = (
     "Send the hash of the wording you read: read the heuristic (GET /api/v1/heuristics/{id}), decide on that text, and "
     "send its content_sha256."
 )
+
+
+def _as_duration(value: Any) -> Any:
+    # Pydantic takes a number for seconds, and who writes 30 means days.
+    if not isinstance(value, str | timedelta | None):
+        raise PydanticCustomError("duration", "Write a duration such as P30D for 30 days.")
+    return value
 
 
 class HeuristicWording(Input):
@@ -92,6 +104,20 @@ class HeuristicWording(Input):
         Field(max_length=MAX_TASK_CHARS, description="The task it was learnt from."),
         AfterValidator(cut_lesson_blocks),
     ] = ""
+    valid_until: Annotated[
+        Moment | None,
+        Field(description="When agents stop being given it, for example the end of an offer; null: never."),
+    ] = None
+    expires_after: Annotated[
+        timedelta | None,
+        Field(
+            strict=False,
+            gt=timedelta(),
+            le=timedelta(days=MAX_VALID_DAYS),
+            description="How long agents are given it after its approval, such as `P30D`; null: no limit.",
+        ),
+        BeforeValidator(_as_duration),
+    ] = None
 
     def text(self, *, base: HeuristicText | None = None) -> HeuristicText:
         """Return the words of the lesson, on top of an earlier wording where there is one.

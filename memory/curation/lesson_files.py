@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Annotated, Any
 
 from django.db import transaction
@@ -15,7 +16,7 @@ from memory.curation.proposals import propose_heuristic, redact_text
 from memory.errors import InvalidInput, MemoryAppError
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import Authorship, HeuristicText
-from memory.limits import MAX_LESSON_TEXT_CHARS, MAX_NAME_CHARS, MAX_REASON_CHARS
+from memory.limits import MAX_LESSON_TEXT_CHARS, MAX_NAME_CHARS, MAX_REASON_CHARS, MAX_VALID_DAYS
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.review.models import Review
@@ -49,6 +50,13 @@ class DecisionElsewhere(BaseModel):
     reviewer: Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]
     seconds_on_screen: float | None = None
     created_at: AwareDatetime
+
+
+class Validity(BaseModel):
+    """How long a lesson of a file holds."""
+
+    valid_until: AwareDatetime | None
+    expires_after: Annotated[timedelta, Field(gt=timedelta(), le=timedelta(days=MAX_VALID_DAYS))] | None
 
 
 def is_lesson(value: Any) -> bool:
@@ -129,7 +137,8 @@ def _propose(project: Project, row: Any, *, by: Actor) -> Heuristic | None:
             )
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise InvalidInput({"/tags": ["This should be a list of texts."]})
-    text = redact_text(HeuristicText(**texts, tags=tuple(tags)))
+    validity = Validity.model_validate({name: row.get(name) for name in Validity.model_fields})
+    text = redact_text(HeuristicText(**texts, tags=tuple(tags), **dict(validity)))
     same = HeuristicRevision.objects.of_lessons().filter(
         project=project,
         trigger=text.trigger,

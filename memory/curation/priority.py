@@ -24,7 +24,7 @@ from django.utils import timezone
 from memory.heuristics.extensions import Tally, find_flags, find_tallies
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.index.recent_tasks import find_projects_to_remember, remember_tasks
-from memory.retrieval.ranking import FLOORS
+from memory.retrieval.ranking import FLOORS, FOREIGN_WORDS_FLOOR
 from memory.retrieval.scoring import MEANING_WEIGHT
 
 log = structlog.get_logger(__name__)
@@ -35,17 +35,25 @@ SHOWN_TASKS = 12
 
 # How similar each recent task is to the best-matching text of a lesson's newest wording, where that is enough to be
 # given it: what a lesson says counts by its meaning, an earlier task by meaning and words (`measure_fit`). Names are
-# not looked for. Where one of the two has no vector, words decide.
+# not looked for. Where one of the two has no vector, or the model does not know the task's language, words decide.
 _SIMILARITY = f"""
 SELECT v.heuristic_id, t.trajectory_id, t.recorded_at, max(fit.similarity) AS similarity,
-       bool_or(fit.similarity >= CASE WHEN fit.has_meaning THEN {FLOORS["hybrid"]} ELSE {FLOORS["lexical"]} END) AS fits
+       bool_or(fit.similarity >= CASE WHEN fit.has_meaning THEN t.floor WHEN t.language = 'english'
+                                 THEN {FLOORS["lexical"]} ELSE {FOREIGN_WORDS_FLOOR} END) AS fits
 FROM memory_heuristic h
 JOIN memory_heuristicembedding v ON v.revision_id = h.current_revision_id
-JOIN memory_taskvector t ON t.project_id = h.project_id AND t.embedding_model_id = v.embedding_model_id
+JOIN (
+    SELECT s.*, CASE WHEN m.floors IS NULL THEN {FLOORS["hybrid"]} ELSE (m.floors ->> s.language)::float8 END AS floor
+    FROM (
+        SELECT t.*, memory_language(r.task) AS language
+        FROM memory_taskvector t JOIN memory_trajectory r ON r.id = t.trajectory_id
+        WHERE t.project_id IN (SELECT project_id FROM memory_heuristic WHERE id = ANY(%(ids)s)) OFFSET 0
+    ) s JOIN memory_embeddingmodel m ON m.id = s.embedding_model_id
+) t ON t.project_id = h.project_id AND t.embedding_model_id = v.embedding_model_id
 CROSS JOIN LATERAL (SELECT -(v.vector <#> t.vector) AS meaning, coalesce(-(v.terms <#> t.terms), 0) AS words) AS near
 CROSS JOIN LATERAL (
-    SELECT near.meaning IS NOT NULL AS has_meaning,
-           CASE WHEN near.meaning IS NULL THEN near.words WHEN v.kind = 'lesson' THEN near.meaning
+    SELECT near.meaning IS NOT NULL AND t.floor IS NOT NULL AS has_meaning,
+           CASE WHEN near.meaning IS NULL OR t.floor IS NULL THEN near.words WHEN v.kind = 'lesson' THEN near.meaning
            ELSE {MEANING_WEIGHT} * near.meaning + {1 - MEANING_WEIGHT} * near.words END AS similarity
 ) AS fit
 WHERE h.id = ANY(%(ids)s) AND NOT EXISTS (

@@ -1,6 +1,6 @@
 """Heuristics and decisions about them as clients read them."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -53,6 +53,8 @@ class ServedRevision(Answer):
     task_id: str
     tags: list[str]
     source_task: str
+    valid_until: datetime | None
+    expires_after: timedelta | None
     line: str = source("heuristic_id", description="The lesson as one line of a context block, made safe.")
     approved_by: str
     approved_at: datetime | None
@@ -116,6 +118,13 @@ class HeuristicAnswer(Answer):
     task_id: str = source("current_revision", "task_id")
     tags: list[str] = source("current_revision", "tags")
     source_task: str = source("current_revision", "source_task")
+    valid_until: datetime | None = source("current_revision", "valid_until")
+    expires_after: timedelta | None = source("current_revision", "expires_after")
+    ends_at: datetime | None = source(
+        "current_revision",
+        "ends_at",
+        description="When it ends, by whichever of the two comes first: agents are no longer given it.",
+    )
     content_sha256: str = source("current_revision", "content_sha256")
     revision: int = source("current_revision", "number")
     support: Annotated[
@@ -143,6 +152,13 @@ class HeuristicAnswer(Answer):
     metadata: Annotated[dict[str, Any], Field(description="What the client stored with it.")]
     approved_by: str = source("current_revision", "approved_by")
     approved_at: datetime | None = source("current_revision", "approved_at")
+    families: Annotated[
+        list[str],
+        Field(
+            description="The task families of its approved evidence. A lesson for the whole project is for these, or, "
+            "where it has none, for every task."
+        ),
+    ]
     served: Annotated[bool, BeforeValidator(bool)] = source(
         "served_revisions", description="Whether agents are now given one of its wordings."
     )

@@ -3,7 +3,8 @@
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Prefetch, QuerySet
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import OuterRef, Prefetch, QuerySet
 from drf_spectacular.utils import OpenApiResponse, PolymorphicProxySerializer
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
@@ -27,7 +28,7 @@ from memory.curation.serializers import (
     HeuristicPage,
 )
 from memory.errors import ChangedMeanwhile
-from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
 from memory.limits import DEFAULT_TOP_K
 from memory.projects.models import ApiKey, Project
 from memory.retrieval.serializers import LessonsForTask, RetrieveQuery
@@ -78,7 +79,7 @@ class HeuristicListView(ApiView):
         return self.answer_rows(shown_heuristics(self.project), HeuristicAnswer.write)
 
     def answer_with_lessons(self, query: RetrieveQuery) -> Response:
-        body = dict(answer_body(answer_query(self, query)))
+        body = answer_body(answer_query(self, query), considered=query.considered)
         items = body.pop("items")
         limit = query.top_k or DEFAULT_TOP_K
         return Response({"results": items, "pagination": {"limit": limit, "offset": 0, "total": len(items)}, **body})
@@ -201,7 +202,10 @@ class EvidenceView(ApiView):
 def shown_heuristics(project: Project) -> QuerySet[Heuristic]:
     """Return a project's heuristics with their newest and their served wording, always in two queries."""
     served = Prefetch("revisions", HeuristicRevision.objects.served(), to_attr="served_revisions")
-    return Heuristic.objects.for_project(project).with_text().prefetch_related(served)
+    seen = Evidence.objects.filter(heuristic=OuterRef("pk"), approved_at__isnull=False).exclude(trajectory__task_id="")
+    families = seen.order_by("trajectory__task_id").values("trajectory__task_id").distinct()
+    rows = Heuristic.objects.for_project(project).with_text().annotate(families=ArraySubquery(families))
+    return rows.prefetch_related(served)
 
 
 def get_heuristic(view: ApiView, id: UUID) -> Heuristic:

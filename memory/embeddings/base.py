@@ -1,7 +1,7 @@
 """What an embedder is, and how the vectors of the parts of a text become one."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -12,7 +12,7 @@ Vectors = npt.NDArray[np.float32]
 PART_CHARACTERS = 500
 MAX_PARTS = 8
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
+_SENTENCE_END = re.compile(r"(?<=[.!?।؟۔])\s+|(?<=[。！？])|\n+")
 _WORD = re.compile(r"\w+")
 _NAME_JOINT = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=\w)_(?=\w)")
 
@@ -21,7 +21,8 @@ class Embedder(Protocol):
     """Turns texts into vectors.
 
     `model_id` names the model and its exact version; vectors of different ids must not be compared. `dimensions` is
-    the length of a vector.
+    the length of a vector. `floors` say for each language that the model knows how similar a lesson must be to a task;
+    None where that has to be measured.
     """
 
     @property
@@ -29,6 +30,9 @@ class Embedder(Protocol):
 
     @property
     def dimensions(self) -> int: ...
+
+    @property
+    def floors(self) -> Mapping[str, float] | None: ...
 
     def __hash__(self) -> int: ...
 

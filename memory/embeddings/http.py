@@ -2,13 +2,14 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import Any
 
 import httpx
 import numpy as np
 
+from memory.connections import BoundedTransport
 from memory.egress import find_url_fault
 from memory.embeddings.base import Vectors, scale_to_unit
 from memory.errors import EmbedderError
@@ -24,6 +25,7 @@ class HttpEmbedder:
     def __init__(self, *, base_url: str, api_key: str, model: str, dimensions: int) -> None:
         self.model_id = f"{model}@{dimensions}"
         self.dimensions = dimensions
+        self.floors: Mapping[str, float] | None = None
         self._model = model
         self._url = f"{base_url.rstrip('/')}/embeddings"
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -92,5 +94,5 @@ class HttpEmbedder:
         if self._client is None:
             with self._lock:
                 if self._client is None:
-                    self._client = httpx.Client(follow_redirects=False)
+                    self._client = httpx.Client(transport=BoundedTransport(), follow_redirects=False, trust_env=False)
         return self._client

@@ -7,7 +7,7 @@ the memory (docs/appendix/embedders.md). `python -m bench.integer_graph` made it
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -51,6 +51,7 @@ class MiniLM:
 
     model_id = f"all-minilm-l6-v2-integers@{_get_version(f'{MODEL_SHA256} {GRAPH_SHA256}')}"
     dimensions = 384
+    floors: Mapping[str, float] | None = {"english": 0.25}  # as in FLOORS; other languages all look the same to it
     batch_size = 1  # one scale rounds all numbers of a batch, so a vector would depend on the other texts
 
     def __init__(self) -> None:

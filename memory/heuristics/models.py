@@ -1,5 +1,8 @@
 """Lessons, their immutable revisions and the runs they come from."""
 
+from datetime import datetime, timedelta
+from functools import reduce
+from operator import or_
 from typing import Self, TypeVar
 
 from django.conf import settings
@@ -15,6 +18,7 @@ from django.utils.text import Truncator
 from memory.constraints import not_blank, one_of
 from memory.heuristics.text import RULE_TAG, HeuristicText
 from memory.ids import uuid7
+from memory.limits import MAX_VALID_DAYS
 from memory.projects.models import Project
 from memory.review.models import AbstractRevision, ReviewSubject
 from memory.runs.models import Trajectory
@@ -75,7 +79,15 @@ class RevisionQuerySet(models.QuerySet[Row]):
 
     def served(self) -> Self:
         """Exactly what agents may be given."""
-        return self.filter(served=True)
+        return self.filter(served=True).valid()
+
+    def valid(self) -> Self:
+        """Those that have not ended, by the clock that searches use."""
+        by_date = Q(valid_until__isnull=True) | Q(valid_until__gt=Now())
+        by_age = (
+            Q(expires_after__isnull=True) | Q(approved_at__isnull=True) | Q(approved_at__gt=Now() - F("expires_after"))
+        )
+        return self.filter(by_date, by_age)
 
     def covered(self) -> Self:
         """Those whose words a quarantine order in force covers."""
@@ -100,6 +112,15 @@ class HeuristicQuerySet(ReviewedQuerySet["Heuristic"]):
     def leading(self) -> Self:
         """Those that stand for themselves: not the other wordings of a group of proposals."""
         return self.filter(leader__isnull=True)
+
+    def with_words(self, text: str) -> Self:
+        """Those whose newest wording has all the words, in any of its parts."""
+        rows = self
+        for word in text.split():
+            parts = ("trigger", "guideline", "avoid", "not_when", "rationale", "task_id")
+            said = [Q(**{f"current_revision__{part}__icontains": word}) for part in parts]
+            rows = rows.filter(reduce(or_, said))
+        return rows
 
     def claimed(self) -> Self:
         """Those that a reviewer has claimed now."""
@@ -338,6 +359,10 @@ class HeuristicRevision(AbstractRevision):
     task_id = StoredText(blank=True, default="", help_text="Task family.")
     tags = StoredArray(models.TextField(), default=list, blank=True)
     source_task = StoredText(blank=True, default="", help_text="The task it was learnt from.")
+    valid_until = models.DateTimeField(null=True, blank=True, help_text="When it goes out of service by itself.")
+    expires_after = models.DurationField(
+        null=True, blank=True, help_text="How long after its approval it goes out of service by itself."
+    )
     worker_id = StoredText(
         blank=True, default="", db_default="", help_text="Which agent or part of one makes a mistake."
     )
@@ -357,6 +382,13 @@ class HeuristicRevision(AbstractRevision):
                 name="memory_revision_says_something",
             ),
             one_of("kind", HeuristicKind, "memory_revision_kind_known"),
+            one_of("polarity", HeuristicRevisionPolarity, "memory_revision_polarity_known"),
+            one_of("scope", HeuristicRevisionScope, "memory_revision_scope_known"),
+            models.CheckConstraint(
+                condition=Q(expires_after__isnull=True)
+                | Q(expires_after__gt=timedelta(), expires_after__lte=timedelta(days=MAX_VALID_DAYS)),
+                name="memory_revision_expires_after_approval",
+            ),
             models.UniqueConstraint(fields=["heuristic", "number"], name="memory_revision_number_unique"),
             models.UniqueConstraint(fields=["heuristic"], condition=Q(served=True), name="memory_revision_one_served"),
             served_is_approved("memory_revision_served_is_approved"),
@@ -373,6 +405,12 @@ class HeuristicRevision(AbstractRevision):
                 fields=["project", "task_id"],
                 name="memory_revision_mistakes",
                 condition=Q(kind="mistake", served=True),
+            ),
+            # Nearly empty: every answer asks which wording of the project ended last.
+            models.Index(
+                fields=["project"],
+                name="memory_revision_ending",
+                condition=Q(live=True) & (Q(valid_until__isnull=False) | Q(expires_after__isnull=False)),
             ),
             GinIndex(fields=["search"], name="memory_revision_search", condition=Q(live=True)),
             models.Index(F("project"), hash_said(), name="memory_revision_words"),
@@ -409,7 +447,19 @@ class HeuristicRevision(AbstractRevision):
             task_id=self.task_id,
             tags=tuple(self.tags),
             source_task=self.source_task,
+            valid_until=self.valid_until,
+            expires_after=self.expires_after,
         )
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """When agents are no longer given it; None if it never ends, or if that depends on a future approval."""
+        by_age = self.approved_at + self.expires_after if self.approved_at and self.expires_after else None
+        return min((end for end in (self.valid_until, by_age) if end is not None), default=None)
+
+    @property
+    def is_over(self) -> bool:
+        return self.ends_at is not None and self.ends_at <= timezone.now()
 
 
 class Evidence(models.Model):

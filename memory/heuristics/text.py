@@ -1,15 +1,21 @@
 """What a heuristic says, where in a run it comes from, and rules: heuristics that are given without a search."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
 
 # A heuristic with this tag is a rule: it is for every task of its family, or of the project, and needs no search.
 RULE_TAG = "rule"
+VALIDITY = ("valid_until", "expires_after")
 WORKS_MARK, AVOID_MARK = "[WORKS]", "[AVOID]"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeuristicText:
-    """What a heuristic says. Only `trigger` and `guideline` are required."""
+    """What a heuristic says, and how long it holds. Only `trigger` and `guideline` are required.
+
+    It ends at `valid_until`, or `expires_after` its approval, whichever comes first.
+    """
 
     trigger: str
     guideline: str
@@ -21,6 +27,13 @@ class HeuristicText:
     task_id: str = ""
     tags: tuple[str, ...] = ()
     source_task: str = ""
+    valid_until: datetime | None = None
+    expires_after: timedelta | None = None
+
+    def as_words(self) -> dict[str, Any]:
+        """Return what it says, ready for JSON, without how long it holds."""
+        words = asdict(self) | {"tags": list(self.tags)}
+        return {name: value for name, value in words.items() if name not in VALIDITY}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

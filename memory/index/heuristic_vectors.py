@@ -127,8 +127,10 @@ def get_active_model() -> EmbeddingModel:
 def get_wanted_model() -> EmbeddingModel:
     """Return the model of the settings' embedder, which is not searched before it is active."""
     embedder = get_embedder()
-    name, dimensions = (embedder.model_id, embedder.dimensions) if embedder else (NO_MODEL, 0)
-    return EmbeddingModel.objects.get_or_create(pk=name, defaults={"dimensions": dimensions})[0]
+    if embedder is None:
+        return EmbeddingModel.objects.get_or_create(pk=NO_MODEL, defaults={"dimensions": 0})[0]
+    made = {"dimensions": embedder.dimensions, "floors": embedder.floors}
+    return EmbeddingModel.objects.get_or_create(pk=embedder.model_id, defaults=made)[0]
 
 
 @transaction.atomic

@@ -14,10 +14,10 @@ from memory.errors import MemoryAppError, UnreadableFile
 from memory.intake import harbor
 from memory.intake.serializers import TrajectoryInput
 from memory.limits import FILE_JSON
-from memory.runs.episode import Action, Episode, Step
+from memory.runs.episode import Action, Episode, EpisodeStep
 from memory.runs.limits_reached import limit_reached
 from memory.runs.step_formats import read_steps
-from memory.runs.tools import tool_names
+from memory.runs.tools import describe_tools, tool_names
 from memory.strict_json import InvalidJson, check_json, load_json
 from memory.transcripts.formats import LogReading, look_up, read_document, read_lines, split_line, stands_alone
 from memory.transcripts.loading import UTF_16_MARKS, as_utf_8, clean, note_damage, open_archive
@@ -148,7 +148,9 @@ def _as_data(known: Mapping[str, Any], raw: Mapping[str, Any], defaults: Mapping
         canonical = json.dumps(raw, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         fields["external_id"] = f"sha256:{sha256(canonical.encode()).hexdigest()[:32]}"
     data = TrajectoryInput.from_body(fields).run()
-    data["steps"], left_out = read_steps(data.get("steps"))
+    data["steps"], left_out, system_prompt = read_steps(data.get("steps"))
+    if system_prompt:
+        data.setdefault("system_prompt", system_prompt)
     if left_out:
         data["metadata"] = {**data.get("metadata", {}), "left_out": left_out}
     return data
@@ -174,7 +176,7 @@ def as_episode(data: Mapping[str, Any]) -> Episode:
     return Episode(
         task=data["task"],
         steps=tuple(
-            Step(
+            EpisodeStep(
                 index=step["index"],
                 thought=step["thought"],
                 action=Action(**step["action"]) if step["action"] else None,
@@ -194,6 +196,8 @@ def as_episode(data: Mapping[str, Any]) -> Episode:
         successes=tuple(data.get("successes", ())),
         mistake_cards=tuple(data.get("mistake_cards", ())),
         tools=tuple(tool_names(data.get("tools", ()))),
+        offered=tuple(describe_tools(data.get("tools", ()))),
+        system_prompt=data.get("system_prompt", ""),
         cut_off=limit_reached(data.get("metadata", {})),
     )
 

@@ -17,7 +17,7 @@ from django.db import connection, transaction
 from memory.database_clock import database_now
 from memory.errors import MemoryAppError
 from memory.intake.open_runs import check_opener, finish_run
-from memory.intake.recording import RunSender, record_trajectory
+from memory.intake.recording import RunSender, keep_system_prompt, record_trajectory
 from memory.intake.serializers import TrajectoryInput
 from memory.limits import MAX_CALLED_RUNS, MAX_OPEN_RUN_CHARS, MAX_REQUEST_TRACES, MAX_TRACE_SPANS
 from memory.projects.actors import Actor
@@ -39,7 +39,7 @@ NO_WORDS = (
     "its model calls do not say what was asked and answered, so its run stays open for log events, which go to "
     "/otlp/v1/logs. OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT switches them on."
 )
-_READ_AGAIN = ("task", "steps", "agent", "model", "tools", "tokens", "started_at", "ended_at", "metadata")
+_READ_AGAIN = ("task", "steps", "agent", "user_id", "model", "tools", "tokens", "started_at", "ended_at", "metadata")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -162,10 +162,11 @@ def _add(
         for name in _READ_AGAIN:
             if name in data:
                 setattr(run, name, data[name])
+        run.system_prompt = keep_system_prompt(project, data.get("system_prompt", ""))
     counts = run.redactions
     run.redactions = counts | {kind: counts.get(kind, 0) + n for kind, n in redacted.counts.items()}
     run.spans, run.appended_at = together, database_now()
-    run.save(update_fields=["spans", "appended_at", "redactions", *_READ_AGAIN])
+    run.save(update_fields=["spans", "appended_at", "redactions", "system_prompt", *_READ_AGAIN])
     if not any(not span.parent for span in spans):
         return
     if awaits_events(spans):

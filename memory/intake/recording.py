@@ -3,6 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
@@ -20,10 +21,11 @@ from memory.projects.actors import Actor
 from memory.projects.models import ApiKey, Project
 from memory.redaction import redact
 from memory.retrieval.models import Retrieval
-from memory.runs.models import Trajectory
+from memory.runs.models import SystemPrompt, Trajectory
 from memory.runs.step_formats import read_steps
+from memory.runs.steps import read_long_text
 from memory.runs.tools import read_tools
-from memory.transcripts.lesson_blocks import read_task
+from memory.transcripts.lesson_blocks import cut_lesson_blocks, read_task
 
 # Sent with sender=Trajectory and trajectory=…, reflect=bool, actor=Actor; receivers run inside the transaction.
 trajectory_recorded = Signal()
@@ -31,6 +33,7 @@ trajectory_recorded = Signal()
 _TEXTS = (
     "task",
     "task_id",
+    "user_id",
     "steps",
     "agent",
     "model",
@@ -42,7 +45,9 @@ _TEXTS = (
     "metadata",
     "external_id",
     "tools",
+    "system_prompt",
 )
+_READ_LATER = ("tools", "system_prompt")  # what earlier versions did not read in logs
 _OUTCOME = ("outcome", "score", "outcome_source")
 _FIGURES = ("tokens", "cost_usd", "stated_step_count", "started_at", "ended_at", "is_open")
 
@@ -96,7 +101,8 @@ def record_trajectory(
     if "task" in texts:
         texts["task"] = read_task(texts["task"])
     redacted = redact(texts)
-    steps, left_out = read_steps(redacted.value.get("steps", []))
+    steps, left_out, told = read_steps(redacted.value.get("steps", []))
+    system_prompt = redacted.value.pop("system_prompt", "") or told
     fields: dict[str, Any] = {
         **redacted.value,
         **{name: data[name] for name in (*_OUTCOME, *_FIGURES) if name in data},
@@ -107,21 +113,42 @@ def record_trajectory(
     if left_out:
         metadata = fields.get("metadata", {})
         fields["metadata"] = {**metadata, "left_out": [*metadata.get("left_out", ()), *left_out]}
-    trajectory = Trajectory(
-        id=id or uuid7(),
-        project=project,
-        **fields,
-        redactions=redacted.counts,
-        retrieval=_get_retrieval(project, data.get("retrieval_id")),
-        client=sender.client,
-        api_key=sender.api_key,
-        request_id=sender.request_id,
-    )
+    retrieval = _get_retrieval(project, data.get("retrieval_id"))
     with transaction.atomic(savepoint=False):
+        fields["system_prompt"] = keep_system_prompt(project, system_prompt)
+        trajectory = Trajectory(
+            id=id or uuid7(),
+            project=project,
+            **fields,
+            redactions=redacted.counts,
+            retrieval=retrieval,
+            client=sender.client,
+            api_key=sender.api_key,
+            request_id=sender.request_id,
+        )
         created = insert_once(trajectory, made={"created_at": "statement_timestamp()"})
+        if not created and trajectory.system_prompt:
+            SystemPrompt.objects.filter(pk=trajectory.system_prompt.pk, runs=None).delete()
         if created and not trajectory.is_open:
             announce(trajectory, reflect=reflect, by=by)
     return RecordedRun(trajectory=trajectory if created else _get_recorded(trajectory, fields), created=created)
+
+
+def keep_system_prompt(project: Project, text: str) -> SystemPrompt | None:
+    """Return the row of what an agent was told, without the lessons in it; None where it was told nothing.
+
+    The caller's transaction holds the row, so that it cannot go with another run before this one refers to it.
+    """
+    text = read_long_text(cut_lesson_blocks(text), where="system_prompt")
+    if not text.strip():
+        return None
+    prompt = SystemPrompt(project=project, sha256=sha256(text.encode()).hexdigest(), text=text)
+    held = "SELECT * FROM memory_systemprompt WHERE project_id = %s AND sha256 = %s FOR KEY SHARE"
+    # Another process may make it, or delete it, between the two statements.
+    while not (kept := list(SystemPrompt.objects.raw(held, [project.pk, prompt.sha256]))):
+        if insert_once(prompt):
+            return prompt
+    return kept[0]
 
 
 def announce(trajectory: Trajectory, *, reflect: bool | None, by: Actor) -> None:
@@ -170,6 +197,7 @@ def _get_recorded(sent: Trajectory, fields: dict[str, Any]) -> Trajectory:
     changed: tuple[str, ...] = _OUTCOME if known.outcome_at is not None else ()
     if fields.get("is_open"):
         changed = (*_OUTCOME, "is_open", "steps", "ended_at", "tokens", "cost_usd", "summary", "mistakes", "successes")
+    changed += tuple(name for name in _READ_LATER if not getattr(known, name))
     compared = {name: value for name, value in fields.items() if name not in changed}
     if any(getattr(known, name) != value for name, value in compared.items()):
         raise DuplicateExternalId(

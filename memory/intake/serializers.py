@@ -22,6 +22,7 @@ from memory.api.input import (
     Share,
     Tags,
     Text,
+    UserId,
     wrong_member,
 )
 from memory.api.output import Answer, Pagination, source
@@ -35,7 +36,7 @@ from memory.limits import (
     MAX_TOKENS,
     JsonLimits,
 )
-from memory.runs.models import Trajectory
+from memory.runs.models import SystemPrompt, Trajectory
 from memory.runs.scores import outcome_of
 from memory.runs.step_formats import opening_message
 from memory.strict_json import InvalidJson, check_json
@@ -216,6 +217,7 @@ class TrajectoryInput(RunOutcome):
         Field(description="How many steps the run had, if the steps are not sent."),
     ] = None
     agent: Annotated[Name, Field(description="Which agent ran.")] = ""
+    user_id: UserId = ""
     model: Annotated[Name, Field(description="Which language model it ran on.")] = ""
     tags: Annotated[Tags, Field(description="Words to filter by.")] = Field(default_factory=list)
     summary: Annotated[str, Field(max_length=MAX_SUMMARY_CHARS, description="The run in a few sentences.")] = ""
@@ -237,6 +239,14 @@ class TrajectoryInput(RunOutcome):
         SkipValidation[list[str | dict[str, Any]]],
         Field(description="The available tools: names, or definitions with name and JSON schema."),
     ] = Field(default_factory=list)
+    system_prompt: Annotated[
+        str,
+        Field(
+            max_length=MAX_TEXT_CHARS,
+            description="What the agent was told before the run: its instructions or policy. Stored once per project. "
+            "If it is missing, the system messages of a chat log are taken.",
+        ),
+    ] = ""
     started_at: Annotated[
         Moment | None, Field(description="When the run began; the time of recording if left out.")
     ] = None
@@ -275,8 +285,9 @@ class TrajectoryInput(RunOutcome):
         metadata = sent.get("metadata")
         if isinstance(metadata, Mapping | None) and isinstance(read.get("metadata"), Mapping):
             sent["metadata"] = {**read["metadata"], **(metadata or {})}
-        if "task" in read and isinstance(read["task"], str):
-            read["task"] = read["task"][:MAX_TASK_CHARS]
+        for name, max_chars in (("task", MAX_TASK_CHARS), ("system_prompt", MAX_TEXT_CHARS)):
+            if isinstance(read.get(name), str):
+                read[name] = read[name][:max_chars]
         return {**read, **sent}
 
     @model_validator(mode="after")
@@ -368,6 +379,7 @@ class TrajectoryItem(Answer):
     score: float | None
     outcome_source: Annotated[str, OneOf(Trajectory.OutcomeSource)]
     agent: str
+    user_id: str
     model: str
     tags: list[str]
     summary: str
@@ -396,8 +408,14 @@ class TrajectoryAnswer(TrajectoryItem):
     """A run with its steps in one format."""
 
     step_count: int = source("number_of_steps")
+    system_prompt: Annotated[str, Field(description="What the agent was told before the run.")]
     steps: StoredSteps
     links: TrajectoryLinks = source("pk")
+
+    @field_validator("system_prompt", mode="before")
+    @classmethod
+    def _read_text(cls, prompt: SystemPrompt | None) -> str:
+        return prompt.text if prompt else ""
 
     @field_validator("links", mode="before")
     @classmethod

@@ -28,7 +28,9 @@ from memory.intake.serializers import (
     TrajectoryPage,
 )
 from memory.projects.models import ApiKey
+from memory.redaction import redact_text
 from memory.runs.models import Trajectory
+from memory.runs.search import with_words
 from memory.trust.erasure import erase_trajectory
 
 Scope = ApiKey.Scope
@@ -41,6 +43,12 @@ class TrajectoryFilter(filters.FilterSet):  # type: ignore[misc]
     outcome = filters.ChoiceFilter(choices=Trajectory.Outcome.choices, help_text="How the run ended.")
     agent = ExactText(help_text="The agent that ran.")
     external_id = ExactText(help_text="The agent's own id for the run.")
+    user_id = ExactText(help_text="The client's own id of its end user.")
+
+    query = filters.CharFilter(method="filter_query", help_text="Words, all of which are in its task and steps.")
+
+    def filter_query(self, queryset: QuerySet[Trajectory], name: str, value: str) -> QuerySet[Trajectory]:
+        return with_words(queryset, redact_text(value))
 
     class Meta:
         model = Trajectory
@@ -57,7 +65,8 @@ class TrajectoryListView(ApiView):
         "listTrajectories",
         tag="trajectories",
         summary="List runs",
-        description="The project's runs, newest first, without their steps. Filters match whole values.",
+        description="The project's runs, newest first, without their steps. `query` finds words; the other "
+        "filters match whole values.",
         filters=True,
         responses=TrajectoryPage,
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TextIO
 
 from django.core.management.base import BaseCommand, CommandError
 from django.template.defaultfilters import pluralize
@@ -14,12 +15,35 @@ from django.utils.dateparse import parse_datetime
 
 from memory.database_clock import database_now
 from memory.projects.models import Project
+from memory.transfer.export import open_private
+from memory.transfer.tables import FAMILIES
 
 MAX_NAMED = 20
 
 
 def add_project_argument(parser: ArgumentParser) -> None:
     parser.add_argument("--project", metavar="SLUG", help="the project; may be left out where there is only one")
+
+
+def add_family_argument(parser: ArgumentParser, *, verb: str) -> None:
+    parser.add_argument(
+        "--family",
+        action="append",
+        choices=tuple(FAMILIES),
+        dest="families",
+        default=[],
+        help=f"of a project: {verb} only these rows and what they cannot do without; may be given several times",
+    )
+
+
+def show_progress(command: BaseCommand) -> Callable[[str, int], None]:
+    """Return what says on a terminal how many rows of which table are done."""
+
+    def show(table: str, rows: int) -> None:
+        if command.stderr.isatty():
+            command.stderr.write(f"\r{table}: {rows:,}".ljust(60), ending="")
+
+    return show
 
 
 def get_project(slug: str | None) -> Project:
@@ -78,7 +102,10 @@ def read_time(text: str) -> datetime:
     units = {"m": "minutes", "h": "hours", "d": "days"}
     if text[:-1].isdigit() and text[-1:] in units:
         # By the clock that dated the rows, which may differ from this machine's.
-        return database_now() - timedelta(**{units[text[-1]]: int(text[:-1])})
+        try:
+            return database_now() - timedelta(**{units[text[-1]]: int(text[:-1])})
+        except (OverflowError, ValueError):  # before the first year, or thousands of digits
+            raise CommandError(f"--since {text[:20]!r} is longer ago than any run. Leave it out.") from None
     try:
         moment = parse_datetime(text)
     except ValueError:
@@ -90,12 +117,27 @@ def read_time(text: str) -> datetime:
     return moment if timezone.is_aware(moment) else timezone.make_aware(moment)
 
 
+@contextmanager
+def open_output(path: Path) -> Iterator[TextIO]:
+    """Open a file that only its owner may read, since it holds texts of runs and names of people.
+
+    Raises:
+        CommandError: the file cannot be written; what was written of it is removed.
+    """
+    is_new = not path.exists()
+    try:
+        with open(path, "w", encoding="utf-8", opener=open_private) as file:
+            yield file
+    except OSError as error:
+        if is_new:  # half a file may look like a whole one
+            path.unlink(missing_ok=True)
+        raise CommandError(f"{path} cannot be written: {error.strerror}.") from error
+
+
 def write_file(path: Path, text: str) -> None:
     """Write a text to a file, or raise CommandError where that cannot be done."""
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error.strerror}.") from error
+    with open_output(path) as file:
+        file.write(text)
 
 
 def write_lines(command: BaseCommand, lines: Iterable[str], *, output: Path | None, noun: str) -> None:
@@ -112,11 +154,8 @@ def write_lines(command: BaseCommand, lines: Iterable[str], *, output: Path | No
             command.stdout.write(line)
         return
     count = 0
-    try:
-        with output.open("w", encoding="utf-8") as file:
-            for line in lines:
-                file.write(f"{line}\n")
-                count += 1
-    except OSError as error:
-        raise CommandError(f"{output} cannot be written: {error.strerror}.") from error
+    with open_output(output) as file:
+        for line in lines:
+            file.write(f"{line}\n")
+            count += 1
     command.stderr.write(f"{count:,} {noun}{pluralize(count)} written to {output}.")

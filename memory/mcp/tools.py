@@ -223,7 +223,7 @@ TOOLS = (
         | _members(
             TrajectoryInput,
             *("outcome", "score", "outcome_source", "summary", "mistakes", "successes", "retrieval_id", "external_id"),
-            *("agent", "model", "tags", "tokens", "cost_usd", "started_at", "ended_at"),
+            *("agent", "user_id", "model", "tags", "tokens", "cost_usd", "started_at", "ended_at"),
         )
         | {"tools": TOOL_NAMES},
         show=show_recorded,

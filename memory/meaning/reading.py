@@ -378,7 +378,8 @@ class _MeaningReader:
                 clause.denied += 1
             elif clause.link in ORDERS or clause.link in ("unless", "if", "when", "while", "evenif"):
                 if leads:
-                    main = next((other for other in clauses[1:] if other.link in ("", "and", "then")), None)
+                    # What "and" joins to a condition is a part of it.
+                    main = next((other for other in clauses[1:] if other.link in ("", "then")), None)
                 else:
                     asides = [other for other in clauses[:index] if not other.is_aside and other.link != "instead"]
                     main = asides[-1] if asides else clauses[index - 1]

@@ -39,7 +39,7 @@ _PHRASES = """
     let the customer know=tell customer | more expensive than=> | more expensive=costlier | most expensive=costliest
     least expensive=cheapest | e mail=email | for sure=surely | one at a time=onebyone | one by one=onebyone
     so that=because | otherwise=because | or else=because | as well=also | of course=surely | a couple of=2
-    a dozen=12
+    a dozen=12 | unknown to=not known to | is unknown=is not known | not at hand=not known
 """
 
 # Function words of other languages, as English ones.

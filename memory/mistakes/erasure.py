@@ -29,7 +29,7 @@ def forget_mistakes(trajectory: Trajectory) -> list[UUID]:
     others = [card for card in cards if card not in orphans]
     deleted = [card.pk for card in orphans]
     for card in orphans:
-        _delete(card)
+        delete_card(card)
     for card in others:
         _replace_words(card, trajectory)
         # Deleting an orphan may have changed which card counts the runs of this one.
@@ -38,7 +38,7 @@ def forget_mistakes(trajectory: Trajectory) -> list[UUID]:
     return deleted
 
 
-def _delete(card: MistakeCard) -> None:
+def delete_card(card: MistakeCard) -> None:
     """Delete a card. Those merged into it stand by themselves; what agents were given of them is not given again."""
     parts = list(MistakeCard.objects.select_for_update().filter(superseded_by=card.pk).order_by("pk"))
     into = MistakeCard.objects.filter(pk=card.superseded_by_id).first()

@@ -5,6 +5,7 @@ from typing import Any, Self
 from uuid import UUID
 
 from django.db import models
+from django.db.models import Q
 from django.utils.dateparse import parse_datetime
 from django.utils.text import Truncator
 
@@ -15,6 +16,11 @@ class MistakeCardQuerySet(ReviewedQuerySet["MistakeCard"]):
     def unmerged(self) -> Self:
         """Cards that count for themselves."""
         return self.filter(superseded_by__isnull=True)
+
+    def unseen_since(self, moment: datetime) -> Self:
+        """Cards that agents are given, and that no run has reported since."""
+        unseen = Q(last_seen_at__lt=moment) | Q(last_seen_at__isnull=True, created_at__lt=moment)
+        return self.filter(unseen, revisions__served=True).distinct()
 
 
 class MistakeCardManager(models.Manager["MistakeCard"]):

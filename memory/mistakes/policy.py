@@ -6,7 +6,6 @@ from datetime import timedelta
 from uuid import UUID
 
 import structlog
-from django.db.models import Q
 from django.utils import timezone
 
 from memory.curation.decisions import retire_heuristic
@@ -21,6 +20,7 @@ from memory.errors import (
     ProjectArchived,
 )
 from memory.heuristics.models import HeuristicRevision
+from memory.limits import MAX_RETENTION_DAYS
 from memory.mistakes.decisions import approve_card
 from memory.mistakes.models import MistakeCard
 from memory.mistakes.reports import MistakeText
@@ -62,12 +62,11 @@ def retire_unseen_cards(project: Project) -> int:
 
     They stay in the admin with their counts, where a reviewer can propose them again.
     """
-    if project.mistake_card_retention_days is None:
+    if not project.mistake_card_retention_days:
         return 0
-    since = timezone.now() - timedelta(days=project.mistake_card_retention_days)
-    unseen = Q(last_seen_at__lt=since) | Q(last_seen_at__isnull=True, created_at__lt=since)
+    since = timezone.now() - timedelta(days=min(project.mistake_card_retention_days, MAX_RETENTION_DAYS))
     retired = 0
-    for card in MistakeCard.objects.filter(unseen, project=project, revisions__served=True).distinct():
+    for card in MistakeCard.objects.unseen_since(since).filter(project=project):
         try:
             retire_heuristic(card, by=RETENTION, reason=f"Not seen for {project.mistake_card_retention_days} days.")
             retired += 1

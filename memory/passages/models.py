@@ -37,6 +37,9 @@ class Passage(models.Model):
     text = StoredText()
     text_sha256 = models.CharField(max_length=64, editable=False)
     tags = StoredArray(models.TextField(), default=list, blank=True)
+    user_id = StoredText(
+        blank=True, default="", db_default="", help_text="The client's own id of the end user it is about."
+    )
     run_id = models.UUIDField(null=True, blank=True, help_text="The run it was written in.")
     created_by = models.TextField(editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
@@ -59,6 +62,9 @@ class Passage(models.Model):
         indexes = [
             models.Index(fields=["project", "-created_at", "-id"], name="memory_passage_newest"),
             models.Index(fields=["run_id"], name="memory_passage_of_run", condition=Q(run_id__isnull=False)),
+            models.Index(
+                fields=["project", "user_id", "-created_at"], name="memory_passage_of_user", condition=~Q(user_id="")
+            ),
             GinIndex(fields=["tags"], name="memory_passage_tags"),
         ]
 

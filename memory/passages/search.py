@@ -5,10 +5,10 @@ many, only those that an index of vectors or their rare words find. The score is
 (memory/retrieval/scoring.py), which have tasks besides.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -26,8 +26,8 @@ from memory.projects.models import Project
 from memory.redaction import redact_text
 from memory.retrieval.models import EmbeddingModel
 from memory.retrieval.name_match import MAX_NAMES, MOST_LESSONS, choose_added, find_names, weigh
-from memory.retrieval.ranking import FLOORS, LISTED_SHARE
-from memory.retrieval.scoring import MEANING_WEIGHT, Parts, measure_fit, score_heuristic
+from memory.retrieval.ranking import FLOORS, LISTED_SHARE, find_floor, find_listing_floor, weigh_meaning
+from memory.retrieval.scoring import Parts, score_heuristic
 from memory.retrieval.task_vector import embed_task
 
 log = structlog.get_logger(__name__)
@@ -125,6 +125,13 @@ class FoundPassages:
     degraded: bool = False
 
 
+class _Floors(NamedTuple):
+    """From which cosine of meaning or of words a passage is found; meaning is None where only words decide."""
+
+    meaning: float | None
+    words: float
+
+
 def list_passages(project: Project, query: PassageQuery) -> QuerySet[Passage]:
     """Return all passages in question, the newest first, whatever they say."""
     rows = Passage.objects.readable(project, owner=query.owner)
@@ -142,12 +149,13 @@ def search_passages(project: Project, query: PassageQuery, *, limit: int = 10, o
     text = redact_text(query.text)
     model = get_searched_model()
     vector = _embed(text, model.pk)
+    ((language,),) = _read("SELECT memory_language(%(text)s)", {"text": text})
     asked = {
         "project": project.pk,
         "model": model.pk,
         "text": text,
         "vector": vector,
-        "weight": MEANING_WEIGHT if vector is not None else 0.0,
+        "weight": weigh_meaning(language, model.floors) if vector is not None else 0.0,
         "limit": MAX_FOUND_PASSAGES,
         "breadth": BREADTH,
         "matches": MATCHES,
@@ -158,7 +166,8 @@ def search_passages(project: Project, query: PassageQuery, *, limit: int = 10, o
         "since": query.since,
         "until": query.until,
     }
-    ranked = _rank(asked, text, _write_search(model, asked))
+    floors = _find_floors(language, model.floors, by_meaning=vector is not None)
+    ranked = _rank(asked, text, _write_search(model, asked), floors)
     page = ranked[offset : offset + limit]
     # Only this page is read; one that was deleted meanwhile is left out below.
     rows = Passage.objects.in_bulk([pk for pk, _ in page])
@@ -173,17 +182,27 @@ def _write_search(model: EmbeddingModel, asked: dict[str, Any]) -> str:
     return _SEARCH.replace("COMPARED", _FOUND.replace("DIMENSIONS", str(model.dimensions)) if by_index else _COMPARE)
 
 
-def _rank(asked: dict[str, Any], text: str, search: str) -> list[tuple[UUID, Parts]]:
+def _find_floors(language: str, floors: Mapping[str, float] | None, *, by_meaning: bool) -> _Floors:
+    """Return how similar a passage must be to be found.
+
+    In a language that the model does not know, all texts are similar to it, so words and names decide.
+    """
+    if not by_meaning or (floors is not None and language not in floors):
+        return _Floors(meaning=None, words=LISTED_SHARE * find_floor("lexical", language, floors))
+    return _Floors(meaning=find_listing_floor(language, floors), words=LISTED_SHARE * FLOORS["hybrid"])
+
+
+def _rank(asked: dict[str, Any], text: str, search: str, floors: _Floors) -> list[tuple[UUID, Parts]]:
     # A short word in capitals could be any other word.
     names = [name.key for name in find_names(text) if not name.is_word][:MAX_NAMES]
     places = _read(_NAMED, asked | {"keys": names, "most_named": MOST_LESSONS + 1}) if names else []
     namings = weigh(names, places)
     rows = _read(search, asked | {"named": choose_added(namings)})
-    floor = LISTED_SHARE * FLOORS["hybrid" if asked["vector"] is not None else "lexical"]
     fitting = []
     for pk, meaning, words in rows:
         share = namings[pk].share if pk in namings else 0.0
-        if max(words or 0.0, measure_fit(meaning, words, (), named_share=share)) >= floor:
+        fits_by_meaning = floors.meaning is not None and meaning is not None and meaning >= floors.meaning
+        if fits_by_meaning or max(words or 0.0, share) >= floors.words:
             fitting.append((pk, score_heuristic(meaning, words, meaning_weight=asked["weight"], named_share=share)))
     # By id among equals, so that pages do not overlap.
     return sorted(fitting, key=lambda pair: (-pair[1].total, pair[0]))[:MAX_FOUND_PASSAGES]

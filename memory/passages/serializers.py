@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from memory.api.input import WHOLE, Id, Input, Moment, Tags, Text
+from memory.api.input import WHOLE, Id, Input, Moment, Tags, Text, UserId
 from memory.api.output import Pagination
 from memory.limits import MAX_FOUND_PASSAGES, MAX_PASSAGE_CHARS, MAX_TASK_CHARS
 from memory.passages.models import Passage
@@ -21,6 +21,7 @@ class PassageInput(Input):
 
     text: Annotated[Text, Field(max_length=MAX_PASSAGE_CHARS)]
     tags: Tags = Field(default_factory=list)
+    user_id: UserId = ""
     owner: Annotated[Id | None, Field(description="The agent it belongs to; null shares it.")] = None
     run_id: Annotated[Id | None, Field(description="The run it comes from; erasing that run deletes it.")] = None
 
@@ -48,9 +49,10 @@ class PassageAnswer(BaseModel):
     id: UUID
     text: str
     tags: list[str]
+    user_id: str
     owner: UUID | None
     run_id: UUID | None
-    text_sha256: str
+    text_sha256: Annotated[str, Field(description="Of the text; with a `user_id`, of that and the text.")]
     created_by: str
     created_at: datetime
 

@@ -36,6 +36,7 @@ class NewPassage:
 
     text: str
     tags: Sequence[str] = ()
+    user_id: str = ""
     owner: UUID | None = None
     run_id: UUID | None = None
     created_at: datetime | None = None
@@ -43,7 +44,7 @@ class NewPassage:
 
 @transaction.atomic
 def insert_passage(project: Project, new: NewPassage, *, by: Actor) -> tuple[Passage, bool]:
-    """Keep a text; return it and whether it is new. The same text of the same owner is kept once.
+    """Keep a text; return it and whether it is new. The same text of the same owner and user is kept once.
 
     It is found by its words at once, and by its meaning as soon as the transaction has ended.
 
@@ -52,13 +53,16 @@ def insert_passage(project: Project, new: NewPassage, *, by: Actor) -> tuple[Pas
     """
     _check_named(project, "owner", new.owner, _owners, "No agent with this id exists in this project.")
     _check_named(project, "run_id", new.run_id, _runs, "No run with this id exists in this project.")
-    kept = redact({"text": new.text, "tags": list(dict.fromkeys(new.tags))}).value
+    kept = redact({"text": new.text, "tags": list(dict.fromkeys(new.tags)), "user_id": new.user_id}).value
+    # What two users say in the same words are two passages, so that either can be erased without the other.
+    hashed = f"{kept['user_id']}\n{kept['text']}" if kept["user_id"] else kept["text"]
     passage = Passage(
         project=project,
         owner=new.owner,
         text=kept["text"],
-        text_sha256=hashlib.sha256(kept["text"].encode()).hexdigest(),
+        text_sha256=hashlib.sha256(hashed.encode()).hexdigest(),
         tags=kept["tags"],
+        user_id=kept["user_id"],
         run_id=new.run_id,
         created_by=by.label,
         **({"created_at": new.created_at} if new.created_at is not None else {}),

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.api.base import ApiView
-from memory.api.filters import Moment
+from memory.api.filters import ExactText, Moment
 from memory.api.pagination import LimitOffset
 from memory.api.schema import describe
 from memory.passages.models import Passage
@@ -35,6 +35,7 @@ class PassageFilter(filters.FilterSet):  # type: ignore[misc]
     owner = filters.UUIDFilter(method="filter_owner", help_text="Those of this agent, and the shared ones.")
     tag = filters.CharFilter(method="filter_tag", strip=False, help_text="Those with this tag.")
     run_id = filters.UUIDFilter(help_text="Those of this run.")
+    user_id = ExactText(help_text="Those about this end user, by the client's own id.")
     since = Moment(field_name="created_at", lookup_expr="gte", help_text="The earliest time, included.")
     until = Moment(field_name="created_at", lookup_expr="lt", help_text="The end of the time, not included.")
 
@@ -76,7 +77,7 @@ class PassageListView(ApiView):
     )
     def post(self, request: Request) -> Response:
         sent = PassageInput.from_body(self.body)
-        new = NewPassage(text=sent.text, tags=sent.tags, owner=sent.owner, run_id=sent.run_id)
+        new = NewPassage(text=sent.text, tags=sent.tags, user_id=sent.user_id, owner=sent.owner, run_id=sent.run_id)
         passage, is_new = insert_passage(self.project, new, by=self.actor)
         response = Response(describe_passage(passage), status=201 if is_new else 200)
         response.resource_id = passage.pk  # type: ignore[attr-defined]

@@ -27,8 +27,8 @@ from memory.projects.rule_changes import let_key_review, requires_two
 
 log = structlog.get_logger(__name__)
 
-# What an agent needs. It decides nothing (`review`, `release`, `approve`), defines no agents and tools (`agents`), and
-# starts nothing that costs money (`evaluate`, `run`).
+# What an agent needs. It decides nothing (`review`, `release`, `approve`, `import`), defines no agents and tools
+# (`agents`), and starts nothing that costs money (`evaluate`, `run`).
 AGENT_SCOPES: tuple[str, ...] = (
     ApiKey.Scope.TRAJECTORIES_READ,
     ApiKey.Scope.TRAJECTORIES_WRITE,
@@ -37,8 +37,14 @@ AGENT_SCOPES: tuple[str, ...] = (
     ApiKey.Scope.RETRIEVE,
     ApiKey.Scope.REFLECT,
 )
-# What only people who may review can give away: with these a key decides, deploys, or lets agents act.
-DECIDING_SCOPES: tuple[str, ...] = (ApiKey.Scope.REVIEW, ApiKey.Scope.RELEASE, ApiKey.Scope.APPROVE)
+# What only people who may review can give away: with these a key decides, deploys, lets agents act, or brings in what
+# was decided elsewhere.
+DECIDING_SCOPES: tuple[str, ...] = (
+    ApiKey.Scope.REVIEW,
+    ApiKey.Scope.RELEASE,
+    ApiKey.Scope.APPROVE,
+    ApiKey.Scope.IMPORT,
+)
 _ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _TOKEN = re.compile(r"erl_live_([0-9A-Za-z]{8})_([0-9A-Za-z]{43})_([0-9A-Za-z]{6})")
 

@@ -6,6 +6,7 @@ from typing import Any, Self
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
+from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
@@ -82,6 +83,28 @@ class Project(models.Model):
     mistake_card_retention_days = models.PositiveIntegerField(
         null=True, blank=True, help_text="Retire cards not seen for this many days. Leave empty to keep them."
     )
+    # How long texts are kept; memory/trust/periods.py says what each is counted from.
+    run_retention_days = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Erase runs, with what was learnt from them alone, this many days after their last step.",
+    )
+    conversation_retention_days = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Erase conversations, with their runs, this many days after their last message.",
+    )
+    passage_retention_days = models.PositiveIntegerField(
+        null=True, blank=True, validators=[MinValueValidator(1)], help_text="Delete passages after this many days."
+    )
+    answer_retention_days = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Delete answers that no run refers to after this many days. The server may delete them before.",
+    )
     record_budget_tokens = models.PositiveIntegerField(
         null=True,
         blank=True,
@@ -128,6 +151,7 @@ class ApiKeyScope(models.TextChoices):
     RUN = "run"
     AGENTS = "agents"
     APPROVE = "approve"
+    IMPORT = "import"
 
 
 class ApiKey(models.Model):

@@ -42,10 +42,10 @@ class Confinement:
             self._told_in = connection.atomic_blocks[-1]
 
     def release(self) -> None:
-        """Take back the role where the transaction outlives the request, as in a test."""
-        told = self._told_in is not None and self._told_in in connection.atomic_blocks
+        """Take back the role for the rest of the transaction."""
+        # What was told in a savepoint that is released still holds, so it does not matter where it was told.
         # After an error PostgreSQL takes no statement before the rollback, which undoes the settings anyway.
-        if told and connection.in_atomic_block and not connection.needs_rollback:
+        if self._told_in is not None and connection.in_atomic_block and not connection.needs_rollback:
             self._run(_RELEASE, [])
         self._told_in = None
 
@@ -94,6 +94,21 @@ def held() -> Iterator[None]:
         with transaction.atomic():
             confinement.hold()
             yield
+
+
+@contextmanager
+def unconfined() -> Iterator[None]:
+    """Run the statements of this block as the login role: about what is no row, and so of no project."""
+    confinement = _current.get()
+    if confinement is None:
+        yield
+        return
+    token = _current.set(None)
+    try:
+        confinement.release()
+        yield
+    finally:
+        _current.reset(token)  # the next statement is confined again
 
 
 def is_held() -> bool:

@@ -160,8 +160,16 @@ def _redact_texts(texts: list[str], counts: Counter[str]) -> dict[int, str]:
 # ── Placeholders ──────────────────────────────────────────────────────────────────────────────────────────────────
 def placeholder(kind: str, secret: str) -> str:
     """Return the placeholder for `secret`; equal secrets of one kind have equal placeholders."""
-    digest = hmac.digest(_key(settings.SECRET_KEY), secret.encode("utf-8", "surrogatepass"), "sha256")
-    return f"[REDACTED:{kind}:{digest[:4].hex()}]"
+    return f"[REDACTED:{kind}:{_digest(secret, settings.SECRET_KEY)}]"
+
+
+def find_placeholders(secret: str) -> list[str]:
+    """Return how the placeholders of a secret end, whatever kind it was taken for, under this and former keys."""
+    return [f":{_digest(secret, key)}]" for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
+
+
+def _digest(secret: str, key: str) -> str:
+    return hmac.digest(_key(key), secret.encode("utf-8", "surrogatepass"), "sha256")[:4].hex()
 
 
 @lru_cache(maxsize=4)

@@ -19,7 +19,7 @@ from memory.limits import DEFAULT_BUDGET_TOKENS, DEFAULT_TOP_K
 from memory.redaction import redact
 from memory.retrieval.assignment import NOT_EXPOSED, Exposure, ReleaseSettings, ServedArm, expose, read_release_settings
 from memory.retrieval.context import Context, add_boundary, build_context
-from memory.retrieval.database import execute_prepared, read_prepared
+from memory.retrieval.database import execute_prepared, read_prepared, reading_as_of
 from memory.retrieval.models import Retrieval
 from memory.retrieval.project_state import ProjectState, read_state
 from memory.retrieval.question import NO_FILTERS, Question
@@ -39,6 +39,7 @@ from memory.transcripts.lesson_blocks import read_task
 
 _Mode = Retrieval.Mode
 NO_DATABASE = "database"
+NO_ROOM = "There was no room for it."
 _WORDS = ("trigger", "guideline", "avoid", "not_when", "rationale")
 FINISHED_ANSWERS = 128  # kept by each process: a task that is asked again costs a third of a new one
 MOST_KEPT_CHARACTERS = 100_000  # of one of them
@@ -60,17 +61,18 @@ VALUES (%(id)s, %(project)s, %(task)s, %(task_id)s, %(agent)s, %(mode)s, %(reque
 class RetrievalAnswer:
     """Lessons for a task, best first, and the text to inject.
 
-    `items` are ready for JSON: id, revision, content_sha256, trigger, guideline, avoid, not_when, rationale,
+    `listed` is ready for JSON: id, revision, content_sha256, trigger, guideline, avoid, not_when, rationale,
     polarity, task_id, tags, support, scores (by component), reason (one sentence), subtask (the part of the task it
-    serves), matched_task, injected (whether it is in the context: it fits the task and the budget); `items_json` is
-    the same as text. `degraded` says what was not available and is empty when all was. `tokens` counts the context.
-    `release` is the number of the release it is from, `arm` the arm of the deployment.
+    serves), matched_task, injected (whether it is in the context), and passed_over (why it is not). `items` are those
+    that were injected, `considered` the others; `items_json` is `items` as text. `degraded` says what was not available
+    and is empty when all was. `tokens` counts the context. `release` is the number of the release it is from, `arm` the
+    arm of the deployment.
     """
 
     retrieval_id: UUID
     mode: str
     degraded: str = ""
-    items: list[dict[str, Any]] = field(default_factory=list)
+    listed: list[dict[str, Any]] = field(default_factory=list)
     items_json: str = "[]"
     context: str = ""
     context_sha256: str = ""
@@ -81,6 +83,14 @@ class RetrievalAnswer:
     recorded: bool = True
     release: int | None = None
     arm: str = ""
+
+    @property
+    def items(self) -> list[dict[str, Any]]:
+        return [item for item in self.listed if item["injected"]]
+
+    @property
+    def considered(self) -> list[dict[str, Any]]:
+        return [item for item in self.listed if not item["injected"]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +107,7 @@ class _Written:
 
     selection: Selection
     record: Context
-    items: list[dict[str, Any]]
+    listed: list[dict[str, Any]]
     items_json: str
     context: Context
     budget_tokens: int
@@ -156,7 +166,7 @@ def prepare_answer(question: Question) -> Prepared:
         retrieval_id=retrieval_id,
         mode=selection.mode,
         degraded=", ".join(selection.missing),
-        items=written.items,
+        listed=written.listed,
         items_json=written.items_json,
         context=context.text,
         context_sha256=context.sha256,
@@ -260,16 +270,20 @@ def _find_or_write(question: Question, choice: _Choice) -> tuple[_Written, Expos
     project_id, sizes, budget = question.project.pk, question.project.record_sizes, get_record_budget(question)
     columns, parameters = ask_record(question) if budget else ("", {})
     asked = (question.task, question.task_id, question.filters, question.seed, question.budget_tokens)
-    key = (project_id, *asked, choice, budget, *sorted(sizes.items()))
+    # Whose tools count where the question does not say which.
+    agent = question.agent if question.tools is None else ""
+    key = (project_id, *asked, agent, question.tools, question.as_of, choice, budget, *sorted(sizes.items()))
     finished = finished_answers.find(key)
     if finished is not None:
         # Without the task: its words are needed only where there is something to search.
-        state = read_state(project_id, columns=columns, parameters=parameters)
+        with reading_as_of(question.as_of):
+            state = read_state(project_id, columns=columns, parameters=parameters)
         exposure = expose(state.deployed, question)
         # In another state of the project the answer may hold what was withdrawn since.
         if finished[0] == _limit(state, exposure):
             return _give(finished[1], exposure), exposure
-    state = read_state(project_id, task=question.task, columns=columns, parameters=parameters)
+    with reading_as_of(question.as_of):
+        state = read_state(project_id, task=question.task, columns=columns, parameters=parameters)
     exposure = expose(state.deployed, question)
     state, release_id = _limit(state, exposure), exposure.release_id
     if release_id is not None:
@@ -280,11 +294,14 @@ def _find_or_write(question: Question, choice: _Choice) -> tuple[_Written, Expos
     record = build_record(material, budget_tokens=budget, sizes=sizes)
     selection = select_heuristics(question, state, mode=choice.mode, top_k=choice.top_k)
     if selection.asked_service and budget:  # what was read before may be withdrawn by now
-        (row,) = read_prepared(f"SELECT {columns}", parameters)
+        with reading_as_of(question.as_of):
+            (row,) = read_prepared(f"SELECT {columns}", parameters)
         record = build_record(read_material(row, release_id=release_id), budget_tokens=budget, sizes=sizes)
     written = _write(question, selection, record, choice)
-    # Runs are recorded without any change of state, and with them the lessons that are drawn from an agent's runs.
-    if not (selection.asked_service or selection.missing or question.filters.agents):
+    # Runs are recorded without any change of state, and with them the lessons that are drawn from an agent's runs, and
+    # the tools that the agent has.
+    asked_runs = selection.asked_runs or bool(question.filters.agents)
+    if not (selection.asked_service or selection.missing or asked_runs):
         finished_answers.keep(key, state, written)
     return _give(written, exposure), exposure
 
@@ -296,14 +313,14 @@ def _give(written: _Written, exposure: Exposure) -> _Written:
     """
     if exposure.arm != ServedArm.HOLDOUT:
         return written
-    scores = {item["id"]: item["scores"].get("score", 0.0) for item in written.items}
+    scores = {item["id"]: item["scores"].get("score", 0.0) for item in written.listed}
     # The block's ids are a set; in the record the best come first.
     withheld = sorted(written.context.ids, key=lambda id: -scores.get(id, 0.0))
     return replace(
         written,
         selection=NO_SELECTION,
         record=NO_RECORD,
-        items=[],
+        listed=[],
         items_json="[]",
         context=NO_RECORD,
         columns={
@@ -330,18 +347,19 @@ def _write(question: Question, selection: Selection, record: Context, choice: _C
         lesson_tokens = question.budget_tokens - get_cost(record)
     items = [_describe(lesson) for lesson in selection.ranked]
     places = [*zip(items, selection.ranked, strict=True)]
-    fitting = [item for item, lesson in places if lesson.fits and item["id"] not in record.ids]
+    fitting = [item for item, lesson in places if not lesson.passed_over and item["id"] not in record.ids]
     values = {item["id"]: lesson.value for item, lesson in places}
     context = join_blocks(record, build_context(fitting, budget_tokens=lesson_tokens, values=values))
     subtasks = [clean_lines(part) for part in selection.subtasks]
-    for item in items:
+    for item, lesson in places:
         item["injected"] = item["id"] in context.ids
+        item["passed_over"] = "" if item["injected"] else lesson.passed_over or NO_ROOM
     injected = [item["id"] for item in items if item["injected"]]
     return _Written(
         selection=selection,
         record=record,
-        items=items,
-        items_json=orjson.dumps(items).decode(),
+        listed=items,
+        items_json=orjson.dumps([item for item in items if item["injected"]]).decode(),
         context=context,
         budget_tokens=lesson_tokens + get_cost(record),
         mode=choice.mode,
@@ -383,6 +401,7 @@ def _as_record(item: dict[str, Any], place: Ranked, subtasks: Sequence[str], in_
         | {name: item[name] for name in recorded}
         | {"subtask": part, "matched_run": place.candidate.matched_run}
         | ({"in_record": True} if item["id"] in in_record else {})
+        | ({"passed_over": item["passed_over"]} if item["passed_over"] else {})
     )
 
 
@@ -397,7 +416,8 @@ def _write_options(question: Question) -> str:
     By the names of the API, but for `polarities`: a command may name several.
     """
     filters, record, boundary = question.filters, question.record, question.random_boundary
-    if filters == NO_FILTERS and question.seed is None and record and not boundary and not question.session:
+    is_usual = filters == NO_FILTERS and question.seed is None and record and not boundary and not question.session
+    if is_usual and question.tools is None and question.as_of is None:
         return "{}"
     asked = {
         "tags": filters.tags,
@@ -408,6 +428,9 @@ def _write_options(question: Question) -> str:
         "record": None if record else False,
         "boundary": "random" if boundary else None,
         "session": question.session or None,
+        # An empty list is kept: it says that the agent has none.
+        "as_of": question.as_of.isoformat() if question.as_of else None,
+        "tools": None if question.tools is None else list(question.tools),
     }
     unusual = {name: value for name, value in asked.items() if value not in ((), None)}
     return orjson.dumps(redact(unusual).value).decode()

@@ -6,6 +6,7 @@ of their texts (scoring.py).
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -58,8 +59,8 @@ def find_candidates(search: Search, state: ProjectState) -> list[Candidate]:
         state: of the project, as it was a moment ago, with the words of the task.
     """
     snapshot = None
-    # A snapshot has no columns to filter by, and the vectors of one model only.
-    if search.filters == NO_FILTERS and search.model_id in ("", state.model_id):
+    # A snapshot has no columns to filter by, the vectors of one model only, and what holds now.
+    if search.filters == NO_FILTERS and search.as_of is None and search.model_id in ("", state.model_id):
         snapshot = snapshots.find(search.project_id, state)
     if snapshot is None or state.words is None:
         return find_in_database(search, index=state.index)
@@ -78,10 +79,16 @@ def find_in_database(
 
 
 def draw_candidates(
-    project_id: UUID, *, seed: str, filters: Filters, limit: int, release_id: UUID | None = None
+    project_id: UUID,
+    *,
+    seed: str,
+    filters: Filters,
+    limit: int,
+    release_id: UUID | None = None,
+    as_of: datetime | None = None,
 ) -> list[Candidate]:
     """Return a random sample of the served lessons: the same for the same seed and state."""
-    rows = draw_rows(project_id, seed=seed, filters=filters, limit=limit, release_id=release_id)
+    rows = draw_rows(project_id, seed=seed, filters=filters, limit=limit, release_id=release_id, as_of=as_of)
     return [Candidate(*(*row, NO_PARTS, 0.0, 0.0, None)) for row in rows]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from memory.projects.actors import Actor
@@ -46,10 +47,12 @@ def ask_again(retrieval: Retrieval, *, mode: str, top_k: int, budget_tokens: int
         task=retrieval.task,
         task_id=retrieval.task_id,
         agent=retrieval.agent,
+        tools=tuple(options["tools"]) if "tools" in options else None,
         mode=mode,
         top_k=top_k,
         budget_tokens=budget_tokens,
         filters=filters,
+        as_of=datetime.fromisoformat(options["as_of"]) if "as_of" in options else None,
         seed=options.get("seed"),
         record=options.get("record", True),
         by=by,

@@ -1,6 +1,9 @@
 """Statements of the hot path: prepared on the server, parameters in binary, no ORM (docs/retrieval.md has the cost)."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -8,7 +11,15 @@ import numpy as np
 import psycopg
 import structlog
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, DataError, InterfaceError, OperationalError, ProgrammingError, connections
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    DataError,
+    InterfaceError,
+    OperationalError,
+    ProgrammingError,
+    connections,
+    transaction,
+)
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 from psycopg.types import TypeInfo
@@ -20,6 +31,7 @@ log = structlog.get_logger(__name__)
 
 _MARK = "_erl_halfvec_registered"
 _SET_ROLE = "SELECT set_config('role', %s, true)"
+_SET_MOMENT = "SELECT set_config('erl.as_of', %(moment)s, true)"
 DEAD_SECONDS = 0.5
 _CHECKED = "health_check_done"  # Django's own mark, until the end of the request
 
@@ -67,6 +79,19 @@ def read_prepared(statement: str, parameters: dict[str, Any]) -> list[tuple[Any,
         return _read(statement, parameters)
 
 
+@contextmanager
+def reading_as_of(moment: datetime | None) -> Iterator[None]:
+    """Let the views show what held at a moment, in a transaction; None changes nothing."""
+    if moment is None:
+        yield
+        return
+    with transaction.atomic():
+        execute_prepared(_SET_MOMENT, {"moment": moment.isoformat()})
+        yield
+        # A transaction around this one goes on in the present.
+        execute_prepared(_SET_MOMENT, {"moment": ""})
+
+
 def _read(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
     role = serving_role.find()
     try:
@@ -96,7 +121,7 @@ class ServingRole:
         *("servable_heuristic", "servable_text", "servable_source", "servable_evidence", "servable_name"),
         *("servable_mistake_card", "servable_outcome", "memory_embeddingmodel", "memory_searchstatistics"),
         *("memory_termcount", "memory_servedchange", "memory_polarityquota"),
-        *("servable_member", "servable_release", "memory_deployment"),
+        *("servable_member", "servable_release", "servable_offer", "servable_end", "memory_deployment"),
     )  # and nothing else
     ASK_AGAIN_SECONDS = 60.0  # where it is not there: a migration may create it meanwhile
 

@@ -13,10 +13,11 @@ only the lessons that come first by that are then compared by all of their texts
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from memory.retrieval.database import QueryVector, read_prepared
+from memory.retrieval.database import QueryVector, read_prepared, reading_as_of
 from memory.retrieval.families import OF_FAMILIES
 from memory.retrieval.question import NO_FILTERS, Filters
 from memory.retrieval.scoring import COUNTED_TASKS
@@ -41,6 +42,7 @@ class Search:
         vector: of the task, by the model `model_id`; None compares words only.
         meaning_weight: what meaning counts, 0 to 1; words count for the rest.
         release_id: to search in; None searches all that is live.
+        as_of: the moment at which lessons have to hold; None is now.
     """
 
     project_id: UUID
@@ -51,6 +53,7 @@ class Search:
     filters: Filters = NO_FILTERS
     limit: int = USUAL_LIMIT
     release_id: UUID | None = None
+    as_of: datetime | None = None
 
 
 class UsableIndex(NamedTuple):
@@ -139,7 +142,10 @@ _OR_NAMED = """
 _POOL = """, counted AS MATERIALIZED (
     SELECT w.term, c.texts, sum(c.texts) OVER (ORDER BY c.texts, w.term) AS matches
     FROM memory_terms(%(project)s, %(text)s) w
-    JOIN memory_termcount c ON c.project_id = %(project)s AND c.term = w.term AND c.texts > 0
+    -- OFFSET: each word is looked up, since in a join the planner reads the counts of all words of the project.
+    CROSS JOIN LATERAL (
+        SELECT texts FROM memory_termcount
+        WHERE project_id = %(project)s AND term = w.term AND texts > 0 OFFSET 0) c
 ), rare AS MATERIALIZED (
     SELECT array_agg(term) AS terms, count(*) AS words FROM counted WHERE matches <= {matches}
 ), frequent AS MATERIALIZED (
@@ -222,16 +228,24 @@ def search_database(
     # Rounded up, so that a smaller limit takes no less than usual.
     width = -(-search.limit // USUAL_LIMIT)
     pool = (search.project_id, index, width) if index is not None and search.vector is not None else None
-    return read_prepared(_write_search(pool, filtered=filtered, named=bool(named)), parameters)
+    with reading_as_of(search.as_of):
+        return read_prepared(_write_search(pool, filtered=filtered, named=bool(named)), parameters)
 
 
 def draw_rows(
-    project_id: UUID, *, seed: str, filters: Filters, limit: int, release_id: UUID | None = None
+    project_id: UUID,
+    *,
+    seed: str,
+    filters: Filters,
+    limit: int,
+    release_id: UUID | None = None,
+    as_of: datetime | None = None,
 ) -> list[tuple[Any, ...]]:
     """Return the columns and the matched task of lessons drawn at random, and no run: the same for the same state."""
     statement = _DRAW.format(of_release=_OF_RELEASE if release_id is not None else "")
     asked = {"project": project_id, "seed": seed, "limit": limit, "release": release_id}
-    return read_prepared(statement, _filter_parameters(filters) | asked)
+    with reading_as_of(as_of):
+        return read_prepared(statement, _filter_parameters(filters) | asked)
 
 
 def read_rows(found: list[tuple[UUID, UUID | None]]) -> dict[tuple[UUID, UUID | None], tuple[Any, ...]]:

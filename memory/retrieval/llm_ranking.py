@@ -30,6 +30,7 @@ MAX_CANDIDATES = 100  # … and of a larger one so many candidates,
 BATCH_SIZE = 50  # in batches of this size
 MOST = 10.0  # the model's scores go from 0 to this
 ENOUGH = 4.0  # below it a lesson is not worth its place (ERL c.1)
+NOT_ENOUGH = "The language model scored it too low."
 DIVERSITY = 0.3  # what counts for being unlike the lessons chosen before
 SAME_SUBTASK = 0.05  # what it costs for each lesson chosen before that serves the same sub-task
 DEADLINE_SECONDS = 10.0
@@ -43,12 +44,13 @@ class RankingFailed(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OfferedHeuristic:
-    """A lesson as the model sees it."""
+    """A lesson as the model sees it: as the agent would be given it, and not the task of another person behind it."""
 
     label: str
-    source_task: str
     trigger: str
     guideline: str
+    avoid: str = ""
+    not_when: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,7 +143,11 @@ def rank_with_model(
     by_label = {f"L{number}": candidate for number, candidate in enumerate(shown, 1)}
     offered = [
         OfferedHeuristic(
-            label=label, source_task=lesson.matched_task, trigger=lesson.trigger, guideline=lesson.guideline
+            label=label,
+            trigger=lesson.trigger,
+            guideline=lesson.guideline,
+            avoid=lesson.avoid,
+            not_when=lesson.not_when,
         )
         for label, lesson in by_label.items()
     ]
@@ -220,7 +226,7 @@ def _as_ranked(choice: RankedChoice, candidate: Candidate) -> Ranked:
     why = clean(redact_text(choice.why))[:MAX_WHY_CHARACTERS]
     return Ranked(
         candidate=candidate,
-        fits=choice.relevance * MOST >= ENOUGH,
+        passed_over="" if choice.relevance * MOST >= ENOUGH else NOT_ENOUGH,
         value=choice.relevance,
         scores={name: round(value, 4) for name, value in scores.items() if value is not None},
         reason=why or "The language model chose it for this task.",

@@ -6,6 +6,7 @@ database function `memory_names` finds the same names in lessons; a test compare
 
 import math
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
@@ -56,6 +57,8 @@ class Name(NamedTuple):
 
 def find_names(text: str) -> tuple[Name, ...]:
     """Return the different names of a text in order."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)  # ＡＰＩ is API
     if not _ANY.search(text, 0, MAX_CHARACTERS):
         return ()
     spellings: dict[str, str] = {}

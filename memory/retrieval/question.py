@@ -1,6 +1,7 @@
 """A question to retrieval: a task and its options."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from memory.projects.actors import Actor
@@ -34,7 +35,9 @@ class Question:
         task: the new task, in the words the agent was given.
         task_id: its family. Lessons of the family come first among equals; others are not excluded.
         agent: the agent that asks; kept with the answer.
-        top_k: most lessons to return; None takes DEFAULT_TOP_K.
+        tools: the names of the tools that it has; None takes those of its newest runs. A lesson that names another
+            tool of the project is not given.
+        top_k: most lessons to inject; None takes DEFAULT_TOP_K.
         mode: how to choose; None takes ERL_RETRIEVE_MODE. "none" answers nothing, as a control group needs it.
         budget_tokens: size of the whole block; None takes DEFAULT_BUDGET_TOKENS for the lessons and adds the
             record's own budget.
@@ -43,6 +46,8 @@ class Question:
         random_boundary: delimit the block by words that cannot be guessed; its bytes then differ every time.
         session: a conversation, a user, an episode: what stays in one arm of a deployment.
         release_id: answer from this release, in no arm; it has to be kept ready.
+        as_of: answer with the lessons that were approved by then and had not ended then, for replays; what
+            was withdrawn since is not among them. None is now.
         by: the client that asks, with its key; kept with the answer.
     """
 
@@ -51,6 +56,7 @@ class Question:
     by: Actor
     task_id: str = ""
     agent: str = ""
+    tools: tuple[str, ...] | None = None
     top_k: int | None = None
     mode: str | None = None
     budget_tokens: int | None = None
@@ -60,5 +66,6 @@ class Question:
     random_boundary: bool = False
     session: str = ""
     release_id: UUID | None = None
+    as_of: datetime | None = None
     client: str = ""
     request_id: str = ""

@@ -83,7 +83,7 @@ def describe_items(retrieval: Retrieval, revisions: Iterable[HeuristicRevision])
     for item in retrieval.items:
         run = item.get("matched_run")
         task = _cut(tasks.get(run, "") if run else own.get(item["heuristic"], ""))
-        kept = {name: value for name, value in item.items() if name != "matched_run"}
+        kept = {"passed_over": ""} | {name: value for name, value in item.items() if name != "matched_run"}
         described.append(kept | {"subtask": _name_subtask(retrieval, item), "matched_task": task})
     return described
 

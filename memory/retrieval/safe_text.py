@@ -17,6 +17,21 @@ _SPACE = re.compile(r"\s+")
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0100-\U000e01ef]"
 )
+# Some characters that cannot be seen are part of how a word is written: joiners between letters of Arabic, Indic and
+# Mongolian scripts, joiners, variants and tags in emoji, variants of Han characters, and direction marks beside letters
+# that are written from right to left.
+_JOINING = "\u0620-\u06dc\u06de-\u070e\u0710-\u08e1\u08e3-\u0dff\u0f00-\u109f\u1780-\u17b3\u17b6-\u180a\u1810-\u18af"
+_RIGHT_TO_LEFT = "\u0590-\u05ff\u0620-\u06dc\u06de-\u070e\u0710-\u08e1\u08e3-\u08ff\ufb1d-\ufdff\ufe70-\ufefc"
+_EMOJI = "\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+_KEPT = re.compile(
+    rf"((?<=[{_JOINING}])[\u200c\u200d](?=[{_JOINING}])"
+    r"|(?<=[\u094d\u09cd\u0a4d\u0acd\u0b4d\u0bcd\u0c4d\u0ccd\u0d4d\u0dca])[\u200c\u200d]"  # behind a virama
+    rf"|(?:(?<=[{_EMOJI}])|(?<=[{_EMOJI}]\ufe0f))\u200d(?=[{_EMOJI}])"
+    rf"|(?<=[{_EMOJI}])[\ufe0e\ufe0f]|(?<=[#*0-9])\ufe0f(?=\u20e3)"
+    r"|(?<=[\u3400-\u9fff\uf900-\ufaff])[\ufe00-\ufe0f\U000e0100-\U000e01ef]"
+    rf"|(?<=[{_RIGHT_TO_LEFT}])[\u061c\u200f]|[\u061c\u200f](?=[{_RIGHT_TO_LEFT}])"
+    r"|(?<=\U0001f3f4)[\U000e0030-\U000e0039\U000e0061-\U000e007a]{1,8}\U000e007f)"  # 🏴󠁧󠁢󠁳󠁣󠁴󠁿
+)
 
 _ENTITY = r"&lt;?|&#0*60;?|&#x0*3c;?|%3c|\\u003c|\\x3c"
 # `#include <memory>` is C++; a forged section that is not closed by our delimiter either is none.
@@ -71,11 +86,11 @@ def clean(text: str) -> str:
     """Make a text safe inside the block, as one line.
 
     Direction marks and other control characters are written out (`[U+202E]`) so that a reader sees them;
-    characters that only hide are dropped (D5, D15).
+    characters that only hide are dropped (D5, D15). Those that belong to a word or an emoji stay.
     """
     if text.isascii() and text.isprintable():  # most are, and have no space but the plain one
         return _take_brackets(" ".join(text.split()))
-    return _take_brackets(_spell_out(_SPACE.sub(" ", _INVISIBLE.sub("", text)).strip()))
+    return _take_brackets(_spell_out(_SPACE.sub(" ", _drop_invisible(text)).strip()))
 
 
 @lru_cache(maxsize=10_000)
@@ -87,7 +102,7 @@ def clean_lines(text: str) -> str:
 def clean_text(text: str) -> str:
     """Do what `clean_lines` does for a long text, without remembering it. To clean it again changes nothing."""
     if not (text.isascii() and text.isprintable()):
-        lines = _INVISIBLE.sub("", text).replace("\r\n", "\n").split("\n")
+        lines = _drop_invisible(text).replace("\r\n", "\n").split("\n")
         text = "\n".join("\t".join(map(_spell_out, line.split("\t"))) for line in lines)
     return _take_brackets(text)
 
@@ -97,10 +112,18 @@ def needs_cleaning(*texts: str) -> bool:
     return any(clean_text(text) != text.replace("\r\n", "\n") for text in texts)
 
 
+def _drop_invisible(text: str) -> str:
+    # What is kept stands at the odd places.
+    pieces = _KEPT.split(text)
+    return "".join(piece if index % 2 else _INVISIBLE.sub("", piece) for index, piece in enumerate(pieces))
+
+
 def _spell_out(text: str) -> str:
     if text.isprintable():
         return text
-    return "".join(character if character.isprintable() else _spell(character) for character in text)
+    pieces = _KEPT.split(text)
+    pieces[::2] = ["".join(sign if sign.isprintable() else _spell(sign) for sign in piece) for piece in pieces[::2]]
+    return "".join(pieces)
 
 
 def _spell(character: str) -> str:

@@ -7,10 +7,11 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
-from memory.api.input import Input, Name, ReleaseName
+from memory.api.input import Input, Moment, Name, ReleaseName
 from memory.api.output import Pagination
+from memory.errors import InvalidSteps
 from memory.limits import (
     MAX_BUDGET_TOKENS,
     MAX_NAME_CHARS,
@@ -20,12 +21,22 @@ from memory.limits import (
     MAX_TOP_K,
 )
 from memory.redaction.visible_text import is_visible
+from memory.runs.tools import read_tool_names
 
 Mode: TypeAlias = Literal["none", "random", "embedding", "lexical", "hybrid", "erl"]
 Polarity: TypeAlias = Literal["works", "avoid", "mixed"]
 Names: TypeAlias = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]], Field(max_length=MAX_TAGS)
 ]
+
+
+def _read_tool_names(tools: Any) -> list[str] | None:
+    if tools is None:
+        return None
+    try:
+        return list(read_tool_names(tools))
+    except InvalidSteps as error:
+        raise ValueError(str(error)) from None
 
 
 class RetrieveQuery(Input):
@@ -37,8 +48,24 @@ class RetrieveQuery(Input):
     ] = ""
     agent: Annotated[Name, Field(description="The requesting agent.")] = ""
     top_k: Annotated[
-        int | None, Field(ge=1, le=MAX_TOP_K, description="Maximum number of lessons; the server's default if null.")
+        int | None,
+        Field(ge=1, le=MAX_TOP_K, description="Maximum number of lessons in `context`; the server's default if null."),
     ] = None
+    tools: Annotated[
+        list[str] | None,
+        Field(
+            description="The tools that the agent has: names, or definitions as the APIs of models and MCP have "
+            "them. A lesson that names another tool of the project is not given. If null, the newest runs of `agent` "
+            "say which it has.",
+        ),
+        BeforeValidator(_read_tool_names, json_schema_input_type=list[str | dict[str, Any]] | None),
+    ] = None
+    considered: Annotated[
+        bool,
+        Field(
+            description="Whether the answer also has `considered`: the best lessons that were not injected, and why."
+        ),
+    ] = False
     mode: Annotated[Mode | None, Field(description="How to choose; the server's default if null.")] = None
     budget_tokens: Annotated[
         int | None,
@@ -77,6 +104,14 @@ class RetrieveQuery(Input):
         ReleaseName(pattern=r"^([1-9][0-9]{0,6}|[0-9A-Fa-f]{8,64}|)$"),
         Field(description="Answer from this release (number or hash), outside all arms. Empty: what is deployed."),
     ] = ""
+
+    as_of: Annotated[
+        Moment | None,
+        Field(
+            description="For replays: answer with the lessons that were approved by then and had not ended then. What "
+            "was withdrawn since is left out. Null: now."
+        ),
+    ] = None
 
     boundary: Annotated[
         Literal["fixed", "random"],
@@ -120,10 +155,8 @@ class RetrievedItem(BaseModel):
     support: Annotated[int, Field(description="Distinct runs it was learnt from that a reviewer has seen.")]
     scores: Scores
     reason: Annotated[str, Field(description="Why it was chosen, in one sentence.")]
-    injected: Annotated[
-        bool,
-        Field(description="Whether it is in `context`: it is similar enough to the task, and there was room for it."),
-    ]
+    injected: Annotated[bool, Field(description="Whether it is in `context`.")]
+    passed_over: Annotated[str, Field(description="Why it is not, in one sentence; empty if it is.")]
     subtask: Annotated[str, Field(description="The part of the task it is for; empty for the whole.")]
     matched_task: Annotated[str, Field(description="The earlier task that resembles this one, if any.")]
 
@@ -142,7 +175,11 @@ class RetrieveAnswer(BaseModel):
     degraded: Annotated[bool, Field(description="Whether a component was unavailable.")]
     degraded_reason: Annotated[str, Field(description="What was unavailable; empty if nothing was.")]
     subtasks: Annotated[list[str], Field(description="The parts of the task; empty if it has only one.")]
-    items: list[RetrievedItem]
+    items: Annotated[list[RetrievedItem], Field(description="The lessons in `context`, best first.")]
+    considered: Annotated[
+        list[RetrievedItem],
+        Field(description="The best lessons that are not in `context`; only if the request asked for them."),
+    ] = []
     context: Annotated[str, Field(description="The text to inject once, at the top of the prompt; may be empty.")]
     context_sha256: str
     tokens: Annotated[int, Field(description="Approximate number of tokens in `context`.")]
@@ -169,6 +206,7 @@ class LessonsForTask(BaseModel):
     """The lessons for a task as a list."""
 
     results: list[RetrievedItem]
+    considered: list[RetrievedItem] = []
     pagination: Pagination
     retrieval_id: UUID | None
     mode: Mode
@@ -183,10 +221,13 @@ class LessonsForTask(BaseModel):
 
 
 class ConsideredLesson(BaseModel):
-    """A lesson that was considered but not chosen, and its score."""
+    """A lesson that was considered but not injected. The nearest ones have the members of `items`, too."""
+
+    model_config = ConfigDict(extra="allow")
 
     heuristic: UUID
     score: float
+    passed_over: Annotated[str, Field(description="Why it was not injected; empty in records of earlier versions.")]
 
 
 class LinkedRun(BaseModel):
@@ -213,7 +254,7 @@ class RetrievalRecord(BaseModel):
         dict[str, Any],
         Field(
             description="Other options of the request, if not the defaults: tags, families, source_agents, polarities, "
-            "seed, record, boundary, session."
+            "seed, record, boundary, session, tools, as_of."
         ),
     ]
     candidate_count: int
@@ -222,7 +263,7 @@ class RetrievalRecord(BaseModel):
     subtasks: list[str]
     items: list[dict[str, Any]]
     considered: Annotated[
-        list[ConsideredLesson], Field(description="The best lessons that were not chosen, best first.")
+        list[ConsideredLesson], Field(description="The best lessons that were not injected, best first.")
     ]
     context: Annotated[str, Field(description="What was injected, rebuilt from the served words.")]
     context_is_exact: Annotated[

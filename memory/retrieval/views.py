@@ -42,6 +42,8 @@ log = structlog.get_logger(__name__)
 Scope = ApiKey.Scope
 _NO_DATABASE = (OperationalError, InterfaceError)
 RETRIEVE_PARAMS = frozenset({*RetrieveQuery.model_fields, "family"})
+CONTEXT_PARAMS = RETRIEVE_PARAMS - {"considered"}
+OTHERS_WERE_BETTER = "Other lessons were better."
 # Instead of what a stored answer gave, where an order covers words of it.
 WITHHELD = {"subtasks": [], "items": [], "context": "", "context_sha256": NO_RECORD.sha256, "tokens": 0}
 
@@ -79,26 +81,29 @@ class RetrieveView(ApiView):
         order_id = find_order_over(answered) if answered else None
         if order_id is None:
             return response
-        response.content = orjson.dumps(orjson.loads(response.content) | WITHHELD | {"covered_by": str(order_id)})
+        body = orjson.loads(response.content)
+        body.pop("considered", None)
+        response.content = orjson.dumps(body | WITHHELD | {"covered_by": str(order_id)})
         return response
 
     @describe(
         "retrieveLessons",
         tag="retrieval",
         summary="Get the lessons for a task",
-        description="Answers with approved lessons only, best first, and with `context`, the text to inject once at "
-        "the top of the prompt. If nothing is relevant, `context` is empty and the status is 200. The answer is "
-        "recorded: send `retrieval_id` with the trajectory, so that its outcome measures the lessons. If a "
+        description="Answers with approved lessons only: those in `context`, best first. `context` is the text to "
+        "inject once at the top of the prompt. If nothing is relevant, it is empty, and the status is 200. The answer "
+        "is recorded: send `retrieval_id` with the trajectory, so that its outcome measures the lessons. If a "
         "quarantine order covers words of an answer, a request repeated under its `Idempotency-Key` gets no lessons, "
         "and `covered_by` names the order.",
         request=RetrieveQuery,
         responses=RetrieveAnswer,
     )
     def post(self, request: Request) -> HttpResponse:
+        query = RetrieveQuery.from_body(self.body)
         if self.prepared is None:
-            return write_answer(answer_query(self, RetrieveQuery.from_body(self.body)))
+            return write_answer(answer_query(self, query), considered=query.considered)
         answer = record_answer(self.prepared)  # with the key and the stored bytes, in one transaction
-        response = write_answer(answer)
+        response = write_answer(answer, considered=query.considered)
         response.resource_id = answer.retrieval_id  # type: ignore[attr-defined]
         return response
 
@@ -110,7 +115,7 @@ class RetrievalView(ApiView):
         "getRetrieval",
         tag="retrieval",
         summary="Replay an answer",
-        description="What was asked, considered, chosen and injected, from the record.",
+        description="What was asked, considered and injected, from the record.",
         responses=RetrievalRecord,
     )
     def get(self, request: Request, id: UUID) -> Response:
@@ -118,16 +123,20 @@ class RetrievalView(ApiView):
         wordings = find_wordings(row)
         order_id = find_order_over(row)
         block = replay_block(row, wordings) if order_id is None else ReplayedBlock(text="", exact=False)
+        items = describe_items(row, wordings)
         runs = row.trajectories.order_by("created_at", "pk").values_list("pk", "outcome", "score", "outcome_source")
         return Response(
             {
                 "retrieval_id": row.pk,
                 **{name: getattr(row, name) for name in _RECORDED},
                 "release": row.release.number if row.release else None,
-                "items": describe_items(row, wordings),
+                "items": [item for item in items if item["injected"]],
                 "considered": [
-                    {"heuristic": heuristic, "score": score}
-                    for heuristic, score in zip(row.considered_ids, row.considered_scores, strict=True)
+                    *(item | {"score": item["scores"].get("score", 0.0)} for item in items if not item["injected"]),
+                    *(
+                        {"heuristic": heuristic, "score": score, "passed_over": OTHERS_WERE_BETTER}
+                        for heuristic, score in zip(row.considered_ids, row.considered_scores, strict=True)
+                    ),
                 ],
                 "context": block.text,
                 "context_is_exact": block.exact,
@@ -144,7 +153,7 @@ class RetrievalView(ApiView):
 
 class ContextView(ApiView):
     required_scopes = {"GET": Scope.RETRIEVE}
-    allowed_query_params = RETRIEVE_PARAMS
+    allowed_query_params = CONTEXT_PARAMS
     renderer_classes = [PlainText]
     query_names_rows = True  # a release
 
@@ -155,7 +164,7 @@ class ContextView(ApiView):
         description="Only the `context` of POST /retrieve, as plain text. The same lessons give the same bytes and "
         "the same ETag.",
         parameters=[
-            *query_parameters(RetrieveQuery, RETRIEVE_PARAMS),
+            *query_parameters(RetrieveQuery, CONTEXT_PARAMS),
             ETAG,
             IF_NONE_MATCH,
             OpenApiParameter(
@@ -236,6 +245,7 @@ def prepare(view: ApiView, query: RetrieveQuery) -> Prepared:
         task=query.task,
         task_id=query.task_id,
         agent=query.agent,
+        tools=None if query.tools is None else tuple(query.tools),
         top_k=query.top_k,
         mode=query.mode,
         budget_tokens=query.budget_tokens,
@@ -250,6 +260,7 @@ def prepare(view: ApiView, query: RetrieveQuery) -> Prepared:
         random_boundary=query.boundary == "random",
         session=query.session,
         release_id=find_pinned(view.project.pk, query.release) if query.release else None,
+        as_of=query.as_of,
         by=view.actor,
         client=view.api_key.client,
         request_id=view.request_id,
@@ -264,15 +275,15 @@ def prepare(view: ApiView, query: RetrieveQuery) -> Prepared:
         return prepare_empty_answer(question, is_late=time.monotonic() - started > PATIENCE_SECONDS)
 
 
-def write_answer(answer: RetrievalAnswer) -> HttpResponse:
+def write_answer(answer: RetrievalAnswer, *, considered: bool) -> HttpResponse:
     """Write an answer as the client reads it; its items are JSON already."""
-    body = answer_body(answer) | {"items": orjson.Fragment(answer.items_json)}
+    body = answer_body(answer, considered=considered) | {"items": orjson.Fragment(answer.items_json)}
     return HttpResponse(orjson.dumps(body), content_type="application/json")
 
 
-def answer_body(answer: RetrievalAnswer) -> dict[str, Any]:
-    """Return an answer as the client reads it."""
-    return {
+def answer_body(answer: RetrievalAnswer, *, considered: bool) -> dict[str, Any]:
+    """Return an answer as the client reads it, with the lessons that were not injected if they are `considered`."""
+    body = {
         "retrieval_id": str(answer.retrieval_id) if answer.recorded else None,
         "mode": answer.mode,
         "degraded": bool(answer.degraded),
@@ -285,3 +296,4 @@ def answer_body(answer: RetrievalAnswer) -> dict[str, Any]:
         "release": answer.release,
         "arm": answer.arm,
     }
+    return body | {"considered": answer.considered} if considered else body

@@ -16,7 +16,7 @@ class Action:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class EpisodeStep:
     """One step of a run. `index` counts from 1. Texts are "" where the agent said nothing."""
 
     index: int
@@ -27,17 +27,38 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class OfferedTool:
+    """A tool that a run could have called, as far as the run described it."""
+
+    name: str
+    description: str = ""
+    parameters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EarlierTurn:
+    """An earlier run of the same conversation: what was asked, what the agent called, and its last words."""
+
+    task: str
+    called: tuple[str, ...] = ()
+    answer: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Episode:
     """A finished run, free of the database: what a reflector may read.
 
     `score` is 0–1 or None when not known. `injected` holds the lessons this run was given, which may not come back as
     lessons of its own: the trigger and the guideline of each, in two lines. `tools` names those the run could have
-    called, where it said so. `cut_off` is the limit that ended the run, "" if none did. `family` holds other runs of
-    the family for reflectors that read them.
+    called, and their parameters, where it said so; `offered` has the same tools one by one. `system_prompt` is what the
+    agent was told before the run. `earlier` holds the turns of the conversation before this one, the first one first.
+    `cut_off` is the limit that ended the run, "" if none did. `family` holds other runs of the family for reflectors
+    that read them, and `family_names` the tools and parameters of its runs. `tries` says which steps are of which try
+    and how each ended, where the run is several tries of a task; `contrasts` what runs that ended otherwise did.
     """
 
     task: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[EpisodeStep, ...] = ()
     outcome: str = "unknown"
     score: float | None = None
     outcome_source: str = ""
@@ -50,5 +71,11 @@ class Episode:
     mistake_cards: tuple[dict[str, Any], ...] = ()
     injected: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
+    offered: tuple[OfferedTool, ...] = ()
+    system_prompt: str = ""
+    earlier: tuple[EarlierTurn, ...] = ()
     cut_off: str = ""
     family: tuple["Episode", ...] = ()
+    family_names: frozenset[str] = frozenset()
+    tries: tuple[dict[str, Any], ...] = ()
+    contrasts: tuple[dict[str, Any], ...] = ()

@@ -18,6 +18,9 @@ _WORD = re.compile(r"\w+")
 _AROUND_CHARS = 70
 
 
+_SHOWN = ("task", "outcome", "agent", "user_id", "steps", "stated_step_count", "created_at")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunExcerpt:
     """Where the words stand: the step, or None for the task, and the text around the first of them."""
@@ -35,6 +38,9 @@ class FoundRun:
     pk: UUID
     task: str
     outcome: str
+    agent: str
+    user_id: str
+    steps: int
     created_at: datetime
     passage: RunExcerpt
 
@@ -62,8 +68,17 @@ def find_runs(
     rows = with_words(narrow(Trajectory.objects.all()), text).order_by("-created_at", "-id")
     words = split_words(text)
     return [
-        FoundRun(pk=pk, task=task, outcome=outcome, created_at=at, passage=_find_passage(task, steps, words))
-        for pk, task, outcome, at, steps in rows.values_list("pk", "task", "outcome", "created_at", "steps")[:limit]
+        FoundRun(
+            pk=run.pk,
+            task=run.task,
+            outcome=run.outcome,
+            agent=run.agent,
+            user_id=run.user_id,
+            steps=run.number_of_steps,
+            created_at=run.created_at,
+            passage=_find_passage(run.task, run.steps, words),
+        )
+        for run in rows.only(*_SHOWN)[:limit]
     ]
 
 

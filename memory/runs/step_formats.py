@@ -15,8 +15,9 @@ def normalise_steps(raw: Json) -> list[dict[str, Any]]:
     return read_steps(raw)[0]
 
 
-def read_steps(raw: Json) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the steps of a run in normal form, and what messages held that is not kept, with its place.
+def read_steps(raw: Json) -> tuple[list[dict[str, Any]], list[str], str]:
+    """Return the steps of a run in normal form, what messages held that is not kept, with its place, and what they say
+    before the first step: the system prompt.
 
     Reads our own form (a list of {"thought", "action", "observation", "error"}, the action an object with `name` and
     `arguments` or a string such as `search[red shoes]`, `get_user({"id": 1})` or `go to desk 1`), a list of messages
@@ -32,13 +33,13 @@ def read_steps(raw: Json) -> tuple[list[dict[str, Any]], list[str]]:
             raise InvalidSteps(f"{where} must be a list of chat messages, not {kind_of(raw)}.")
         return _steps_of_messages(raw, where=where)
     if raw is None:
-        return [], []
+        return [], [], ""
     if not isinstance(raw, Sequence) or isinstance(raw, str | bytes):
         raise InvalidSteps(f"{where} must be a list of steps or of chat messages, not {kind_of(raw)}.")
     # The first entry decides, since a run is written in one form.
     if raw and (is_message(raw[0]) or (isinstance(raw[0], Mapping) and "role" in raw[0])):
         return _steps_of_messages(raw, where=where)
-    return _checked(raw, where=where), []
+    return _checked(raw, where=where), [], ""
 
 
 def opening_message(messages: Sequence[Json]) -> str:
@@ -54,7 +55,7 @@ def opening_message(messages: Sequence[Json]) -> str:
     return log.task
 
 
-def _steps_of_messages(messages: Sequence[Json], *, where: str) -> tuple[list[dict[str, Any]], list[str]]:
+def _steps_of_messages(messages: Sequence[Json], *, where: str) -> tuple[list[dict[str, Any]], list[str], str]:
     if len(messages) > MAX_STEPS:
         raise InvalidSteps(f"{where} has {len(messages)} messages; at most {MAX_STEPS} are kept. Split the run.")
     log = Log()
@@ -62,7 +63,8 @@ def _steps_of_messages(messages: Sequence[Json], *, where: str) -> tuple[list[di
         read_messages(log, messages, where)
     except UnreadableTranscript as error:
         raise InvalidSteps(str(error)) from None
-    return _checked(log.transcript().steps, where="steps"), log.left_out
+    run = log.transcript()
+    return _checked(run.steps, where="steps"), log.left_out, run.system_prompt
 
 
 def _checked(steps: Sequence[Json], *, where: str) -> list[dict[str, Any]]:

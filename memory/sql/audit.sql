@@ -82,7 +82,7 @@ CREATE CONSTRAINT TRIGGER memory_audit_key_change AFTER UPDATE ON memory_apikey
 
 DROP TRIGGER IF EXISTS memory_audit_erasure ON memory_erasure;
 CREATE CONSTRAINT TRIGGER memory_audit_erasure AFTER INSERT ON memory_erasure DEFERRABLE INITIALLY DEFERRED
-    FOR EACH ROW EXECUTE FUNCTION memory_audit_row('erasure', '', 'trajectory_id', 'heuristic_ids', 'erased_by');
+    FOR EACH ROW EXECUTE FUNCTION memory_audit_row('erasure', '', 'trajectory_id', 'heuristic_ids', 'receipt', 'erased_by');
 
 -- Who decides: settings of a project, memberships, and requests to change either or a key. A membership in every
 -- project, and what concerns every project, is in every chain.

@@ -1,5 +1,8 @@
 -- What the database guarantees about heuristics and their revisions. Needs review.sql.
 
+-- A new database runs this file before the migrations that add some of the columns it names.
+SET LOCAL check_function_bodies = off;
+
 -- The hash covers every text that is served. A reviewer approves this hash and nothing else (reliability C2).
 CREATE OR REPLACE FUNCTION memory_wording_sha256(r memory_heuristicrevision) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT encode(sha256(convert_to(CASE r.kind
@@ -7,7 +10,10 @@ CREATE OR REPLACE FUNCTION memory_wording_sha256(r memory_heuristicrevision) RET
             r.trigger, r.task_id, r.worker_id, r.avoid, r.guideline, r.rationale)
         ELSE jsonb_build_array(
             r.trigger, r.guideline, r.avoid, r.not_when, r.rationale, r.polarity, r.scope, r.task_id, to_jsonb(r.tags),
-            r.source_task)
+            r.source_task) || CASE
+            -- How long it holds is part of what is approved; without an end the hash is what it always was.
+            WHEN r.valid_until IS NULL AND r.expires_after IS NULL THEN '[]'::jsonb
+            ELSE jsonb_build_array(extract(epoch FROM r.valid_until), extract(epoch FROM r.expires_after)) END
         END::text, 'UTF8')), 'hex')
 $$;
 
@@ -43,11 +49,13 @@ END $$;
 CREATE OR REPLACE TRIGGER memory_revision_guard BEFORE INSERT OR UPDATE ON memory_heuristicrevision
     FOR EACH ROW EXECUTE FUNCTION memory_revision_guard();
 
--- An approval never changes after it is given.
+-- An approval never changes after it is given; only the name of a reviewer who left is replaced, by an erasure.
 CREATE OR REPLACE FUNCTION memory_approval_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF OLD.approved_sha256 <> '' AND (NEW.approved_sha256, NEW.approved_by, NEW.approved_at)
-       IS DISTINCT FROM (OLD.approved_sha256, OLD.approved_by, OLD.approved_at) THEN
+    IF OLD.approved_sha256 <> '' AND (NEW.approved_sha256, NEW.approved_at)
+       IS DISTINCT FROM (OLD.approved_sha256, OLD.approved_at)
+       OR OLD.approved_sha256 <> '' AND NEW.approved_by <> OLD.approved_by
+          AND current_setting('erl.erasing', true) IS DISTINCT FROM 'on' THEN
         RAISE EXCEPTION 'an approval is immutable' USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN NEW;

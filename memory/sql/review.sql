@@ -39,9 +39,14 @@ END $$;
 CREATE OR REPLACE TRIGGER memory_review_bind BEFORE INSERT ON memory_review
     FOR EACH ROW EXECUTE FUNCTION memory_review_bind();
 
--- A review is appended and never changed. Only its link to a deleted account or key may be cleared.
+-- A review is appended and never changed. Only its link to a deleted account or key may be cleared; and an erasure, which
+-- announces itself, may empty the reason and replace the name of a reviewer who left. The chain then has the new hash.
 CREATE OR REPLACE FUNCTION memory_review_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+    IF current_setting('erl.erasing', true) = 'on' AND NEW.reason IN ('', OLD.reason)
+       AND to_jsonb(NEW) - '{reason,reviewer}'::text[] = to_jsonb(OLD) - '{reason,reviewer}'::text[] THEN
+        RETURN NEW;
+    END IF;
     IF to_jsonb(NEW) - 'reviewer_user_id' - 'reviewer_key_id' IS DISTINCT FROM
        to_jsonb(OLD) - 'reviewer_user_id' - 'reviewer_key_id'
        OR (NEW.reviewer_user_id IS NOT NULL AND NEW.reviewer_user_id IS DISTINCT FROM OLD.reviewer_user_id)
@@ -94,3 +99,17 @@ END $$;
 DROP TRIGGER IF EXISTS memory_audit_review ON memory_review;
 CREATE CONSTRAINT TRIGGER memory_audit_review AFTER INSERT ON memory_review
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_review();
+
+-- What an erasure took out of a review: the entry has the hash of what is left of it.
+CREATE OR REPLACE FUNCTION memory_audit_erased_review() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
+BEGIN
+    PERFORM memory_audit_append(NEW.project_id, 'review_erased', NEW.id, jsonb_build_object(
+        'decision', NEW.decision, 'content_sha256', NEW.content_sha256, 'reason', NEW.reason IS DISTINCT FROM OLD.reason,
+        'reviewer', NEW.reviewer IS DISTINCT FROM OLD.reviewer, 'row_sha256', memory_review_digest(NEW)));
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS memory_audit_erased_review ON memory_review;
+CREATE CONSTRAINT TRIGGER memory_audit_erased_review AFTER UPDATE ON memory_review DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN ((OLD.reason, OLD.reviewer) IS DISTINCT FROM (NEW.reason, NEW.reviewer))
+    EXECUTE FUNCTION memory_audit_erased_review();

@@ -1,5 +1,25 @@
 -- The views that retrieval reads, and what the two roles may do. Needs roles.sql and projects.sql.
 
+-- A new database runs this file before the migrations that add some of the columns it names.
+SET LOCAL check_function_bodies = off;
+
+-- The moment that answers speak of: now, or in a replay the one that the question names. PostgreSQL puts the bodies of
+-- these functions into the statements that use them.
+CREATE OR REPLACE FUNCTION memory_as_of() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT coalesce(nullif(current_setting('erl.as_of', true), '')::timestamptz, now())
+$$;
+-- Whether a wording holds then: its time is not over, and in a replay it was approved by then.
+CREATE OR REPLACE FUNCTION memory_is_valid(r memory_heuristicrevision) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT (r.valid_until IS NULL OR r.valid_until > memory_as_of())
+        AND (r.expires_after IS NULL OR r.approved_at + r.expires_after > memory_as_of())
+        AND (coalesce(current_setting('erl.as_of', true), '') = '' OR r.approved_at <= memory_as_of())
+$$;
+CREATE OR REPLACE FUNCTION memory_has_end(r memory_heuristicrevision) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT r.valid_until IS NOT NULL OR r.expires_after IS NOT NULL $$;
+CREATE OR REPLACE FUNCTION memory_ends_at(r memory_heuristicrevision) RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT least(r.valid_until, r.approved_at + r.expires_after) $$;
+
 -- Everything an agent may be given (reliability C3). The planner folds these views into the statements that use them:
 -- they cost nothing, and no statement can forget the condition.
 CREATE OR REPLACE VIEW servable_heuristic AS
@@ -7,7 +27,12 @@ CREATE OR REPLACE VIEW servable_heuristic AS
            r.rationale, r.polarity, r.scope, r.task_id, r.tags, r.source_task, h.approved_support AS support, h.usefulness,
            h.client
     FROM memory_heuristicrevision r JOIN memory_heuristic h ON h.id = r.heuristic_id
-    WHERE r.live AND r.approved_sha256 = r.content_sha256;
+    WHERE r.live AND r.approved_sha256 = r.content_sha256
+        AND memory_is_valid(r);
+-- When wordings end: what a process remembers of an answer holds until the next one does.
+CREATE OR REPLACE VIEW servable_end AS
+    SELECT r.project_id, memory_ends_at(r) AS ends_at FROM memory_heuristicrevision r
+    WHERE r.live AND memory_has_end(r);
 CREATE OR REPLACE VIEW servable_text AS
     SELECT project_id, heuristic_id, revision_id, trajectory_id, embedding_model_id, kind, vector, terms, term_ids
     FROM memory_heuristicembedding WHERE served;
@@ -36,11 +61,22 @@ CREATE OR REPLACE VIEW servable_evidence AS
 CREATE OR REPLACE VIEW servable_outcome AS
     SELECT id, project_id, task_id, agent, outcome, score, created_at FROM memory_trajectory;
 
+-- Of all runs: the names of the tools that were on offer, without their definitions. None where one entry is a server of
+-- MCP whose tools only the provider knew.
+CREATE OR REPLACE VIEW servable_offer AS
+    SELECT id, project_id, agent, created_at, ARRAY(
+        SELECT coalesce(tool #>> '{function,name}', tool ->> 'name', tool ->> 'type', tool #>> '{}')
+        FROM jsonb_array_elements(tools) AS tool
+        WHERE NOT tools @? '$[*] ? (!exists(@.name) && (@.type == "mcp" || @.type == "mcp_toolset"))') AS tools
+    FROM memory_trajectory;
+
 -- The same views, of the current project only: this schema comes first on the search path of a request that is limited
 -- to its project (reliability D12).
 CREATE SCHEMA IF NOT EXISTS erl_tenant;
 CREATE OR REPLACE VIEW erl_tenant.servable_heuristic AS
     SELECT * FROM servable_heuristic WHERE project_id = (SELECT memory_current_project());
+CREATE OR REPLACE VIEW erl_tenant.servable_end AS
+    SELECT * FROM servable_end WHERE project_id = (SELECT memory_current_project());
 CREATE OR REPLACE VIEW erl_tenant.servable_text AS
     SELECT * FROM servable_text WHERE project_id = (SELECT memory_current_project());
 CREATE OR REPLACE VIEW erl_tenant.servable_name AS
@@ -59,13 +95,15 @@ CREATE OR REPLACE VIEW erl_tenant.servable_evidence AS
     WHERE approved_at IS NOT NULL AND project_id = (SELECT memory_current_project());
 CREATE OR REPLACE VIEW erl_tenant.servable_outcome AS
     SELECT * FROM servable_outcome WHERE project_id = (SELECT memory_current_project());
+CREATE OR REPLACE VIEW erl_tenant.servable_offer AS
+    SELECT * FROM servable_offer WHERE project_id = (SELECT memory_current_project());
 
 -- Searches run as erl_serving, which reads these views and tables. None of the tables holds a lesson.
 DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'erl_serving') THEN
         GRANT SELECT ON servable_heuristic, servable_text, servable_name, servable_mistake_card, servable_source,
-            servable_evidence, servable_outcome, servable_member, servable_release, memory_deployment, memory_embeddingmodel, memory_searchstatistics, memory_termcount,
+            servable_evidence, servable_outcome, servable_offer, servable_end, servable_member, servable_release, memory_deployment, memory_embeddingmodel, memory_searchstatistics, memory_termcount,
             memory_servedchange, memory_polarityquota TO erl_serving;
     END IF;
 END $$;

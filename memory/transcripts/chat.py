@@ -11,6 +11,7 @@ INSTRUCTION_ROLES = ("system", "developer")
 AGENT_ROLES = ("assistant", "model", "ai")
 USER_ROLES = ("user", "human")
 ROLES = (*INSTRUCTION_ROLES, *USER_ROLES, *AGENT_ROLES, "tool", "function")
+SYSTEM_MEMBERS = ("system", "instructions", "systemInstruction", "system_instruction")  # beside messages, in requests
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal", "summary_text", "reasoning_text")
 CALL_PARTS = ("tool_use", "server_tool_use", "mcp_tool_use", "tool_call", "toolCall")
 _RESULT_PARTS = ("tool_result", "mcp_tool_result", "tool_call_response")
@@ -216,6 +217,19 @@ def _read_agent_part(log: Log, part: Json, where: str) -> bool:
     elif not _read_result_part(log, part, where):
         log.say(_part_text(log, part, where))
     return False
+
+
+def read_instructions(log: Log, request: Json, where: str) -> None:
+    """Take the system prompt that a request to a model holds beside its messages; leave out one in an unknown form."""
+    for name in SYSTEM_MEMBERS if isinstance(request, Mapping) else ():
+        content, path = request.get(name), f"{where}.{name}".removeprefix(".")
+        if isinstance(content, Mapping):
+            content = content.get("parts", content.get("text"))
+        if isinstance(content, str | list):
+            try:
+                log.instruct(flatten(log, content, path))
+            except UnreadableTranscript as error:
+                log.leave_out(path, str(error))
 
 
 def flatten(log: Log, content: Json, where: str) -> str:

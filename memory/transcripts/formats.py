@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .chat import INSTRUCTION_ROLES
+from .chat import INSTRUCTION_ROLES, SYSTEM_MEMBERS, read_instructions
 from .items import Item, get, mapping, once, text
 from .log import Json, Log, Transcript, UnreadableTranscript, as_text, count_tokens, parse, to_number
 from .messages import is_message, read_messages
@@ -284,6 +284,8 @@ def _answer(response: Json) -> list[Json]:
 def _read_messages(document: Mapping[str, Json], member: str, messages: Sequence[Json]) -> LogReading:
     log = Log(keeps_going=True)
     where = "" if not document else member
+    read_instructions(log, document.get("request"), "request")
+    read_instructions(log, document, "")
     read_messages(log, [parse(message) for message in messages], where or "messages")
     if log.faults and not log.steps and not log.task:
         raise UnreadableTranscript(log.faults[0])
@@ -292,6 +294,7 @@ def _read_messages(document: Mapping[str, Json], member: str, messages: Sequence
         "task",
         "task_id",
         "agent",
+        "user_id",
         "model",
         "external_id",
         "outcome",
@@ -309,7 +312,7 @@ def _read_messages(document: Mapping[str, Json], member: str, messages: Sequence
         known["model"] = known.get("model") or as_text(part.get("model"))
         known["tokens"] = known.get("tokens") or count_tokens(part.get("usage"))
         if isinstance(part.get("tools"), list):
-            known["tools"] = known.get("tools") or _tools(part["tools"])
+            known["tools"] = known.get("tools") or part["tools"]
     if isinstance(document.get("tokens"), int):
         known["tokens"] = document["tokens"]
     score = to_number(document.get("score", document.get("reward")))
@@ -326,8 +329,7 @@ def _read_messages(document: Mapping[str, Json], member: str, messages: Sequence
         "id",
         "object",
         "reward",
-        "system",
-        "instructions",
+        *SYSTEM_MEMBERS,
         "usage",
     }
     metadata = document.get("metadata")
@@ -336,16 +338,6 @@ def _read_messages(document: Mapping[str, Json], member: str, messages: Sequence
     }
     known["metadata"] = {**kept, **(metadata if isinstance(metadata, Mapping) else {})}
     return LogReading(format=known["format"], transcripts=[log.transcript(**known)], faults=log.faults)
-
-
-def _tools(tools: Sequence[Json]) -> list[Json]:
-    """Return the definitions one by one: Gemini puts several into an entry."""
-    found: list[Json] = []
-    for tool in tools:
-        known = tool if isinstance(tool, Mapping) else {}
-        inner = known.get("functionDeclarations", known.get("function_declarations"))
-        found += inner if isinstance(inner, list) else [tool]
-    return found
 
 
 def _name_messages(messages: Sequence[Json]) -> str:

@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import Any
 
 from .lesson_blocks import cut_lesson_blocks
+from .offered_tools import get_tool_name, split_tools
 
 Json = Any
 """A value as `json.loads` returns it."""
@@ -21,6 +22,8 @@ Json = Any
 RESPOND = "respond"
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 MAX_STEPS = 20_000  # ten times what ERL keeps of a run
+MAX_TOOLS = 500
+MAX_NAME_CHARS = 200
 MAX_LEFT_OUT = 200  # places that are named; the others are counted
 
 
@@ -45,11 +48,13 @@ class Transcript:
     task: str = ""
     steps: list[dict[str, Any]] = field(default_factory=list)
     tools: list[Json] = field(default_factory=list)
+    system_prompt: str = ""
     outcome: str = ""
     score: float | None = None
     outcome_source: str = ""
     task_id: str = ""
     agent: str = ""
+    user_id: str = ""
     model: str = ""
     external_id: str = ""
     parent_id: str = ""
@@ -85,7 +90,7 @@ class Log:
     Text of the agent next to a call is the thought of that call's step. Text without a call becomes the action
     `respond`, and the next thing the user says is its observation. A result belongs to the call with its id, which may
     come later, or to the first open call of its name. What answers nothing becomes a step without an action.
-    Instructions before the first step are not part of what the agent did.
+    Instructions before the first step are the system prompt.
 
     `keeps_going` is for the logs of programs: an item that cannot be read is left out and named, and the rest is read.
     """
@@ -98,6 +103,7 @@ class Log:
         self.task = ""
         self.model = ""
         self.tokens = 0
+        self.told: dict[str, None] = {}  # the instructions before the first step, each once
         # Each call waits under its id, its name and "": a result takes the first that is still open.
         self._waiting: dict[tuple[str, str], deque[_OpenCall]] = defaultdict(deque)
         self._called: set[str] = set()
@@ -183,6 +189,8 @@ class Log:
         """Take a system message. One that comes during the run is something the agent was told."""
         if self.steps:
             self.hear(text)
+        elif text := cut_lesson_blocks(text):
+            self.told[text] = None
         self._metadata = {}
 
     def end_turn(self, *, always: bool = False) -> None:
@@ -221,6 +229,8 @@ class Log:
         for number, step in enumerate(self.steps, start=1):
             step["index"] = number
         known.setdefault("task", self.task)
+        known["system_prompt"] = known.get("system_prompt") or "\n\n".join(self.told)
+        known["tools"] = _usable_tools(known.get("tools"))
         known["model"] = known.get("model") or self.model
         known["tokens"] = known.get("tokens") or self.tokens or None
         for name in ("started_at", "ended_at"):
@@ -253,6 +263,13 @@ class Log:
             self._metadata = {}
         self.steps.append(step)
         return step
+
+
+def _usable_tools(tools: Json) -> list[Json]:
+    """Return the tools on offer that can be recorded: what else a log has in their place says nothing."""
+    entries = tools if isinstance(tools, list) else []
+    offered = (tool for entry in entries for tool in split_tools(entry))
+    return [tool for tool in offered if 0 < len(get_tool_name(tool).strip()) <= MAX_NAME_CHARS][:MAX_TOOLS]
 
 
 def as_text(value: Json) -> str:

@@ -152,6 +152,8 @@ def _read_langchain(log: Log, message: Mapping[str, Json], where: str) -> None:
 def _read_pydantic_ai(log: Log, message: Mapping[str, Json], where: str) -> None:
     log.note(extras(message, frozenset({"parts", "kind", "instructions"})))
     log.use(model=message.get("model_name"), usage=message.get("usage"))
+    if not log.steps:  # each request has them again
+        log.instruct(as_text(message.get("instructions")))
     for number, part in enumerate(read_list(message.get("parts"), f"{where}.parts")):
         place = f"{where}.parts[{number}]"
         part = read_object(part, place)

@@ -37,6 +37,7 @@ _OUTPUT = (
 _MODEL = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name")
 _AGENT = ("gen_ai.agent.name", "agent.name")
 _SESSION = ("gen_ai.conversation.id", "session.id")
+_USER = ("user.id", "enduser.id", "enduser.pseudo.id", "langfuse.user.id", "traceloop.association.properties.user_id")
 _TOKENS = (
     ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
     ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
@@ -129,9 +130,11 @@ def _otel_span(
         model=as_text(_first(said, _MODEL)),
         agent=as_text(_first(said, _AGENT)),
         session=as_text(_first(said, _SESSION)),
+        user=as_text(_first(said, _USER)),
         tokens=sum(to_count(_first(said, names)) for names in _TOKENS),
         tools=read_list(parse(said.get("gen_ai.tool.definitions")))
         or [parse(tool.get("tool.json_schema", tool)) for tool in _numbered(said, "llm.tools.")],
+        system_prompt=parse(said.get("gen_ai.system_instructions")),
         metadata={"service": resource["service.name"]} if resource.get("service.name") else {},
         call_id=as_text(_first(said, _CALL_ID)) if kind == "tool" else "",
         left_out=left_out,

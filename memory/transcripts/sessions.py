@@ -1,10 +1,17 @@
 """Read the logs of benchmarks and agent frameworks."""
 
+import re
 from collections.abc import Mapping, Sequence
 
-from .items import number, number_all, read_each, text
-from .log import Json, Log, Transcript, as_text, read_arguments, read_list, to_count, to_number
+from .chat import read_instructions
+from .items import get, number, number_all, read_each, text
+from .log import Json, Log, Transcript, as_text, parse, read_arguments, read_list, to_count, to_number
 from .messages import read_messages, read_or_leave_out
+
+MAX_PLACE_CHARACTERS = 200
+_INSTANCE = re.compile(r"(?P<owner>[\w.-]{1,80})__(?P<name>[\w.-]{1,80})-i?[0-9a-f]{1,16}")
+_ADDRESS = re.compile(r"(?:https?://|git@)github\.com[/:](?P<owner>[\w.-]+)/(?P<name>[\w.-]+?)(?:\.git)?/?")
+_FOLDER = re.compile(r"/(?P<owner>[A-Za-z\d.-]+)__(?P<name>[A-Za-z\d.-]+)")
 
 
 def read_swe_agent(document: Mapping[str, Json]) -> Transcript:
@@ -12,7 +19,11 @@ def read_swe_agent(document: Mapping[str, Json]) -> Transcript:
     log = Log(keeps_going=True)
     history = document.get("history")
     for message in history if isinstance(history, list) else []:
-        if isinstance(message, Mapping) and message.get("role") == "user" and not message.get("is_demo"):
+        if not isinstance(message, Mapping):
+            continue
+        if message.get("role") == "system" and not log.told:
+            log.instruct(_text_of(message.get("content")))
+        if message.get("role") == "user" and not message.get("is_demo"):
             log.task = _text_of(message.get("content"))
             break
     read_each(log, number_all(document.get("trajectory"), "trajectory"), _read_swe_agent_step)
@@ -21,15 +32,32 @@ def read_swe_agent(document: Mapping[str, Json]) -> Transcript:
     stats = info.get("model_stats") if isinstance(info.get("model_stats"), Mapping) else {}
     assert isinstance(stats, Mapping)
     counted = sum(to_count(stats.get(name)) for name in ("tokens_sent", "tokens_received"))
-    environment = document.get("environment")
     return log.transcript(
         format="swe-agent",
         agent="swe-agent",
-        task_id=environment if isinstance(environment, str) else "",
+        task_id=_find_repository(document) or "swe-agent",
         tokens=counted or None,
         cost_usd=to_number(stats.get("instance_cost")),
         metadata={name: info[name] for name in ("exit_status", "submission") if info.get(name)},
     )
+
+
+def _find_repository(document: Mapping[str, Json]) -> str:
+    """Return the repository that SWE-agent worked on, such as "django/django".
+
+    Its `environment` is no family: "swe_main" and "main" are the same work in two of its versions.
+    """
+    setup = parse(document.get("replay_config"))
+    states = [parse(step.get("state")) for _, step in number_all(document.get("trajectory"), "trajectory")[:1]]
+    places = (
+        (_INSTANCE, get(setup, "problem_statement", "id")),
+        (_ADDRESS, get(setup, "env", "repo", "github_url")),
+        (_FOLDER, get(states[0], "working_dir") if states else ""),
+    )
+    for pattern, place in places:
+        if match := pattern.fullmatch(as_text(place)[:MAX_PLACE_CHARACTERS]):
+            return f"{match['owner']}/{match['name']}"
+    return ""
 
 
 def _read_swe_agent_step(log: Log, step: Mapping[str, Json], where: str) -> None:
@@ -73,11 +101,14 @@ def read_tau2_bench(document: Mapping[str, Json]) -> list[Transcript]:
     agent_info = info.get("agent_info") if isinstance(info, Mapping) else None
     environment = info.get("environment_info") if isinstance(info, Mapping) else None
     model = as_text(agent_info.get("llm")) if isinstance(agent_info, Mapping) else ""
-    domain = as_text(environment.get("domain_name")) if isinstance(environment, Mapping) else ""
+    environment = environment if isinstance(environment, Mapping) else {}
+    domain = as_text(environment.get("domain_name"))
+    offered = environment.get("tool_defs")
     runs = []
     for where, simulation in number(document.get("simulations"), "simulations"):
         log = Log(keeps_going=True)
         messages = [message for _, message in number(simulation.get("messages"), f"{where}.messages")]
+        read_instructions(log, {"system": environment.get("policy")}, "info")
         # The simulated user's own calls are no part of what the agent did.
         own = [
             m
@@ -93,6 +124,7 @@ def read_tau2_bench(document: Mapping[str, Json]) -> list[Transcript]:
             task_id=domain,
             external_id=as_text(simulation.get("id")),
             model=model,
+            tools=list(offered.values()) if isinstance(offered, Mapping) else offered,
             started_at=as_text(simulation.get("start_time")),
             ended_at=as_text(simulation.get("end_time")),
             cost_usd=to_number(simulation.get("agent_cost")),

@@ -150,6 +150,7 @@ def spans_of_agents_sdk(items: Iterable[Mapping[str, Json]]) -> list[Span]:
                 agent=as_text(data.get("name")) if data.get("type") == "agent" else "",
                 tokens=to_count(usage.get("input_tokens")) + to_count(usage.get("output_tokens")),
                 tools=read_list(response.get("tools")),
+                system_prompt=response.get("instructions"),
             )
         )
     return spans

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .chat import read_instructions
 from .log import RESPOND, Json, Log, Transcript, as_text, parse, read_arguments
 from .messages import is_message, read_messages, read_or_leave_out
 
@@ -22,7 +23,8 @@ _NOTHING = ("", "[]", "{}", "null")
 class Span:
     """One span of any tracer. `kind` is llm, tool, plan, agent or other; times sort as they are.
 
-    `call_id` is the model's id of a tool call. `left_out` says what the tracer did not write into the span.
+    `call_id` is the model's id of a tool call; `system_prompt` is what a model was told, a text or its parts.
+    `left_out` says what the tracer did not write into the span.
     `awaits_events` is set where a model's answer may still come as a log event.
     """
 
@@ -39,8 +41,10 @@ class Span:
     model: str = ""
     agent: str = ""
     session: str = ""
+    user: str = ""
     tokens: int = 0
     tools: list[Json] = field(default_factory=list)
+    system_prompt: Json = None
     metadata: dict[str, Json] = field(default_factory=dict)
     call_id: str = ""
     left_out: list[str] = field(default_factory=list)
@@ -137,7 +141,7 @@ def _agents_around(span: Span, above: Mapping[str, str]) -> list[str]:
 
 
 def _transcript(spans: list[Span], *, format: str) -> Transcript:
-    log = _Conversation()
+    log = _TracedConversation()
     spans = _without_nested_repeats(sorted(spans, key=lambda span: (span.started_at, span.id)), log)
     ids = {span.id for span in spans}
     root = next((span for span in spans if span.parent not in ids), spans[0])
@@ -154,7 +158,10 @@ def _transcript(spans: list[Span], *, format: str) -> Transcript:
     log.end_turn()
     log.name_what_is_missing(spans, last)
     known = {
-        name: getattr(span, name) for name in ("agent", "session") for span in reversed(spans) if getattr(span, name)
+        name: getattr(span, name)
+        for name in ("agent", "session", "user")
+        for span in reversed(spans)
+        if getattr(span, name)
     }
     metadata: dict[str, Json] = dict(root.metadata)
     if known.get("session"):
@@ -166,6 +173,7 @@ def _transcript(spans: list[Span], *, format: str) -> Transcript:
         task=next((task for task in (log.task, plain(root.input)) if task.strip() not in _NOTHING), ""),
         external_id=root.trace,
         agent=known.get("agent") or (root.name if root.kind == "agent" else ""),
+        user_id=known.get("user", ""),
         model=next((span.model for span in calls if span.model), ""),
         tools=next((span.tools for span in reversed(calls) if span.tools), []),
         started_at=min((s.started_at for s in spans if s.started_at), default=""),
@@ -215,13 +223,14 @@ def _without_nested_repeats(spans: list[Span], log: Log) -> list[Span]:
                 call_id=outer.call_id or span.call_id,
                 tokens=outer.tokens or span.tokens,
                 tools=outer.tools or span.tools,
+                system_prompt=outer.system_prompt or span.system_prompt,
             )
         else:
             log.leave_out(f"span {span.id}", f"a call of {span.name} inside the call of {outer.name}")
     return list(kept.values())
 
 
-class _Conversation(Log):
+class _TracedConversation(Log):
     """The longest conversation of a trace, and the calls that only spans of tools tell."""
 
     def __init__(self) -> None:
@@ -234,6 +243,8 @@ class _Conversation(Log):
 
     def read(self, last: Span) -> None:
         """Read the conversation that a model call holds."""
+        read_instructions(self, {"system": last.system_prompt}, f"span {last.id}")
+        read_instructions(self, parse(last.input), f"span {last.id}")
         given = as_messages(last.input, "user")
         for number, message in enumerate(given):
             read_or_leave_out(self, message, f"span {last.id}[{number}]")
@@ -329,7 +340,7 @@ class _Conversation(Log):
 
 def _answer(span: Span) -> set[str]:
     """Return what the model did and said in a call."""
-    log = _Conversation()
+    log = _TracedConversation()
     for message in as_messages(span.output, "assistant"):
         read_or_leave_out(log, message, "")
     log.end_turn()
@@ -420,7 +431,7 @@ def plain(value: Json) -> str:
             if value.get(member):
                 return plain(value[member])
     if isinstance(value, list) and value and all(is_message(item) for item in value):
-        log = _Conversation()
+        log = _TracedConversation()
         read_messages(log, value, "messages")
         log.end_turn()
         answers = [action["arguments"]["content"] for action in log.actions() if action["name"] == RESPOND]

@@ -16,7 +16,10 @@ GENESIS = "0" * 64
 _REVIEWS = """
 SELECT r.project_id, r.id::text, a.number, 'the review was changed after it was made'
 FROM memory_review r
-JOIN memory_auditentry a ON a.project_id = r.project_id AND a.kind = 'review' AND a.subject_id = r.id
+JOIN (
+    SELECT DISTINCT ON (project_id, subject_id) project_id, subject_id, number, content FROM memory_auditentry
+    WHERE kind IN ('review', 'review_erased')
+    ORDER BY project_id, subject_id, number DESC) a ON a.project_id = r.project_id AND a.subject_id = r.id
 WHERE a.content::jsonb #>> '{said,row_sha256}' <> memory_review_digest(r)
 UNION ALL
 SELECT r.project_id, r.id::text, NULL, 'the review has no entry in the chain'

@@ -5,7 +5,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from memory.api.idempotency import forget_stored_answers
 from memory.api.models import IdempotencyRecord
@@ -52,3 +52,22 @@ def forget_cards(trajectory: Trajectory, *, cards: Iterable[UUID]) -> None:
         carried = answers.exclude(record_text="").filter(record_text__contains=get_label(card, letter="M"))
         forget_stored_answers(carried.values_list("pk", flat=True))
         carried.update(record_text="")
+
+
+def forget_lessons(project_id: UUID, lessons: Sequence[UUID]) -> None:
+    """Clear what answers carried of lessons and mistake cards that are deleted, and what is stored of those answers."""
+    carried = Retrieval.objects.filter(project_id=project_id).filter(
+        Q(heuristic_ids__overlap=lessons) | Q(injected_ids__overlap=lessons)
+    )
+    forget_stored_answers([*lessons, *carried.values_list("pk", flat=True)])
+    carried.exclude(record_text="").update(record_text="")
+
+
+def forget_questions(answers: QuerySet[Retrieval]) -> None:
+    """Clear the questions of answers, the reasons that a language model gave, and what is stored of the requests."""
+    ids = list(answers.values_list("pk", flat=True))
+    forget_stored_answers(ids)
+    with connection.cursor() as cursor:
+        cursor.execute(_FORGET_REASONS, [ids])
+    asked = Retrieval.objects.filter(pk__in=ids)
+    asked.update(task="", task_id="", unit="", subtasks=[], options={}, record_text="")

@@ -4,7 +4,7 @@ A lesson goes with the run if the run was its only evidence and its words were w
 was erased before. A run that only showed a lesson again is taken out of its evidence.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -79,7 +79,7 @@ def erase_trajectory(trajectory: Trajectory, *, by: Actor) -> Erased:
 
 def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
     name_actor(by)
-    _set_erasing("on")
+    set_erasing("on")
     # Waits for reflections that are writing lessons from this run, and blocks later ones.
     list(Trajectory.objects.select_for_update().filter(pk=trajectory.pk).values_list("pk"))
     evidence = trajectory.evidence.filter(heuristic__kind=Heuristic.Kind.LESSON)
@@ -101,9 +101,9 @@ def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
     forget_answers(trajectory, lessons=[heuristic.pk for heuristic in touched])
     for orphan in orphans:
         leave_group(orphan)
-    _delete(orphans)
+    delete_lessons(orphans)
     reworded = [heuristic for heuristic in kept if _reword(heuristic, trajectory, by=by)]
-    _forget_log_entries([trajectory.pk, *(heuristic.pk for heuristic in (*orphans, *reworded))])
+    forget_log_entries([trajectory.pk, *(heuristic.pk for heuristic in (*orphans, *reworded))])
     for heuristic in kept:
         count_support(heuristic)
     cards = forget_mistakes(trajectory)
@@ -119,7 +119,7 @@ def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
     forget_stored_answers([*erase_run_in_blocks(trajectory, by=by), *erase_run_in_passages(trajectory)])
     trajectory.delete()
     refresh_uses(judged)
-    _set_erasing("off")
+    set_erasing("off")
     return Erased(heuristics_deleted=len(orphans), heuristics_kept=len(kept), heuristics_reworded=len(reworded))
 
 
@@ -147,14 +147,15 @@ def _find_quotations(trajectory: Trajectory) -> QuerySet[HeuristicRevision]:
     return HeuristicRevision.objects.filter(project_id=trajectory.project_id).annotate(kept=kept).filter(same)
 
 
-def _forget_log_entries(ids: Iterable[UUID]) -> None:
+def forget_log_entries(ids: Iterable[UUID]) -> None:
     """Leave of the admin's entries about these rows who did what, without how the rows were called."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT memory_forget_log_entries(%s)", [[str(id) for id in ids]])
 
 
-def _delete(orphans: list[Heuristic]) -> None:
-    ids = [heuristic.pk for heuristic in orphans]
+def delete_lessons(lessons: Sequence[Heuristic]) -> None:
+    """Delete lessons with all their wordings, where `set_erasing` allows it."""
+    ids = [heuristic.pk for heuristic in lessons]
     # The two tables refer to each other, so the reference goes before the rows.
     Heuristic.objects.filter(pk__in=ids).update(current_revision=None)
     HeuristicRevision.objects.filter(heuristic__in=ids).delete()
@@ -183,6 +184,7 @@ def _reword(heuristic: Heuristic, trajectory: Trajectory, *, by: Actor) -> bool:
     return True
 
 
-def _set_erasing(value: str) -> None:
+def set_erasing(value: str) -> None:
+    """Let this transaction delete what is written once ("on"), or no longer ("off")."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('erl.erasing', %s, true)", [value])

@@ -42,6 +42,7 @@ _PAIRS = (
     ("memory_passageembedding", "passage_id", "memory_passage"),
     ("memory_trajectory", "retrieval_id", "memory_retrieval"),
     ("memory_trajectory", "api_key_id", "memory_apikey"),
+    ("memory_trajectory", "system_prompt_id", "memory_systemprompt"),
     ("memory_retrieval", "api_key_id", "memory_apikey"),
 )
 

@@ -41,21 +41,28 @@ class AuditEntry(models.Model):
 
 
 class Erasure(models.Model):
-    """An erasure, recorded so that it can be repeated after a backup is restored (C8, C10)."""
+    """An erasure, recorded so that it can be repeated after a backup is restored (C8, C10).
+
+    That of a person has a `receipt`: how many rows of each kind went, and how many are left and where. It names
+    neither the person nor what was searched for; `trajectory_id` is an id of its own, since each run has an erasure
+    besides.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project_id = models.UUIDField()
     trajectory_id = models.UUIDField()
     heuristic_ids = ArrayField(models.UUIDField(), default=list, help_text="Heuristics based only on it.")
+    receipt = models.JSONField(null=True, editable=False, help_text="How many rows of each kind went with a person.")
     erased_by = models.TextField()
     erased_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:
         ordering = ["-erased_at", "-id"]
+        permissions = [("erase_person", "Can find, export and erase what is stored about a person")]
         indexes = [models.Index(fields=["trajectory_id"], name="memory_erasure_of")]
 
     def __str__(self) -> str:
-        return f"erasure of {self.trajectory_id}"
+        return f"erasure of {'a person' if self.receipt is not None else self.trajectory_id}"
 
 
 class QuarantineOrder(models.Model):

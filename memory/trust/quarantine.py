@@ -7,7 +7,7 @@ from uuid import UUID
 
 import structlog
 from django.db import connection, transaction
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from memory.blocks.withdrawal import withdraw_source
 from memory.curation.decisions import quarantine_heuristic, retire_heuristic
@@ -19,6 +19,7 @@ from memory.passages.storage import lift_quarantine
 from memory.passages.storage import quarantine_source as quarantine_passages
 from memory.projects.actors import Actor, name_actor
 from memory.projects.models import ApiKey, Project
+from memory.runs.models import Trajectory
 from memory.trust.carried import Carried, find_carried
 from memory.trust.models import QuarantineLift, QuarantineOrder
 
@@ -167,6 +168,20 @@ def find_covered_by(order: QuarantineOrder) -> frozenset[UUID]:
         )
         wordings = {id for (id,) in cursor.fetchall()}
     return _find_descendants(Project.objects.get(pk=order.project_id), wordings.union(order.wording_ids))
+
+
+def leave_out_quarantined(runs: QuerySet[Trajectory]) -> QuerySet[Trajectory]:
+    """Leave out the runs that a source recorded since the time of an order on it, while the order is in force."""
+    lifted = QuarantineLift.objects.filter(order=OuterRef("pk"), subject_id__isnull=True)
+    orders = QuarantineOrder.objects.filter(
+        ~Exists(lifted),
+        Q(api_key_id__isnull=True) | Q(api_key_id=OuterRef("api_key_id")),
+        # A run that is recorded in parts may begin before the time and say its words after it.
+        Q(since__lte=OuterRef("created_at")) | Q(since__lte=OuterRef("appended_at")),
+        project_id=OuterRef("project_id"),
+        client=OuterRef("client"),
+    )
+    return runs.filter(~Exists(orders))
 
 
 def find_suspects(project: Project, source: QuarantinedSource) -> set[UUID]:

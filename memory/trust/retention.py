@@ -130,6 +130,11 @@ def _delete_rows(until: datetime, batch_size: int) -> int:
     return deleted
 
 
+def find_evidence() -> Iterator[type[models.Model]]:
+    """Yield the models whose rows make an answer evidence."""
+    return (model for model, is_evidence in _find_referring() if is_evidence)
+
+
 def _find_referring() -> Iterator[tuple[type[models.Model], bool]]:
     """Yield the models that refer to answers, and whether their rows make an answer evidence or go with it."""
     for relation in Retrieval._meta.get_fields(include_hidden=True):

@@ -30,6 +30,7 @@ class ReflectInput(Input):
 class ProposalFinding(BaseModel):
     code: str
     message: Annotated[str, Field(description="A sentence for the reviewer.")]
+    words: Annotated[list[str], Field(description="The words of the lesson that it is about, if any.")] = []
 
 
 class ProposalAnswer(Answer):
@@ -79,7 +80,12 @@ class ReflectionAnswer(Answer):
     prompt_version: str
     heuristics_proposed: int
     proposals: Annotated[list[ProposalAnswer], ROWS]
-    skip_reason: Annotated[str, Field(description="Why nothing was proposed.")]
+    skip_reason: Annotated[
+        str, Field(description="Why nothing was proposed, or what was left out: one sentence for each lesson.")
+    ]
+    carried_by: Annotated[
+        UUID | None, Field(description="The reflection on another try of the same task that also did this one's work.")
+    ]
     error: ReflectionFailure | None
     input_tokens: int
     output_tokens: int

@@ -1,5 +1,7 @@
 """The model's decisions, read strictly: what is not exactly the object asked for is unusable."""
 
+import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -8,6 +10,7 @@ from reflection.llm.base import closed_object
 from reflection.reflectors.llm_answer import UnusableAnswer, describe, read_object
 
 MAX_DECISIONS = 60
+_LABEL = re.compile(r"\b[GL]\d{1,3}\b")
 CHOICES = ("new", "merge", "generalise", "contradiction", "narrow", "retire", "keep")
 
 
@@ -70,3 +73,9 @@ def decisions_schema(choices: tuple[str, ...]) -> dict[str, Any]:
     }
     decision = closed_object(properties)
     return closed_object({"decisions": {"type": "array", "items": decision}})
+
+
+def with_names(decision: ModelDecision, names: Mapping[str, str]) -> ModelDecision:
+    """Write names in place of labels into a reason: a reviewer does not see the labels of a question."""
+    reason = _LABEL.sub(lambda match: names.get(match[0], match[0]), decision.reason)
+    return decision.model_copy(update={"reason": reason[:1].upper() + reason[1:]})

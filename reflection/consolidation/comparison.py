@@ -15,8 +15,8 @@ from reflection.consolidation.drafts import Advice, Author
 from reflection.consolidation.models import Suggestion
 from reflection.consolidation.similarity import TRIED, group_similar, stack
 from reflection.consolidation.sources import Lesson
+from reflection.reflectors.matching import SAME_SIMILARITY
 from reflection.reflectors.nearest import embed_texts
-from reflection.reflectors.proposals import SAME_SIMILARITY
 
 AUTHOR = Author(method="rules", version="1")
 OPPOSED_SIMILARITY = 0.85

@@ -9,8 +9,8 @@ from memory.meaning.comparison import NEAR, MeaningVerdict, compare_texts
 from reflection.consolidation.drafts import Author, NewLesson, Support
 from reflection.consolidation.similarity import group_similar
 from reflection.consolidation.sources import RecordedNote
+from reflection.reflectors.matching import MERGE_SIMILARITY
 from reflection.reflectors.nearest import embed_texts
-from reflection.reflectors.proposals import MERGE_SIMILARITY
 from reflection.reflectors.rules.detectors.recorded_notes import describe_tasks
 from reflection.reflectors.rules.note_advice import NoteAdvice, advise, drop_numbers
 from reflection.reflectors.rules.wording import MAX_GUIDELINE_CHARS, MAX_TRIGGER_CHARS, cut, is_general

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from memory.heuristics.text import Citation, HeuristicText
@@ -37,7 +38,7 @@ class NewLesson:
     reason: str
     confidence: float
     author: Author
-    findings: tuple[dict[str, str], ...] = ()
+    findings: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +59,7 @@ class Advice:
     text: HeuristicText | None = None
     similarity: float | None = None
     support: tuple[Support, ...] = ()
-    findings: tuple[dict[str, str], ...] = ()
+    findings: tuple[dict[str, Any], ...] = ()
     tokens_saved: int = 0
     occasion: str = ""
 

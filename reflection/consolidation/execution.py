@@ -38,6 +38,8 @@ from reflection.llm.registry import configured_model, find_config
 
 log = structlog.get_logger(__name__)
 
+MAX_DROPPED = 50  # sentences about what was left out
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pass:
@@ -63,6 +65,8 @@ class Pass:
             log.warning("consolidation_by_rules", code=error.code)
             return rules()
         self.run.result |= {"method": "llm", "prompt_version": self.model.prompt_version}
+        # A later attempt goes on with what the earlier one has noted.
+        self.run.result["dropped"] = list(dict.fromkeys([*self.run.dropped, *self.model.dropped]))[:MAX_DROPPED]
         return drafts
 
 
@@ -126,6 +130,7 @@ def _do(run: ConsolidationRun, name: str, found: StageResult) -> None:
         version=distillation.VERSION,
         prompt_version=run.prompt_version,
         fallback=run.fallback,
+        dropped=run.dropped,
         **(found.figures or {}),
     )
     log.info("consolidation_stage_done", stage=name, **counts)

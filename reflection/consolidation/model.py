@@ -8,23 +8,25 @@ from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
+from django.utils.text import Truncator
 
 from memory.heuristics.text import RULE_TAG, Citation, HeuristicText
-from memory.runs.episode import Episode, Step
-from reflection.consolidation.answers import ModelDecision, decisions_schema, parse_decisions
+from memory.redaction import redact_text
+from memory.runs.episode import Episode, EpisodeStep
+from reflection.consolidation.answers import ModelDecision, decisions_schema, parse_decisions, with_names
 from reflection.consolidation.comparison import compare, suggest_generalisation, suggest_merge
 from reflection.consolidation.drafts import Advice, Author, Draft, NewLesson, Support
 from reflection.consolidation.excerpts import RUNS_SHOWN, show_lesson, show_note, show_run
 from reflection.consolidation.maintenance import FailedUse
 from reflection.consolidation.models import Suggestion
-from reflection.consolidation.similarity import group_similar, stack
+from reflection.consolidation.similarity import group_similar, halve, stack
 from reflection.consolidation.sources import Lesson, RecordedNote
 from reflection.errors import ReflectionError
 from reflection.llm.calls import Ask
 from reflection.llm.chat import ChatRequest
 from reflection.prompts import Frame, prompt_version, read_prompt
 from reflection.reflectors.base import ProposedLesson
-from reflection.reflectors.checks import is_rejected, verify
+from reflection.reflectors.checks import Severity, is_rejected, verify
 
 MAX_QUESTIONS = 20  # to the language model in one consolidation
 GROUPS_AT_ONCE = 8
@@ -32,6 +34,8 @@ NOTES_OF_A_GROUP = 6
 LESSONS_AT_ONCE = 12
 COMPARED_SIMILARITY = 0.8  # the cosine from which two lessons are shown to the model together
 MAX_SOURCE_TASK_CHARS = 500
+MAX_NAME_CHARACTERS = 60
+TOO_LONG = frozenset({"timeout", "cut_off"})  # failures that a shorter question may not have
 
 
 class TooManyQuestions(ReflectionError):
@@ -52,6 +56,8 @@ class ModelConsolidator:
         )
         self._ask = ask
         self._asked = 0
+        # What the model proposed and no reviewer will see, and why, in sentences.
+        self.dropped: list[str] = []
 
     def distil(self, groups: Sequence[Sequence[tuple[RecordedNote, float]]]) -> list[Draft]:
         """Return the lessons that groups of notes teach."""
@@ -63,7 +69,10 @@ class ModelConsolidator:
             for decision in self._decide("distil", data, labels=batch, choices=("new", "keep"), example="G"):
                 # A lesson from several groups could not be traced to its runs.
                 if decision.decision == "new" and len(decision.labels) == 1:
-                    drafts += self._as_new(decision, batch[decision.labels[0]])
+                    named = with_names(decision, dict.fromkeys(batch, "the notes"))
+                    drafts += self._as_new(named, batch[decision.labels[0]])
+                elif decision.decision == "new":
+                    self._drop(decision.trigger, "it is drawn from several groups of notes.")
         return drafts
 
     def compare(self, lessons: Sequence[Lesson]) -> list[Draft]:
@@ -75,11 +84,14 @@ class ModelConsolidator:
         drafts: list[Draft] = []
         batch: list[list[Lesson]] = []
         for group in [[compared[index] for index, _ in group] for group in groups if len(group) > 1]:
-            if batch and sum(map(len, batch)) + len(group) > LESSONS_AT_ONCE:
-                drafts += self._compare(batch)
-                batch = []
-            batch.append(group[:LESSONS_AT_ONCE])
-        return [*drafts, *(self._compare(batch) if batch else [])]
+            # Of a group that is too large for one question, each part is compared with the lesson that leads it.
+            for start in range(1, len(group), LESSONS_AT_ONCE - 1):
+                part = [group[0], *group[start : start + LESSONS_AT_ONCE - 1]]
+                if batch and sum(map(len, batch)) + len(part) > LESSONS_AT_ONCE:
+                    drafts += self._compare_in_time(batch)
+                    batch = []
+                batch.append(part)
+        return [*drafts, *(self._compare_in_time(batch) if batch else [])]
 
     def maintain(self, use: FailedUse) -> list[Draft]:
         """Return what to do with a lesson that runs followed and failed."""
@@ -89,8 +101,21 @@ class ModelConsolidator:
             "SUCCEEDED RUNS": [show_run(run) for run in use.succeeded[:RUNS_SHOWN]],
         }
         decisions = self._decide("maintain", data, labels=["L1"], choices=("narrow", "retire", "keep"), example="L")
-        drafts = [self._as_advice(decision, {"L1": use.lesson}, data) for decision in decisions[:1]]
+        drafts = [
+            self._as_advice(with_names(decision, {"L1": "this lesson"}), {"L1": use.lesson}, data)
+            for decision in decisions[:1]
+        ]
         return [replace(advice, support=use.support, occasion=use.occasion) for advice in drafts if advice is not None]
+
+    def _compare_in_time(self, groups: Sequence[Sequence[Lesson]]) -> list[Draft]:
+        """Ask about half as many lessons at a time where the answer to all of them takes too long."""
+        try:
+            return self._compare(groups)
+        except ReflectionError as error:
+            halves = halve(groups)
+            if error.code not in TOO_LONG or not halves:
+                raise
+        return [draft for half in halves for draft in self._compare_in_time(half)]
 
     def _compare(self, groups: Sequence[Sequence[Lesson]]) -> list[Draft]:
         shown: dict[str, Lesson] = {}
@@ -105,7 +130,8 @@ class ModelConsolidator:
         data = {"LESSONS": lines}
         choices = ("merge", "generalise", "contradiction", "narrow", "keep")
         drafts: list[Draft] = []
-        for decision in self._decide("compare", data, labels=shown, choices=choices, example="L"):
+        for answer in self._decide("compare", data, labels=shown, choices=choices, example="L"):
+            decision = with_names(answer, {label: _name(lesson) for label, lesson in shown.items()})
             if decision.decision == "merge":
                 drafts += self._as_merges(decision, shown, data)
             elif (advice := self._as_advice(decision, shown, data)) is not None:
@@ -183,7 +209,10 @@ class ModelConsolidator:
         drafts: list[Draft] = []
         for lesson in lessons:
             # "Do" and "avoid" cannot be one lesson, whatever the model says.
-            if lesson.id == into.id or lesson.revision.polarity != into.revision.polarity:
+            if lesson.id == into.id:
+                continue
+            if lesson.revision.polarity != into.revision.polarity:
+                self._drop(lesson.revision.trigger, "one lesson says what works, the other what to avoid.")
                 continue
             comparison = compare(into, lesson, anywhere=True)
             if comparison.is_opposite:
@@ -242,7 +271,7 @@ class ModelConsolidator:
 
     def _new_words(
         self, decision: ModelDecision, lesson: Lesson, data: dict[str, list[Any]]
-    ) -> tuple[HeuristicText | None, tuple[dict[str, str], ...]]:
+    ) -> tuple[HeuristicText | None, tuple[dict[str, Any], ...]]:
         """Return the wording a decision proposes for a lesson, if it proposes one that passes the checks."""
         if not (decision.trigger.strip() and decision.action.strip()):
             return None, ()
@@ -256,12 +285,21 @@ class ModelConsolidator:
         findings = self._check(text, [repr(value) for values in data.values() for value in values])
         return (None, ()) if findings is None or text == lesson.revision.as_text() else (text, findings)
 
-    def _check(self, text: HeuristicText, read: Iterable[str]) -> tuple[dict[str, str], ...] | None:
+    def _check(self, text: HeuristicText, read: Iterable[str]) -> tuple[dict[str, Any], ...] | None:
         """Check a wording against what the model read; return what a reviewer is to know, or None where it fails."""
         # The checks compare with a run, so what the model read is shown to them as one.
-        steps = tuple(Step(index=number, observation=item) for number, item in enumerate(read, 1))
+        steps = tuple(EpisodeStep(index=number, observation=item) for number, item in enumerate(read, 1))
         episode = Episode(task=text.source_task, steps=steps, task_id=text.task_id)
         findings = verify(ProposedLesson(text=text, citations=(Citation(),)), episode)
         if is_rejected(findings):
+            self._drop(text.trigger, " ".join(item.message for item in findings if item.severity == Severity.REJECT))
             return None
-        return tuple({"code": item.code, "message": item.message} for item in findings)
+        return tuple(item.as_json() for item in findings)
+
+    def _drop(self, trigger: str, reason: str) -> None:
+        self.dropped.append(f"“{Truncator(redact_text(trigger)).chars(MAX_NAME_CHARACTERS)}” was left out: {reason}")
+
+
+def _name(lesson: Lesson) -> str:
+    """Return what a reviewer recognises a lesson by."""
+    return f"“{Truncator(lesson.revision.trigger).chars(MAX_NAME_CHARACTERS)}”"

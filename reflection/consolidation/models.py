@@ -47,6 +47,7 @@ class ConsolidationRun(Job):
     version: str = member("result", "version")
     prompt_version: str = member("result", "prompt_version")
     fallback: str = member("result", "fallback")  # why the rules did the work of the model
+    dropped: list[str] = member("result", "dropped", ())  # what the model proposed that nobody sees, and why
     episodes: int = member("result", "episodes", 0)  # new runs it read
     notes: int = member("result", "notes", 0)  # notes it compared
     # Lessons in use or proposed and their tokens in a prompt: before, and if every open suggestion is accepted.

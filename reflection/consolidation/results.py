@@ -4,7 +4,8 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import replace
+from typing import Any
 
 from django.db.models import DateTimeField, F, Q
 from django.db.models.fields.json import KT
@@ -23,9 +24,10 @@ from reflection.consolidation.drafts import Advice, Draft, NewLesson, Support
 from reflection.consolidation.models import ConsolidationRun, Suggestion, SuggestionEvidence
 from reflection.llm.models import ModelCall
 from reflection.reflectors.base import ProposedLesson
+from reflection.reflectors.matching import CheckedLesson, find_match
 from reflection.reflectors.models import Proposal
 from reflection.reflectors.nearest import embed_lesson
-from reflection.reflectors.proposals import CheckedLesson, find_match, lock_proposals
+from reflection.reflectors.proposals import lock_proposals
 
 MAX_SHOWN_RUNS = 10
 MAX_QUOTE_CHARACTERS = 200
@@ -67,7 +69,7 @@ def mark_outdated(run: ConsolidationRun) -> int:
 
 
 def _write_lesson(run: ConsolidationRun, draft: NewLesson) -> str:
-    heuristic = _find_said(run, draft)
+    heuristic, doubts = _find_said(run, draft)
     if heuristic is not None:
         return "supported" if _add_runs(heuristic, draft.support) else "known"
     trajectories = Trajectory.objects.filter(pk__in=[support.trajectory_id for support in draft.support])
@@ -104,28 +106,30 @@ def _write_lesson(run: ConsolidationRun, draft: NewLesson) -> str:
         method=draft.author.method,
         model=draft.author.model,
         prompt_version=draft.author.prompt_version,
-        findings=list(draft.findings),
+        findings=[*draft.findings, *doubts],
         fingerprint=_fingerprint(draft),
     )
     _show_runs(suggestion, draft.support)
     return "proposed"
 
 
-def _find_said(run: ConsolidationRun, draft: NewLesson) -> Heuristic | None:
-    """Return the lesson that already says this, or that the same words led to before, in any status."""
+def _find_said(run: ConsolidationRun, draft: NewLesson) -> tuple[Heuristic | None, tuple[dict[str, Any], ...]]:
+    """Return the lesson, in any status, that says the same or that these words led to before, or else a doubt."""
     before = Suggestion.objects.filter(project=run.project_id, fingerprint=_fingerprint(draft)).first()
     if before is not None:
-        return before.heuristic
+        return before.heuristic, ()
     lesson = ProposedLesson(text=draft.text, citations=(), confidence=draft.confidence)
     match = find_match(run.project, CheckedLesson(lesson=lesson, vectors=embed_lesson(draft.text)))
-    if match.heuristic is None:
-        return None
+    # What may say something else waits for a reviewer, with the doubt.
+    if match.heuristic is None or match.doubt:
+        return None, match.findings
     if match.effect == Proposal.Effect.SUPPORT:
-        return match.heuristic
+        return match.heuristic, ()
     near = Heuristic.objects.with_text().get(pk=match.heuristic.pk).current_revision
     # A near lesson with the same polarity and scope is not proposed a second time in other words.
     covers = near is not None and near.polarity == draft.text.polarity and near.scope == draft.text.scope
-    return match.heuristic if near is not None and covers and near.task_id == draft.text.task_id else None
+    is_said = near is not None and covers and near.task_id == draft.text.task_id
+    return (match.heuristic if is_said else None), ()
 
 
 def _add_runs(heuristic: Heuristic, support: Iterable[Support]) -> bool:
@@ -153,7 +157,7 @@ def _write_advice(run: ConsolidationRun, draft: Advice) -> str:
         content_sha256=draft.content_sha256,
         other_id=draft.other_id,
         other_sha256=draft.other_sha256,
-        text=redact(asdict(draft.text) | {"tags": list(draft.text.tags)}).value if draft.text else {},
+        text=redact(draft.text.as_words()).value if draft.text else {},
         reason=draft.reason,
         similarity=draft.similarity,
         method=draft.author.method,
@@ -189,7 +193,7 @@ def _fingerprint(draft: NewLesson) -> str:
 
 
 def forget_run(trajectory: Trajectory) -> None:
-    """Delete the suggestions that rest on a run, and the model's answers in consolidations that read it.
+    """Delete the suggestions that rest on a run, and the words of the model in consolidations that read it.
 
     The answers of its reflections go with the reflections (reliability C10). A consolidation that is running asks
     again.
@@ -202,4 +206,4 @@ def forget_run(trajectory: Trajectory) -> None:
         Q(from_here__isnull=True) | Q(from_here__lte=trajectory.created_at), to_here__gte=trajectory.created_at
     )
     # Answers may quote the run, and which of them do cannot be told.
-    ModelCall.objects.filter(job__in=read_it.values("pk")).delete()
+    ModelCall.objects.filter(job__in=read_it.values("pk")).erase_words()

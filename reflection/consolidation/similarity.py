@@ -49,3 +49,16 @@ def group_similar(
 def stack(vectors: Iterable[Any]) -> Vectors:
     """Return vectors as the rows of one matrix."""
     return np.stack(list(vectors)).astype(np.float32)
+
+
+def halve(groups: Sequence[Sequence[Item]]) -> list[list[Sequence[Item]]]:
+    """Return groups of lessons in two halves, [] where there is nothing left to part."""
+    if len(groups) > 1:
+        middle = len(groups) // 2
+        return [list(groups[:middle]), list(groups[middle:])]
+    (group,) = groups
+    if len(group) <= 2:
+        return []
+    # The lesson that leads a group is what the others are compared with.
+    middle = (len(group) + 1) // 2
+    return [[group[:middle]], [[group[0], *group[middle:]]]]

@@ -1,5 +1,6 @@
 """Accept or dismiss a suggestion. Accepting carries it out with the services for lessons."""
 
+from dataclasses import replace
 from typing import Any
 
 from django.db import transaction
@@ -13,7 +14,6 @@ from memory.curation.reviewers import check_decider
 from memory.errors import AlreadyDecided, CannotMerge, ChangedMeanwhile, TooLateToUndo
 from memory.heuristics.models import Heuristic
 from memory.heuristics.provenance import Sources
-from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from memory.review.decisions import UNDO_WITHIN
 from reflection.consolidation.models import Suggestion
@@ -116,9 +116,10 @@ def _reword(heuristic: Heuristic, suggestion: Suggestion, *, by: Actor, reason: 
     was_approved = heuristic.status == Heuristic.Status.APPROVED
     words: dict[str, Any] = text | {"tags": tuple(text.get("tags", ()))}
     check_decider(heuristic, by=by)
+    current = get_current_revision(heuristic, content_sha256=content_sha256)
     revised = revise_heuristic(
         heuristic,
-        text=HeuristicText(**words),
+        text=replace(current.as_text(), **words),  # how long it holds stays as it is
         by=by,
         content_sha256=content_sha256,
         # Without them an erased run could live on in the new wording.

@@ -61,6 +61,11 @@ def get_kind(name: str) -> JobKind:
     return _kinds[name]
 
 
+def is_registered(name: str) -> bool:
+    """Tell whether this version runs jobs of a kind. During a roll-out, the database has those of the next one, too."""
+    return name in _kinds
+
+
 def all_kinds() -> list[JobKind]:
     """Return the registered kinds."""
     return list(_kinds.values())

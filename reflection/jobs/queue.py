@@ -13,7 +13,7 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Exists, F
+from django.db.models import Exists, F, Q
 from django.db.models.functions import Now
 
 from memory.after_commit import after_commit
@@ -152,6 +152,41 @@ def find_first(job: Job) -> UUID:
 def extend_lease(job: Job, *, lease_seconds: float) -> bool:
     """Hold a claimed job for another `lease_seconds`; False where it is no longer ours."""
     return bool(_ours(job).update(lease_until=Now() + timedelta(seconds=lease_seconds)))
+
+
+def set_aside(lead: Job, others: JobQuerySet[Any], *, seconds: float) -> list[UUID]:
+    """Keep waiting jobs from other workers while a claimed job does their work, too; return those that were free.
+
+    They stay queued, and are due again after `seconds`: where the claimed job fails, or its worker dies, each is
+    carried out as if nothing had happened. Jobs that the same job set aside in an earlier attempt are taken again.
+    """
+    ours = Q(result__carried_by=str(lead.pk), status__in=Job.WAITING)
+    with transaction.atomic():
+        free = others.filter(ours | Q(pk__in=Job.objects.waiting().values("pk"))).exclude(pk=lead.pk)
+        jobs = list(free.select_for_update(of=("self",), skip_locked=True))
+        for job in jobs:
+            result = job.result | {"carried_by": str(lead.pk)}
+            Job.objects.filter(pk=job.pk).update(result=result, available_at=Now() + timedelta(seconds=seconds))
+    return [job.pk for job in jobs]
+
+
+def finish_carried(lead: Job, ids: Collection[UUID], **members: Any) -> int:
+    """Mark jobs done that a claimed job did, in the transaction of its effect; return how many still waited for it.
+
+    Another worker may have taken one whose time came; it does that one again.
+    """
+    waiting = Job.objects.filter(pk__in=ids, status__in=Job.WAITING, result__carried_by=str(lead.pk))
+    jobs = list(waiting.order_by("pk").select_for_update())
+    for job in jobs:
+        Job.objects.filter(pk=job.pk).update(
+            status=_Status.DONE,
+            result=job.result | members,
+            last_error_code="",
+            last_error="",
+            started_at=lead.started_at,
+            finished_at=Now(),
+        )
+    return len(jobs)
 
 
 def hold(job: Job) -> None:

@@ -21,6 +21,7 @@ from celery.worker import WorkController
 from django.db import DatabaseError, InterfaceError, connection
 from django.db.models.functions import Now
 
+from reflection.jobs.kinds import is_registered
 from reflection.jobs.messages import sender
 from reflection.jobs.models import Job, WorkerHeartbeat
 from reflection.jobs.queue import release_claims
@@ -121,7 +122,9 @@ class Caretaker:
         jobs = release_claims(owners)
         log.warning("jobs_given_back", owners=sorted(owners), count=len(jobs))
         for job_id, kind in jobs:
-            sender.send_job(job_id, kind)
+            # Jobs of a later version are sent again by its scheduler.
+            if is_registered(kind):
+                sender.send_job(job_id, kind)
 
     def _run(self) -> None:
         failing = ""

@@ -66,7 +66,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ChatMessage:
+class PromptMessage:
     """One message. An assistant's may have `tool_calls`; a tool's answers the call named in `tool_call_id`.
 
     `received` is an assistant's message as the provider sent it, whole: with what the model thought, signatures and
@@ -102,7 +102,7 @@ class ChatRequest:
     `json_schema` is that of the answer, an object, where the answer is to be JSON.
     """
 
-    messages: tuple[ChatMessage, ...]
+    messages: tuple[PromptMessage, ...]
     tools: tuple[ChatTool, ...] = ()
     max_output_tokens: int
     temperature: float | None = None
@@ -122,7 +122,7 @@ class ChatRequest:
     ) -> Self:
         """Return one question, without tools."""
         return cls(
-            messages=(ChatMessage(role="system", content=system), ChatMessage(role="user", content=user)),
+            messages=(PromptMessage(role="system", content=system), PromptMessage(role="user", content=user)),
             max_output_tokens=max_output_tokens,
             json_schema=json_schema,
             temperature=temperature,
@@ -182,7 +182,7 @@ class ChatAnswer:
     `finish_reason` is "stop", "tool_calls", "length" (cut off by the limit of output), "context" (cut off by the end of
     the window), "refusal" (by the model), "content_filter" (by the provider), "pause" (it wants to go on), "error", or
     what the provider says instead. `text` can be stored in PostgreSQL: invalid characters are replaced by U+FFFD.
-    `received` is the answer as the provider sent it (`ChatMessage.received`).
+    `received` is the answer as the provider sent it (`PromptMessage.received`).
     """
 
     text: str
@@ -195,9 +195,9 @@ class ChatAnswer:
     received: dict[str, Any] | None = field(default=None, hash=False)
 
     @property
-    def message(self) -> ChatMessage:
+    def message(self) -> PromptMessage:
         """The answer as the next message of the conversation."""
-        return ChatMessage(role="assistant", content=self.text, tool_calls=self.tool_calls, received=self.received)
+        return PromptMessage(role="assistant", content=self.text, tool_calls=self.tool_calls, received=self.received)
 
 
 def _count_tokens(attachment: dict[str, str]) -> int:

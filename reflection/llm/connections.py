@@ -1,4 +1,4 @@
-"""Connections to providers of language models: bounded in time and size, with no redirect, proxy or compression.
+"""Connections to providers of language models: bounded in time and size, with no redirect or compression.
 
 The providers' SDKs are asynchronous, and all of them take an HTTP client of ours.
 """
@@ -11,9 +11,10 @@ from math import isfinite
 from typing import Any
 
 import httpx2
+from django.conf import settings
 
 from memory.connections import default_ssl_context
-from memory.egress import find_url_fault
+from memory.egress import find_url_fault, goes_through_proxy
 from reflection.llm.adaptations import Adaptations
 from reflection.llm.base import ProviderError
 
@@ -62,16 +63,21 @@ class _Transport(httpx2.AsyncBaseTransport):
         self._silent_seconds = timeout_seconds * SILENT_SHARE
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=30.0)
         self._inner = httpx2.AsyncHTTPTransport(verify=ssl_context, trust_env=False, limits=limits)
+        self._proxied = self._inner
+        if settings.ERL_HTTP_PROXY:
+            proxy = httpx2.Proxy(settings.ERL_HTTP_PROXY)
+            self._proxied = httpx2.AsyncHTTPTransport(verify=ssl_context, trust_env=False, limits=limits, proxy=proxy)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if fault := find_url_fault(str(request.url)):
             raise ProviderError(f"The provider cannot be used. {fault}", transient=False, code="egress_refused")
+        route = self._proxied if goes_through_proxy(request.url.host) else self._inner
         # {} for what is no question, such as the request for the server's models.
         body = _read_object(request.content)
         # Each round leaves out one more thing; it ends, as `learn` finds each change only once.
         while True:
             adapted = self._adaptations.apply(request.url.path, body)
-            response = await self._inner.handle_async_request(self._write(request, adapted))
+            response = await route.handle_async_request(self._write(request, adapted))
             _refuse_unreadable(response)
             is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
             # A stream has hundreds of bytes of JSON for each token, so its limit is higher.
@@ -107,6 +113,7 @@ class _Transport(httpx2.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+        await self._proxied.aclose()
 
 
 def _refuse_unreadable(response: httpx2.Response) -> None:

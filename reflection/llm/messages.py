@@ -22,12 +22,12 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.output import OutputObjectDefinition
-from pydantic_ai.settings import ModelSettings
+from pydantic_ai.settings import CacheConfig, ModelSettings
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
 from reflection.llm.base import estimate_tokens, storable
-from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ToolCall, id_of_call, storable_json
+from reflection.llm.chat import ChatAnswer, ChatRequest, PromptMessage, ToolCall, id_of_call, storable_json
 from reflection.llm.tool_schemas import write_tool
 from reflection.llm.turns import arrange
 
@@ -80,9 +80,10 @@ def write_settings(request: ChatRequest) -> ModelSettings:
         settings["thinking"] = False if options.thinking == "off" else options.thinking
     if options.parallel_tool_calls is not None and request.tools:
         settings["parallel_tool_calls"] = options.parallel_tool_calls
-    # A chat with tools sends the same beginning again and again, so it is worth being cached.
-    if options.cache and request.tools:
-        settings["cache"] = True
+    # A chat with tools sends the same beginning again and again, so caching it pays off. Of a single question, only
+    # the system message is sent again: caching the rest would cost more than it saves.
+    if options.cache and (request.tools or request.system):
+        settings["cache"] = True if request.tools else CacheConfig(messages=False)
     return settings
 
 
@@ -108,7 +109,7 @@ def write_messages(request: ChatRequest, *, kind: str, model: Model) -> list[Mod
     return written
 
 
-def _with_plain_ids(message: ChatMessage) -> ChatMessage:
+def _with_plain_ids(message: PromptMessage) -> PromptMessage:
     """Return a message whose ids, perhaps of another provider, have the characters that Anthropic takes."""
     calls = tuple(replace(call, id=_NOT_IN_IDS.sub("_", call.id)) for call in message.tool_calls)
     if calls == message.tool_calls and not _NOT_IN_IDS.search(message.tool_call_id):
@@ -128,7 +129,7 @@ def _with_plain_name(part: ModelResponsePart) -> ModelResponsePart:
     return part
 
 
-def _write_content(message: ChatMessage) -> str | list[UserContent]:
+def _write_content(message: PromptMessage) -> str | list[UserContent]:
     if not message.attachments:
         return message.content
     files: list[UserContent] = [
@@ -138,7 +139,7 @@ def _write_content(message: ChatMessage) -> str | list[UserContent]:
     return [message.content, *files] if message.content else files
 
 
-def _write_answer(message: ChatMessage, *, kind: str, model: Model) -> ModelResponse:
+def _write_answer(message: PromptMessage, *, kind: str, model: Model) -> ModelResponse:
     """Return an assistant's message as the provider sent it; of another provider's, words and calls alone."""
     if message.received is not None:
         (received,) = ModelMessagesTypeAdapter.validate_python([message.received])

@@ -1,7 +1,8 @@
 """The ledger of model calls, what projects spend on them, and which providers answer."""
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import Q, Value
+from django.db.models.functions import Cast, Concat, Replace
 from django.utils import timezone
 
 from memory.constraints import one_of
@@ -9,6 +10,17 @@ from memory.ids import uuid7
 from memory.projects.models import Project
 from memory.stored_text import StoredJson, StoredText
 from reflection.jobs.models import Job
+
+
+class ModelCallQuerySet(models.QuerySet["ModelCall"]):
+    """Calls of language models."""
+
+    def erase_words(self) -> int:
+        """Erase what the models answered; return how many calls there were. Their costs stay with their jobs."""
+        # No question has this hash, so that a job that goes on asks again.
+        digits = Replace(Cast("pk", models.CharField()), Value("-"))
+        hash_of_none = Concat(Value("erased-"), digits, output_field=models.CharField())
+        return self.update(response="", tool_calls=[], received=None, prompt_sha256=hash_of_none)
 
 
 class ModelCall(models.Model):
@@ -43,6 +55,8 @@ class ModelCall(models.Model):
     latency_ms = models.FloatField(default=0)
     attempt = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = ModelCallQuerySet.as_manager()
 
     class Meta:
         ordering = ["-created_at", "-id"]

@@ -20,7 +20,7 @@ from reflection.llm.base import (
     ProviderNotConfigured,
     estimate_tokens,
 )
-from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ToolCall, id_of_call
+from reflection.llm.chat import ChatAnswer, ChatRequest, PromptMessage, ToolCall, id_of_call
 
 _NAME = re.compile(r"\{([a-z_]\w*)(:json)?\}")
 
@@ -108,7 +108,7 @@ class ScriptedModel(BlockingProvider):
         """Do nothing: no connection is open."""
 
 
-def _last_results(messages: tuple[ChatMessage, ...]) -> list[tuple[str, str]]:
+def _last_results(messages: tuple[PromptMessage, ...]) -> list[tuple[str, str]]:
     """Return the tools that have just answered, with their results."""
     called = {call.id: call.name for message in messages for call in message.tool_calls}
     last = takewhile(lambda message: message.role == "tool", reversed(messages))

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from reflection.llm.chat import ChatMessage
+from reflection.llm.chat import PromptMessage
 
 GO_ON = "Go on."
 EARLIER = "(The conversation began earlier.)"
@@ -12,7 +12,7 @@ ENDED = "(My turn ended here.)"
 NOT_ANSWERED = "There is no result: the run ended before this call was answered."
 
 
-def arrange(messages: Iterable[ChatMessage]) -> Iterator[ChatMessage]:
+def arrange(messages: Iterable[PromptMessage]) -> Iterator[PromptMessage]:
     """Yield messages so that servers take them, whatever happened in the conversation.
 
     Results follow the calls that they answer, each call has one, users and assistants take turns, no message is empty,
@@ -22,20 +22,20 @@ def arrange(messages: Iterable[ChatMessage]) -> Iterator[ChatMessage]:
     for message in _joined(_with_results(messages)):
         if message.role == "assistant":
             if not last:
-                yield ChatMessage(role="user", content=EARLIER)
+                yield PromptMessage(role="user", content=EARLIER)
         elif message.role == "user" and last == "tool":
-            yield ChatMessage(role="assistant", content=ENDED)
+            yield PromptMessage(role="assistant", content=ENDED)
         yield message
         last = message.role
     if last in ("assistant", ""):
-        yield ChatMessage(role="user", content=GO_ON)
+        yield PromptMessage(role="user", content=GO_ON)
 
 
-def _with_results(messages: Iterable[ChatMessage]) -> Iterator[ChatMessage]:
+def _with_results(messages: Iterable[PromptMessage]) -> Iterator[PromptMessage]:
     """Yield messages with the results right after the calls, in the order of the calls."""
     messages = [message for message in messages if message.role != "system"]
     # Some servers use an id again in each answer.
-    results: dict[str, deque[ChatMessage]] = {}
+    results: dict[str, deque[PromptMessage]] = {}
     for message in messages:
         if message.role == "tool":
             results.setdefault(message.tool_call_id, deque()).append(message)
@@ -49,13 +49,13 @@ def _with_results(messages: Iterable[ChatMessage]) -> Iterator[ChatMessage]:
         for call in message.tool_calls:
             answers = results.get(call.id)
             # Providers refuse a call without a result, even if the run ended in between.
-            missing = ChatMessage(role="tool", content=NOT_ANSWERED, tool_call_id=call.id)
+            missing = PromptMessage(role="tool", content=NOT_ANSWERED, tool_call_id=call.id)
             yield answers.popleft() if answers else missing
 
 
-def _joined(messages: Iterable[ChatMessage]) -> Iterator[ChatMessage]:
+def _joined(messages: Iterable[PromptMessage]) -> Iterator[PromptMessage]:
     """Yield messages in which neighbours of the same speaker are one."""
-    waiting: ChatMessage | None = None
+    waiting: PromptMessage | None = None
     for message in messages:
         is_text = message.role in ("user", "assistant") and not message.tool_calls
         if waiting is not None and is_text and message.role == waiting.role and not waiting.tool_calls:

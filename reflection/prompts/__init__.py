@@ -89,7 +89,9 @@ class Frame:
         )
 
     def _line(self, value: Any) -> str:
-        return json.dumps(_neutral(value), ensure_ascii=False).replace(self.boundary, "[boundary]")
+        return json.dumps(_neutral(value), ensure_ascii=False, separators=(",", ":")).replace(
+            self.boundary, "[boundary]"
+        )
 
 
 def cut_middle(text: str, limit: int) -> str:

@@ -38,7 +38,8 @@ log = structlog.get_logger(__name__)
 
 STEP = "rank"
 MAX_PARALLEL = 4
-TASK_CHARACTERS, SOURCE_TASK_CHARACTERS, TRIGGER_CHARACTERS, GUIDELINE_CHARACTERS = 6000, 160, 300, 600
+TASK_CHARACTERS = 6000
+TRIGGER_CHARACTERS, GUIDELINE_CHARACTERS, AVOID_CHARACTERS, NOT_WHEN_CHARACTERS = 300, 600, 300, 300
 LIMITS = JsonLimits(depth_levels=5, values=5_000, text_chars=4_096)
 
 
@@ -228,9 +229,10 @@ def _build_request(task: str, lessons: Sequence[OfferedHeuristic], *, top_k: int
 def _show(lesson: OfferedHeuristic) -> dict[str, str]:
     shown = {
         "id": lesson.label,
-        "learnt_from": cut_middle(lesson.source_task, SOURCE_TASK_CHARACTERS),
         "trigger": cut_middle(lesson.trigger, TRIGGER_CHARACTERS),
+        "not_when": cut_middle(lesson.not_when, NOT_WHEN_CHARACTERS),
         "action": cut_middle(lesson.guideline, GUIDELINE_CHARACTERS),
+        "avoid": cut_middle(lesson.avoid, AVOID_CHARACTERS),
     }
     return {name: value for name, value in shown.items() if value}
 

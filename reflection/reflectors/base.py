@@ -23,6 +23,8 @@ class ProposedLesson:
     """A lesson with the steps it is drawn from. `confidence` is 0–1; `covers_existing` names a heuristic it repeats.
 
     `pattern` is the key of what was found in the run, the same in every run that shows it; "" where it has none.
+    `family_runs` are positions in the family of the episode: the other runs from which the text has words that its own
+    run does not have.
     """
 
     text: HeuristicText
@@ -31,6 +33,7 @@ class ProposedLesson:
     covers_existing: UUID | None = None
     tools: tuple[str, ...] = ()
     pattern: str = ""
+    family_runs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,12 +52,14 @@ class Reflector(Protocol):
     """Reads one run. `name` and `version` go onto every heuristic it proposes.
 
     Where `reads_near` is False, near heuristics are not searched for and `near` is empty. Where `reads_family` is
-    False, the episode comes without other runs of its family.
+    False, the episode comes without other runs of its family. Where `reads_tries` is True, several tries of a task that
+    wait at once come as one run, and the episode says what runs that ended otherwise did.
     """
 
     name: str
     version: str
     reads_near: bool
     reads_family: bool
+    reads_tries: bool
 
     def reflect(self, episode: Episode, *, near: tuple[NearHeuristic, ...]) -> ReflectionResult: ...

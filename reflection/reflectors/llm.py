@@ -1,17 +1,19 @@
 """The reflector that asks a language model."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 import structlog
 from django.conf import settings
 
+from memory.heuristics.sameness import compare_heuristics
 from memory.heuristics.text import Citation, HeuristicText
-from memory.runs.episode import Episode, Step
+from memory.meaning.comparison import MeaningVerdict
+from memory.runs.episode import Episode, EpisodeStep
 from reflection.llm.calls import Ask
 from reflection.llm.chat import ChatAnswer
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
-from reflection.reflectors.checks import Severity, verify
+from reflection.reflectors.checks import Severity, is_rejected, verify
 from reflection.reflectors.llm_answer import LessonAnswer, UnusableAnswer, answer_schema, parse_answer
 from reflection.reflectors.llm_prompt import Prompt, build_prompt, build_repair, version_for, version_of_all
 
@@ -21,10 +23,6 @@ MAX_QUOTE_CHARACTERS = 200
 MAX_TAG_CHARACTERS = 40
 MAX_SOURCE_TASK_CHARACTERS = 2000
 POLARITIES = {"success": "works", "failure": "avoid", "mixed": "mixed"}
-# What a second try can fix; it must not help the model hide a repetition or a secret
-FIXABLE = frozenset(
-    {"trigger_too_long", "guideline_too_long", "avoid_too_long", "not_when_too_long", "no_evidence", "no_such_step"}
-)
 
 
 class LlmReflector:
@@ -33,6 +31,7 @@ class LlmReflector:
     name = "llm"
     reads_near = True
     reads_family = False
+    reads_tries = True
 
     def __init__(self, *, ask: Ask) -> None:
         self.version = version_of_all()
@@ -58,10 +57,11 @@ class LlmReflector:
             if not reason:
                 return ReflectionResult(lessons=lessons, skip_reason=skipped)
         log.info("reflection_answer_repaired", code=code, prompt_version=prompt.version)
-        repair = build_repair(prompt, episode, answer=first.text, reason=reason, max_lessons=max_lessons)
+        repair = build_repair(prompt, episode, answer=first.text, code=code, reason=reason, max_lessons=max_lessons)
         second = self._ask("reflect:repair", repair)
         try:
-            lessons, skipped = self._read(second, prompt, episode, near, max_lessons)
+            mended, skipped = self._read(second, prompt, episode, near, max_lessons)
+            lessons = (*mended, *_find_lost(lessons, mended, episode))
         except UnusableAnswer as error:
             log.info("reflection_answer_unusable", code=error.code, prompt_version=prompt.version)
             # The first answer may have had usable lessons beside the one that failed.
@@ -89,11 +89,19 @@ class LlmReflector:
     def _find_fixable(self, lessons: tuple[ProposedLesson, ...], episode: Episode) -> tuple[str, str]:
         """Return code and reason for a second try, or blanks where there is nothing to fix or nothing to save."""
         findings = [finding for lesson in lessons for finding in verify(lesson, episode)]
-        rejected = [finding for finding in findings if finding.severity == Severity.REJECT]
         # To name a secret or a repetition would teach the model to hide it.
-        if not rejected or any(finding.code not in FIXABLE for finding in rejected):
-            return "", ""
-        return rejected[0].code, " ".join(dict.fromkeys(finding.message for finding in rejected))
+        fixable = [] if is_rejected(findings) else [item for item in findings if item.severity == Severity.MEND]
+        return (fixable[0].code, " ".join(dict.fromkeys(item.message for item in fixable))) if fixable else ("", "")
+
+
+def _find_lost(
+    lessons: Iterable[ProposedLesson], mended: Iterable[ProposedLesson], episode: Episode
+) -> Iterator[ProposedLesson]:
+    """Find the lessons of a first answer that had nothing to mend and are missing in the second."""
+    for lesson in lessons:
+        is_there = any(compare_heuristics(lesson.text, other.text).verdict is MeaningVerdict.SAME for other in mended)
+        if not is_there and all(finding.severity == Severity.FLAG for finding in verify(lesson, episode)):
+            yield lesson
 
 
 def _lesson(answer: LessonAnswer, episode: Episode, shown: dict[str, NearHeuristic]) -> ProposedLesson:
@@ -137,7 +145,7 @@ def _citations(numbers: Iterable[int], episode: Episode) -> tuple[Citation, ...]
     return tuple(ranges)
 
 
-def _quote(step: Step) -> str:
+def _quote(step: EpisodeStep) -> str:
     text = step.error or step.observation or step.thought or (step.action.name if step.action else "")
     line = " ".join(text.split())
     return line if len(line) <= MAX_QUOTE_CHARACTERS else f"{line[: MAX_QUOTE_CHARACTERS - 1]}…"

@@ -1,6 +1,7 @@
 """Reflections and their results."""
 
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
@@ -29,7 +30,10 @@ class Reflection(Job):
     reflector_version: str = member("result", "reflector_version")
     prompt_version: str = member("result", "prompt_version")
     heuristics_proposed: int = member("result", "heuristics_proposed", 0)
-    skip_reason: str = member("result", "skip_reason")  # why nothing was proposed
+    skip_reason: str = member("result", "skip_reason")  # why nothing, or not everything, was proposed
+    # The reflection that did this one's work, too, or is doing it, on another try of the same task.
+    carried_by: UUID | None = member("result", "carried_by", None, read=UUID)
+    shown_runs: list[UUID] = member("result", "shown_runs", (), read=lambda ids: [UUID(id) for id in ids])
 
     class Meta:
         proxy = True
@@ -70,6 +74,7 @@ class Proposal(models.Model):
     )
     effect = models.TextField(choices=Effect.choices)
     similarity = models.FloatField(null=True)
+    # With `words`, those of the lesson that a finding is about.
     findings = StoredJson(
         default=list, blank=True, help_text="What the checks found for the reviewer: [{code, message}]."
     )

@@ -14,6 +14,7 @@ from memory.heuristics.extensions import Tally
 from memory.heuristics.models import Heuristic
 from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE
 from memory.runs.models import Trajectory
+from reflection.reflectors.matching import OTHER_WORDS
 from reflection.reflectors.models import Proposal, RunPatterns
 
 # The patterns of a lesson are those of its group; its place is its task family or the project.
@@ -93,7 +94,8 @@ def find_flags(heuristic_ids: Iterable[UUID]) -> dict[UUID, set[str]]:
     flagged = Proposal.objects.filter(heuristic__in=list(heuristic_ids)).exclude(findings=[])
     flags: dict[UUID, set[str]] = {}
     for heuristic_id, findings in flagged.values_list("heuristic_id", "findings"):
-        flags.setdefault(heuristic_id, set()).update(finding["code"] for finding in findings)
+        codes = {finding["code"] for finding in findings} - {OTHER_WORDS}
+        flags.setdefault(heuristic_id, set()).update(codes)
     return flags
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC
 from typing import Any
 
+from django.conf import settings
 from django.db.models import F
 from django.template.defaultfilters import pluralize
 from django.urls import reverse
@@ -139,7 +140,8 @@ def find_link(delivery: WebhookDelivery) -> str:
             page = reverse("admin:reflection_webhookendpoint_change", args=[delivery.endpoint_id])
         case _:
             page = reverse("admin:memory_heuristic_changelist")
-    return delivery.endpoint.desk_url.rstrip("/") + page
+    # The page's path begins with ERL_PATH_PREFIX, and so may the address that a person entered.
+    return delivery.endpoint.desk_url.rstrip("/").removesuffix(settings.ERL_PATH_PREFIX) + page
 
 
 def _count_waiting(delivery: WebhookDelivery) -> int:

@@ -15,6 +15,7 @@ from django.db.models.functions import Coalesce, Now
 
 from memory.database_clock import database_now
 from memory.failpoints import failpoint
+from memory.sealing import is_sealed
 from reflection.errors import NotNow
 from reflection.jobs.execution import Heartbeat, Outcome, carry_out
 from reflection.jobs.models import Job
@@ -86,6 +87,9 @@ def _send(delivery: WebhookDelivery) -> int:
     if not secrets:
         reason = "No secret can be used, because ERL_SECRET_KEY has changed. Add a new secret on the webhook's page."
         raise DeliveryFailed(reason, code="no_secret")
+    if is_sealed(delivery.endpoint.url):
+        reason = "The address cannot be read, because ERL_SECRET_KEY has changed. Enter it again on the webhook's page."
+        raise DeliveryFailed(reason, code="no_address")
     body = write_body(delivery)
     message_id, timestamp = f"msg_{delivery.message_id.hex}", int(time.time())
     headers = {

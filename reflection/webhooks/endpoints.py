@@ -9,7 +9,7 @@ from memory.projects.actors import Actor, name_actor
 from reflection.errors import ReflectionError, StillQueued
 from reflection.webhooks.models import TEST_EVENT, WebhookDelivery, WebhookEndpoint, WebhookSecret
 from reflection.webhooks.outbox import queue_delivery
-from reflection.webhooks.signatures import derive_secret, fingerprint_of, make_salt, spell_secret
+from reflection.webhooks.signatures import derive_secret, fingerprint_of, make_salt, seal_secret, spell_secret
 
 MOST_SECRETS = 4
 
@@ -71,6 +71,7 @@ def add_secret(endpoint: WebhookEndpoint, *, by: Actor) -> NewSecret:
         project_id=endpoint.project_id,
         endpoint=endpoint,
         salt=salt,
+        sealed=seal_secret(secret),
         fingerprint=fingerprint_of(secret),
         created_by=by.label,
     )

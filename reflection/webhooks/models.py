@@ -15,6 +15,7 @@ from memory.constraints import one_of
 from memory.events import EventKind
 from memory.ids import uuid7
 from memory.projects.models import Project
+from memory.sealing import SealedURLField
 from reflection.jobs.models import Job, KindManager, member
 
 KIND = "webhook"
@@ -43,7 +44,7 @@ class WebhookEndpoint(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    url = models.TextField("URL")
+    url = SealedURLField("URL")
     events = ArrayField(models.TextField(choices=EventKind.choices))
     style = models.TextField("body", choices=Style.choices, default=Style.STANDARD)
     with_text = models.BooleanField(
@@ -85,14 +86,15 @@ class WebhookEndpoint(models.Model):
 class WebhookSecret(models.Model):
     """One secret of an endpoint: messages are signed with every secret that is not retired.
 
-    The secret itself is not stored: it is made from ERL_SECRET_KEY and the salt. `fingerprint` tells which key it was
-    made with, and a person which secret it is.
+    It is made from ERL_SECRET_KEY and the salt, and stored only sealed, so that it stays the same when the key changes.
+    `fingerprint` tells a person which secret it is. Release 1.0.0 knows no `sealed` and makes it from the salt again.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     endpoint = models.ForeignKey(WebhookEndpoint, on_delete=models.CASCADE, related_name="secrets")
     salt = models.TextField(editable=False)
+    sealed = models.TextField(null=True, editable=False)  # Base64
     fingerprint = models.TextField(editable=False)
     created_by = models.TextField(editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)

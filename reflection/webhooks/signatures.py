@@ -1,6 +1,7 @@
 """Secrets and signatures after Standard Webhooks (https://www.standardwebhooks.com, version 1.0.0).
 
-A secret is made from ERL_SECRET_KEY and a random salt, so that neither the database nor a backup of it can sign.
+A secret is made from ERL_SECRET_KEY and a random salt, and stored sealed, so that neither the database nor a backup of
+it can sign.
 """
 
 import base64
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 
 from django.conf import settings
 
+from memory.sealing import SealedWithLostKey, seal, unseal
 from reflection.webhooks.models import WebhookSecret
 
 SALT_BYTES = 24
@@ -37,9 +39,19 @@ def fingerprint_of(secret: bytes) -> str:
     return hashlib.sha256(b"fingerprint:" + secret).hexdigest()[:FINGERPRINT_CHARACTERS]
 
 
+def seal_secret(secret: bytes) -> str:
+    """Return a secret as it is stored."""
+    return seal(base64.b64encode(secret).decode())
+
+
 def find_secret(row: WebhookSecret) -> bytes | None:
-    """Return a secret, or None if the ERL_SECRET_KEY it was made with is gone."""
-    # Secrets outlive a change of ERL_SECRET_KEY as long as the old key is among the fallbacks.
+    """Return a secret, or None if no ERL_SECRET_KEY that is set opens it."""
+    if row.sealed is not None:
+        try:
+            return base64.b64decode(unseal(row.sealed))
+        except SealedWithLostKey:
+            return None
+    # Release 1.0.0 stored only the salt.
     for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS):
         secret = derive_secret(row.salt, key=key)
         if fingerprint_of(secret) == row.fingerprint:

@@ -2,10 +2,12 @@
 
 import socket
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import httpcore
 import httpx
+from django.conf import settings
 
 from memory.connections import BoundedBackend, BoundedTransport, deadline, retry_after_seconds
 from memory.egress import find_address_fault, find_project_url_fault
@@ -46,7 +48,7 @@ def post(url: str, *, body: bytes, headers: dict[str, str]) -> int:
         transport=BoundedTransport(backend=CheckedBackend()),
         # A redirect could lead to a private address, after the check of the first one.
         follow_redirects=False,
-        # A proxy in the environment would resolve names itself and so get around the check of addresses.
+        # Not the environment's proxy: one that ERL was not told of would get around the check of addresses.
         trust_env=False,
         headers={"user-agent": "erl", "accept-encoding": "identity", **headers},
         timeout=httpx.Timeout(TIMEOUT_SECONDS, connect=CONNECT_SECONDS),
@@ -70,7 +72,14 @@ def post(url: str, *, body: bytes, headers: dict[str, str]) -> int:
 
 
 class CheckedBackend(BoundedBackend):
-    """Resolves a name once, checks every address that it stands for, and connects to these addresses alone."""
+    """Resolves a name once, checks every address that it stands for, and connects to these addresses alone.
+
+    A proxy resolves names itself, and knows some that are unknown here. Those it has to judge.
+    """
+
+    def check(self, host: str, port: int) -> None:
+        with suppress(httpcore.ConnectError):
+            _resolve(host, port)
 
     def connect_tcp(
         self,
@@ -80,6 +89,8 @@ class CheckedBackend(BoundedBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
+        if _is_proxy(host, port):  # which the operator named
+            return super().connect_tcp(host, port, timeout, local_address, socket_options)
         failure: Exception = httpcore.ConnectError("The name stands for no address.")
         # Resolved once: asking again could give an address that was not checked (DNS rebinding).
         for address in _resolve(host, port):
@@ -88,6 +99,12 @@ class CheckedBackend(BoundedBackend):
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
         raise failure
+
+
+def _is_proxy(host: str, port: int) -> bool:
+    """Tell whether a connection is one to the operator's proxy. No project's host is reached directly beside it."""
+    proxy = httpcore.URL(settings.ERL_HTTP_PROXY) if settings.ERL_HTTP_PROXY else None
+    return proxy is not None and (host, port) == (proxy.host.decode("ascii"), proxy.port)
 
 
 def _resolve(host: str, port: int) -> list[str]:

@@ -74,6 +74,7 @@ class ConversationAnswer(BaseModel):
 
     id: UUID
     agent: UUID
+    user_id: str
     messages: Annotated[int, Field(description="The number of its last message.")]
     window_tokens: Annotated[int | None, Field(description="The model's window, where it said that it is smaller.")]
     compaction_wanted: Annotated[bool, Field(description="Whether it is shortened before the model is asked next.")]

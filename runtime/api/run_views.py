@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from memory.api.base import ApiView
+from memory.api.filters import ExactText
 from memory.api.pagination import LimitOffset
 from memory.api.schema import LOCATION, PREFER, describe
 from memory.api.waiting import waiting_place
@@ -44,6 +45,7 @@ POLL_SECONDS = 0.05
 class RunFilter(filters.FilterSet):  # type: ignore[misc]
     status = filters.ChoiceFilter(choices=RunStatus.choices, help_text="Its status.")
     conversation = filters.UUIDFilter(field_name="conversation_id", help_text="The conversation it goes on in.")
+    user_id = ExactText(field_name="conversation__user_id", help_text="The client's own id of its end user.")
 
     class Meta:
         model = Run
@@ -94,6 +96,7 @@ class AgentRunListView(ApiView):
             attachments=tuple(attachment.model_dump() for attachment in sent.attachments),
             conversation=conversation,
             task_id=sent.task_id,
+            user_id=sent.user_id,
             limits=sent.limits,
             replaces_open=sent.open_run == "replace",
             client=self.api_key.client,

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field, model_validator
 
-from memory.api.input import ContentHash, Id, Input, Name, OneOf, Text, wrong_member
+from memory.api.input import ContentHash, Id, Input, Name, OneOf, Text, UserId, wrong_member
 from memory.api.output import Pagination
 from memory.limits import MAX_REASON_CHARS, MAX_TASK_CHARS, MAX_TEXT_CHARS
 from runtime.api.conversation_shapes import AttachmentInput
-from runtime.approvals import Decision
+from runtime.approvals import CallDecision
 from runtime.definitions.values import AgentMembers
 from runtime.limits import Limits
 from runtime.models.agents import Agent, AgentRevision
@@ -48,6 +48,7 @@ class RunInput(Input):
     ] = []
     conversation: Annotated[Id | None, Field(description="Where to go on; a new conversation if left out.")] = None
     task_id: Annotated[Name, Field(description="The task family.")] = ""
+    user_id: UserId = ""
     limits: Annotated[Limits | None, Field(description="The agent's own if left out.")] = None
     open_run: Annotated[
         str,
@@ -70,7 +71,7 @@ class DecisionInput(Input):
 
     decision: Annotated[
         str,
-        OneOf(Decision),
+        OneOf(CallDecision),
         Field(
             description="`approve` lets it happen, `edit` with other arguments, `reject` does not, and `answer` is "
             "given to the agent in place of the tool's result. Of a call about which it is not known whether it "
@@ -85,9 +86,9 @@ class DecisionInput(Input):
 
     @model_validator(mode="after")
     def _fit_the_decision(self) -> "DecisionInput":
-        if (self.decision == Decision.EDIT) != (self.arguments is not None):
+        if (self.decision == CallDecision.EDIT) != (self.arguments is not None):
             raise wrong_member("arguments", "Send arguments with the decision edit, and only with it.")
-        if self.decision != Decision.ANSWER and self.answer:
+        if self.decision != CallDecision.ANSWER and self.answer:
             raise wrong_member("answer", "Send an answer only with the decision answer.")
         return self
 
@@ -146,6 +147,7 @@ class RunAnswer(BaseModel):
     agent_name: str
     agent_revision: int
     conversation: UUID
+    user_id: str
     resumes: UUID | None
     status: Annotated[str, OneOf(RunStatus)]
     waits_for: Annotated[
@@ -285,6 +287,7 @@ def describe_run(run: Run, *, reply: str | None = None) -> dict[str, Any]:
         "agent_name": run.agent.name,
         "agent_revision": run.revision.number,
         "conversation": run.conversation_id,
+        "user_id": run.conversation.user_id,
         "resumes": run.resumes_id,
         "reply": reply,
         "waits_for": waits_for(run),

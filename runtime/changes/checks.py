@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reflection.llm.chat import ChatMessage, ChatRequest
+from reflection.llm.chat import ChatRequest, PromptMessage
 from runtime.changes.kinds import check_untouched
 from runtime.changes.proposals import new_tools
 from runtime.changes.rehearsals import tools_of_revision
@@ -187,7 +187,7 @@ def _check_budget(change: Change) -> CheckResult:
 
 
 def _measure(revision: AgentRevision) -> int:
-    messages = (ChatMessage(role="system", content=revision.system),)
+    messages = (PromptMessage(role="system", content=revision.system),)
     tools = tuple(tool for tool, _ in tools_of_revision(revision))
     # Only its size is estimated; it is never sent.
     return ChatRequest(messages=messages, tools=tools, max_output_tokens=1).estimated_input_tokens

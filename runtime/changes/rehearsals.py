@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from memory.runs.models import Trajectory
-from reflection.llm.chat import ChatMessage, ChatTool
+from reflection.llm.chat import ChatTool, PromptMessage
 from reflection.llm.registry import provider_of
 from runtime.changes.journal_host import JournalHost, Recorded, find_kinds, read_journal
 from runtime.changes.proposals import ProposedChange, foresee
@@ -104,7 +104,7 @@ def rehearse(subject: Subject, run: Run, ask: Ask, *, recorded: list[Recorded] |
     return Rehearsal(host=host, trial=hold_trial(subject, read_task(run), ask, host))
 
 
-def read_task(run: Run) -> list[ChatMessage]:
+def read_task(run: Run) -> list[PromptMessage]:
     """Return what was said in a run's conversation until it began, with its task as the last message."""
     first = run.messages.filter(role=Message.Role.USER).order_by("seq").values_list("seq", flat=True).first() or 0
     messages = (

@@ -14,7 +14,7 @@ from runtime.definitions.values import ToolDefinition
 from runtime.errors import ToolError
 from runtime.models.changes import Change
 from runtime.models.effects import Effect
-from runtime.tools.catalogue import Tool
+from runtime.tools.catalogue import LoopTool
 from runtime.tools.core import object_schema
 
 
@@ -52,7 +52,7 @@ def _read_tool(sent: dict[str, Any]) -> ToolDefinition:
 
 _TEXT = {"type": "string"}
 TOOLS = (
-    Tool(
+    LoopTool(
         name="propose_change",
         description="Propose a change of yourself: other instructions, or a tool of your own in Python that makes "
         "several calls in one. It is checked and rehearsed on recorded runs, and others decide. These can never be "

@@ -17,7 +17,7 @@ from reflection.jobs.execution import Heartbeat
 from reflection.llm.base import estimate_tokens
 from reflection.llm.budget import cost_usd
 from reflection.llm.calls import RememberedChat
-from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ChatTool, stored_calls
+from reflection.llm.chat import ChatAnswer, ChatRequest, ChatTool, PromptMessage, stored_calls
 from reflection.llm.turns import arrange
 from runtime.context.prompt import asked_with, with_schema
 from runtime.definitions.values import ToolDefinition
@@ -35,7 +35,7 @@ from runtime.rules import Called, needs_approval, read_rules
 from runtime.sandbox import HostError, SandboxCall, SharedSeconds, run_tool
 from runtime.sandbox.calls import read_limits
 from runtime.schema import bind_arguments
-from runtime.tools.catalogue import Tool
+from runtime.tools.catalogue import LoopTool
 
 # Any moment will do if it is always the same: a tool that is run again then answers the same.
 FROZEN_AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -120,13 +120,13 @@ def name_answers(chat: RememberedChat, heartbeat: Heartbeat, prefix: str = "") -
     return ask_for
 
 
-def hold_trial(subject: Subject, said: Sequence[ChatMessage], ask: Ask, host: Host) -> Trial:
+def hold_trial(subject: Subject, said: Sequence[PromptMessage], ask: Ask, host: Host) -> Trial:
     """Let an agent answer the last of these messages.
 
     Args:
         ask: asks the model; it is given the number of the step.
     """
-    head = ChatMessage(role="system", content=with_schema(subject.head, subject.model_settings))
+    head = PromptMessage(role="system", content=with_schema(subject.head, subject.model_settings))
     return _MemoryHost(subject, [head, *said], ask, host).work()
 
 
@@ -177,7 +177,7 @@ def run_source(
 class _MemoryHost:
     """Carries out what `next_action` chooses, and keeps the rows that it looks at in memory."""
 
-    def __init__(self, subject: Subject, messages: list[ChatMessage], ask: Ask, host: Host) -> None:
+    def __init__(self, subject: Subject, messages: list[PromptMessage], ask: Ask, host: Host) -> None:
         self._subject, self._messages, self._ask, self._host = subject, messages, ask, host
         now, limits = datetime.now(UTC), subject.limits
         self._run = Run(
@@ -191,7 +191,7 @@ class _MemoryHost:
         )
         self._rules = tuple(read_rules(subject.rules))
         self._tools = {
-            tool.name: Tool(
+            tool.name: LoopTool(
                 name=tool.name,
                 description=tool.description,
                 parameters=tool.parameters,
@@ -326,10 +326,10 @@ class _MemoryHost:
         recent = (other for other in self._effects if other.step.seq > effect.step.seq - LOOKED_AT)
         if sum(_write_call(other) == _write_call(effect) for other in recent) == TOLD_AT:
             text += f"\n[{NO_PROGRESS_NOTE.format(times=TOLD_AT)}]"
-        self._messages.append(ChatMessage(role="tool", content=text, tool_call_id=effect.call_id))
+        self._messages.append(PromptMessage(role="tool", content=text, tool_call_id=effect.call_id))
 
     def _note(self, text: str) -> None:
-        self._messages.append(ChatMessage(role="user", content=text))
+        self._messages.append(PromptMessage(role="user", content=text))
         self._noted_at = len(self._messages)
 
     def _end(self, finish: Finish) -> Trial:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from reflection.llm.chat import ChatMessage, ChatRequest, ChatTool, ModelOptions, read_calls
+from reflection.llm.chat import ChatRequest, ChatTool, ModelOptions, PromptMessage, read_calls
 from reflection.llm.turns import arrange
 from runtime.limits import ModelSettings
 from runtime.models.conversations import Compaction, Message
@@ -48,7 +48,7 @@ def write_request(
     transcript, messages = [], list(messages)
     untaken = _find_untaken(messages)
     if compaction is not None and compaction.summary:
-        transcript.append(ChatMessage(role="user", content=SUMMARY + compaction.summary))
+        transcript.append(PromptMessage(role="user", content=SUMMARY + compaction.summary))
     # A result has only the id of its call, and the line that stands for it names the tool.
     names: dict[str, str] = {}
     masked_through = compaction.masked_through if compaction else 0
@@ -67,7 +67,7 @@ def write_request(
     settings = ModelSettings.model_validate(run.revision.model_settings)
     return ChatRequest(
         messages=(
-            ChatMessage(role="system", content=with_schema(run.head if head is None else head, settings)),
+            PromptMessage(role="system", content=with_schema(run.head if head is None else head, settings)),
             *arrange(transcript),
         ),
         tools=(*pinned, *_find_named_tools(transcript, pinned)),
@@ -96,7 +96,7 @@ def _find_untaken(messages: Sequence[Message]) -> list[Message]:
     return [unanswered[id] for id in failed.values_list("pk", flat=True)]
 
 
-def _find_named_tools(said: Sequence[ChatMessage], offered: Sequence[ChatTool]) -> list[ChatTool]:
+def _find_named_tools(said: Sequence[PromptMessage], offered: Sequence[ChatTool]) -> list[ChatTool]:
     """Return the tools for reading that a text of ERL sends the agent to and that it was not given."""
     mentions = {
         "conversation_search": bool(said) and said[0].content.startswith(SUMMARY),
@@ -189,20 +189,20 @@ def write_mask(message: Message, *, tool: str) -> str:
     return f"[Result {message.seq} of {tool}, {len(message.content):,} characters. Read it {READ_WITH}.]"
 
 
-def _write(message: Message, *, tool: str, masked: bool) -> ChatMessage:
+def _write(message: Message, *, tool: str, masked: bool) -> PromptMessage:
     content = message.content
     match message.role:
         case Message.Role.TOOL:
             # The line that stands for a short result would be longer than the result.
             if masked and len(mask := write_mask(message, tool=tool)) < len(content):
                 content = mask
-            return ChatMessage(role="tool", content=content, tool_call_id=message.tool_call_id)
+            return PromptMessage(role="tool", content=content, tool_call_id=message.tool_call_id)
         case Message.Role.ASSISTANT:
-            return ChatMessage(
+            return PromptMessage(
                 role="assistant",
                 content=content,
                 tool_calls=read_calls(message.tool_calls),
                 received=message.received,
             )
         case _:
-            return ChatMessage(role="user", content=content, attachments=tuple(message.attachments or ()))
+            return PromptMessage(role="user", content=content, attachments=tuple(message.attachments or ()))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from reflection.llm.base import estimate_tokens
-from reflection.llm.chat import ChatMessage, ChatRequest
+from reflection.llm.chat import ChatRequest, PromptMessage
 from runtime.models.conversations import Message
 
 PROMPT_VERSION = "summary-1"
@@ -22,8 +22,8 @@ def ask_summary(messages: Sequence[Message], *, before: str, max_tokens: int) ->
     told += [_tell(message, characters=2_000) for message in messages]
     return ChatRequest(
         messages=(
-            ChatMessage(role="system", content=INSTRUCTIONS),
-            ChatMessage(role="user", content="\n\n".join(told)),
+            PromptMessage(role="system", content=INSTRUCTIONS),
+            PromptMessage(role="user", content="\n\n".join(told)),
         ),
         max_output_tokens=max_tokens,
         temperature=0.0,

@@ -22,7 +22,7 @@ from reflection.llm.base import Provider, ProviderError
 from reflection.llm.calls import RememberedChat, read_chat
 from reflection.llm.chat import ChatAnswer, ChatRequest, stored_calls
 from reflection.llm.models import ModelCall
-from runtime.context.head import write_head
+from runtime.context.head import write_head, write_question
 from runtime.context.planning import Shown
 from runtime.context.prompt import hash_prompt, output_of, rebuild_request, window_of, write_tools
 from runtime.conversations import add_message
@@ -48,10 +48,11 @@ def prepare_run(claimed: Claimed, run: Run) -> None:
     prepared = prepare_answer(
         Question(
             project=run.project,
-            task=run.task,
+            task=write_question(run),
             by=Actor(label=run.created_by, api_key_id=run.api_key_id),
             task_id=run.task_id,
             agent=run.agent.name,
+            tools=tuple(tool.name for tool in tools_of(run)),
             session=str(run.conversation_id),
             client=run.client,
             request_id=run.request_id,

@@ -22,7 +22,7 @@ from runtime.loop.fence import Claimed
 from runtime.loop.journal import ask_people, end_effect, plan_effect
 from runtime.models.effects import Effect
 from runtime.models.runs import Run
-from runtime.tools.catalogue import Tool, find_tool
+from runtime.tools.catalogue import LoopTool, find_tool
 from runtime.tools.custom import CallsHost
 from runtime.tools.memory_tools import BLOCK_TOOLS
 
@@ -114,7 +114,7 @@ def _start(claimed: Claimed, effect_id: UUID) -> bool:
     return bool(changed)
 
 
-def _execute(tool: Tool | None, effect: Effect) -> tuple[str, Any]:
+def _execute(tool: LoopTool | None, effect: Effect) -> tuple[str, Any]:
     """Carry out a call with no transaction open; return how it ended and what there is to read."""
     if tool is None:
         return _Status.FAILED, GONE

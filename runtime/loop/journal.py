@@ -24,7 +24,7 @@ from runtime.models.effects import Approval, Effect
 from runtime.models.runs import Step
 from runtime.rules import Called, needs_approval, read_rules, refuse_call
 from runtime.streaming.events import append_event
-from runtime.tools.catalogue import Tool, find_tool
+from runtime.tools.catalogue import LoopTool, find_tool
 
 MAX_RESULT_SHARE = 0.2  # of the context window; the rest can be read with read_result
 MAX_RESULTS_SHARE = 0.5  # of what the head leaves of a prompt: for the results of one answer together
@@ -234,7 +234,7 @@ def _count_same(effect: Effect) -> int:
 
 def find_refusal(
     effect: Effect,
-    found: Tool | None,
+    found: LoopTool | None,
     arguments: dict[str, Any] | None,
     *,
     rules: Sequence[Any],

@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 from memory.constraints import one_of
 from memory.ids import uuid7
 from memory.projects.models import Project
-from memory.stored_text import StoredJson, StoredText
+from memory.stored_text import OF_A_USER, StoredJson, StoredText
 from runtime.models.agents import Agent
 
 
@@ -25,6 +25,9 @@ class Conversation(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="conversations", db_index=False)
+    user_id = StoredText(
+        blank=True, default="", db_default="", help_text="The client's own id of its end user.", kept=OF_A_USER
+    )
     # The number of the last message. Counted in the statement of runtime/conversations.py, whose lock keeps the order.
     messages_written = models.PositiveIntegerField(default=0, editable=False)
     window_tokens = models.PositiveIntegerField(
@@ -47,7 +50,14 @@ class Conversation(models.Model):
 
     class Meta:
         ordering = ["-created_at", "-id"]
-        indexes = [models.Index(fields=["agent", "-created_at", "-id"], name="agents_conversation_newest")]
+        indexes = [
+            models.Index(fields=["agent", "-created_at", "-id"], name="agents_conversation_newest"),
+            models.Index(
+                fields=["project", "user_id", "-created_at"],
+                name="agents_conversation_of_user",
+                condition=~Q(user_id=""),
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"conversation {self.id}"

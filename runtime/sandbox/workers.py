@@ -37,16 +37,16 @@ def get_pool() -> Monty:
         if _left_to_parent:
             raise SandboxError("This process was forked from one that had run tools. Start it before tools run.")
         if _pool is None:
-            pool = Monty(
-                min_processes=1,
-                max_processes=MAX_WORKERS,
-                checkout_timeout=CHECKOUT_SECONDS,
-                request_timeout=HARD_LIMIT_SECONDS,
-                max_checkouts_per_worker=CALLS_PER_WORKER,
-                feed_duration_limit_grace=GRACE_SECONDS,
-                turn_duration_limit_grace=GRACE_SECONDS,
-            )
             try:
+                pool = Monty(
+                    min_processes=1,
+                    max_processes=MAX_WORKERS,
+                    checkout_timeout=CHECKOUT_SECONDS,
+                    request_timeout=HARD_LIMIT_SECONDS,
+                    max_checkouts_per_worker=CALLS_PER_WORKER,
+                    feed_duration_limit_grace=GRACE_SECONDS,
+                    turn_duration_limit_grace=GRACE_SECONDS,
+                )
                 pool.__enter__()
             except (OSError, RuntimeError) as error:
                 raise SandboxError(

@@ -19,7 +19,7 @@ from runtime.tools.custom import EXECUTORS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tool:
+class LoopTool:
     """A tool as the loop sees it. `execute` gets the effect, and returns a text or what can be written as JSON.
 
     It raises a `MemoryAppError` with a sentence for the agent where the agent can do something about it.
@@ -60,16 +60,16 @@ def _clean_descriptions(schema: Any) -> Any:
 
 
 ALWAYS_OFFERED = ("read_result", "conversation_search")  # where a text of ERL refers to them
-_core: dict[str, Tool] = {}
-_more: list[Tool] = []
+_core: dict[str, LoopTool] = {}
+_more: list[LoopTool] = []
 
 
-def add_core_tools(*tools: Tool) -> None:
+def add_core_tools(*tools: LoopTool) -> None:
     """Add tools of ERL that belong to a package above this one."""
     _more.extend(tools)
 
 
-def core_tools() -> dict[str, Tool]:
+def core_tools() -> dict[str, LoopTool]:
     """Return ERL's own tools by name."""
     if not _core:
         # Imported here, because these modules import this one.
@@ -79,7 +79,7 @@ def core_tools() -> dict[str, Tool]:
     return _core
 
 
-def find_tool(run: Run, name: str, *, parent: Effect | None = None) -> Tool | None:
+def find_tool(run: Run, name: str, *, parent: Effect | None = None) -> LoopTool | None:
     """Return a tool that a run's agent has, or that a tool in the sandbox may use; None where it has none of the name.
 
     An agent's tools are pinned by its revision, except those that read its own conversation. A tool uses what is in
@@ -94,7 +94,7 @@ def find_tool(run: Run, name: str, *, parent: Effect | None = None) -> Tool | No
     return None if pin is None else _find_named(run.project_id, pin)
 
 
-def tools_of(run: Run) -> list[Tool]:
+def tools_of(run: Run) -> list[LoopTool]:
     """Return the tools of a run's agent in their order."""
     return [tool for entry in run.revision.tools if (tool := _find_named(run.project_id, entry)) is not None]
 
@@ -126,27 +126,27 @@ def find_tool_faults(project: Project, tools: Sequence[dict[str, Any]]) -> dict[
     return faults
 
 
-def _find_named(project_id: UUID, named: dict[str, Any]) -> Tool | None:
+def _find_named(project_id: UUID, named: dict[str, Any]) -> LoopTool | None:
     if "revision" not in named:
         return core_tools().get(named["name"])
     revisions = ToolRevision.objects.approved().filter(project=project_id, tool__name=named["name"])
     return _from_revision(revisions.select_related("tool").filter(pk=named["revision"]).first())
 
 
-def _find_current(project_id: UUID, name: str) -> Tool | None:
+def _find_current(project_id: UUID, name: str) -> LoopTool | None:
     if name in core_tools():
         return core_tools()[name]
     current = ToolRevision.objects.filter(tool__project=project_id, tool__name=name, tool__current__isnull=False)
     return _from_revision(current.filter(tool__current=F("pk")).select_related("tool").first())
 
 
-def _from_revision(revision: ToolRevision | None) -> Tool | None:
+def _from_revision(revision: ToolRevision | None) -> LoopTool | None:
     execute = EXECUTORS.get(revision.runtime) if revision else None
     if revision is None or execute is None:
         return None
     # What a tool in the sandbox does to the world, it does by calls of its host, which are effects of their own kind.
     kind = revision.kind if revision.runtime == ToolRuntime.HTTP else ToolKind.PURE
-    return Tool(
+    return LoopTool(
         name=revision.tool.name,
         description=revision.description,
         parameters=revision.parameters,

@@ -13,7 +13,7 @@ from runtime.errors import ToolError
 from runtime.models.conversations import Message
 from runtime.models.effects import Effect
 from runtime.streaming.events import append_event
-from runtime.tools.catalogue import Tool
+from runtime.tools.catalogue import LoopTool
 
 MAX_READ_CHARACTERS = 20_000
 FOUND_MESSAGES = 10
@@ -83,6 +83,7 @@ def get_lessons(effect: Effect) -> str:
         by=Actor(label=f"agent:{run.agent.name}", api_key_id=run.api_key_id),
         task_id=run.task_id,
         agent=run.agent.name,
+        tools=tuple(entry["name"] for entry in run.revision.tools),
         session=str(run.conversation_id),
         client=run.client,
     )
@@ -95,14 +96,14 @@ def object_schema(required: list[str], **properties: dict[str, Any]) -> dict[str
 
 _TEXT = {"type": "string"}
 TOOLS = (
-    Tool(
+    LoopTool(
         name="send_message",
         description="Send a message to the user while you go on working.",
         parameters=object_schema(["message"], message=_TEXT | {"description": "What to tell the user."}),
         kind=Effect.Kind.LOCAL,
         execute=send_message,
     ),
-    Tool(
+    LoopTool(
         name="read_result",
         description="Read what a tool returned earlier, whole or in parts.",
         parameters=object_schema(
@@ -114,14 +115,14 @@ TOOLS = (
         kind=Effect.Kind.PURE,
         execute=read_result,
     ),
-    Tool(
+    LoopTool(
         name="conversation_search",
         description="Find earlier messages of this conversation by words that are in them.",
         parameters=object_schema(["query"], query=_TEXT | {"description": "Words that all have to be in the message."}),
         kind=Effect.Kind.PURE,
         execute=conversation_search,
     ),
-    Tool(
+    LoopTool(
         name="get_lessons",
         description="Get lessons from earlier runs for a task or a part of it.",
         parameters=object_schema(["task"], task=_TEXT | {"description": "What you are about to do."}),

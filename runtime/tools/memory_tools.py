@@ -19,7 +19,7 @@ from memory.redaction import redact
 from memory.retrieval.safe_text import clean, clean_text, needs_cleaning
 from runtime.errors import ToolError
 from runtime.models.effects import Effect
-from runtime.tools.catalogue import Tool
+from runtime.tools.catalogue import LoopTool
 from runtime.tools.core import object_schema
 
 _SAID = {
@@ -65,7 +65,8 @@ def insert_archival(effect: Effect) -> str:
     tags = effect.arguments.get("tags", [])
     if len(tags) > MAX_TAGS or not all(0 < len(tag.strip()) <= len(tag) <= MAX_TAG_CHARS for tag in tags):
         raise ToolError(f"Use at most {MAX_TAGS} tags of 1 to {MAX_TAG_CHARS} characters each.")
-    new = NewPassage(text=text, tags=tags, owner=effect.run.agent_id, run_id=effect.run_id)
+    user_id = effect.run.conversation.user_id
+    new = NewPassage(text=text, tags=tags, user_id=user_id, owner=effect.run.agent_id, run_id=effect.run_id)
     _, is_new = insert_passage(effect.run.project, new, by=_actor(effect))
     return ("Saved." if is_new else "This was already saved.") + _say_changed(text, *tags)
 
@@ -147,35 +148,35 @@ _TEXT: dict[str, Any] = {"type": "string"}
 _TAGS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
 _LOCAL, _PURE = Effect.Kind.LOCAL, Effect.Kind.PURE
 TOOLS = (
-    Tool(
+    LoopTool(
         name="memory_append",
         description="Add a line to a block of your memory.",
         parameters=object_schema(["label", "text"], label=_LABEL, text=_TEXT),
         kind=_LOCAL,
         execute=append_block,
     ),
-    Tool(
+    LoopTool(
         name="memory_replace",
         description="Replace a text that occurs exactly once in a block of your memory.",
         parameters=object_schema(["label", "old", "new"], label=_LABEL, old=_TEXT, new=_TEXT),
         kind=_LOCAL,
         execute=replace_block,
     ),
-    Tool(
+    LoopTool(
         name="memory_patch",
         description="Apply a unified diff to a block of your memory.",
         parameters=object_schema(["label", "patch"], label=_LABEL, patch=_TEXT),
         kind=_LOCAL,
         execute=patch,
     ),
-    Tool(
+    LoopTool(
         name="archival_insert",
         description="Save a text that you may need later but not in every prompt.",
         parameters=object_schema(["text"], text=_TEXT, tags=_TAGS),
         kind=_LOCAL,
         execute=insert_archival,
     ),
-    Tool(
+    LoopTool(
         name="archival_search",
         description="Search what you saved by meaning, words, tags and time, or list what has a tag, newest first.",
         parameters=object_schema(

@@ -20,6 +20,7 @@ from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.releases.deployments import DeploymentChange, change_deployment, cut_release, start_canary
 from memory.releases.models import Deployment
+from reflection.imports.requests import begin_import
 from runtime.api.tool_shapes import ToolInput
 from runtime.definitions.storage import save_tool
 from runtime.definitions.values import ToolDefinition
@@ -67,7 +68,7 @@ class Operation:
     def prepare(self, project: Project) -> tuple[str, Any]:
         """Make a row of `project`; return the address and the body of a valid request about it."""
         url = self.path.replace("{id}", str(make_target(self, project))) if self.has_id else self.path
-        return url.replace("{other}", "1"), fill_body(self, project)
+        return url.replace("{other}", "1").replace("{table}", "memory_trajectory"), fill_body(self, project)
 
     def send(self, client: APIClient, project: Project, **options: Any) -> Any:
         """Send a valid request about a row of `project`."""
@@ -88,6 +89,9 @@ def make_target(operation: Operation, project: Project) -> UUID | str:
         return cut_release(project, by=Actor.policy("test")).sha256
     if operation.path.split("/")[3] == "shadow":
         return make_shadow_answer(project)
+    if operation.path.split("/")[3] == "imports":
+        begun = next(one.body or {} for one in OPERATIONS if one.id == "beginImport")
+        return begin_import(project, manifest=begun["manifest"], by=Actor.policy("test")).pk
     if operation.path.split("/")[3] in ("blocks", "passages"):
         return make_memory(operation, project)
     if operation.path.split("/")[3] in ("agents", "runs", "effects", "conversations", "approvals"):

@@ -5,6 +5,8 @@
 writes memory/api/examples.json again; then `manage.py spectacular --file docs/openapi.yaml`.
 """
 
+import hashlib
+import json
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -19,6 +21,7 @@ from evaluation.suites.base import Options
 from evaluation.suites.replay import REFLECTOR, SOURCES, Replay
 from memory.curation.priority import prioritise_heuristics
 from memory.index.heuristic_vectors import embed_heuristics
+from reflection.imports.execution import run_import
 from reflection.reflectors.reflections import run_reflection
 from runtime.models.changes import Change
 from runtime.models.runs import Run
@@ -104,6 +107,13 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
     answer = call("retrieveLessons", "post", "/retrieve", question)
     call("getContext", "get", "/context", {"task": TASK, "top_k": 5})
     call("getMemorySummary", "get", "/memory/summary?task_id=webshop")
+    call("getExport", "get", "/export")
+    call("getExportPage", "get", "/export/memory_evidence")
+    manifest, line = _an_export()
+    begun = call("beginImport", "post", "/imports", {"manifest": manifest, "dry_run": True})
+    call("sendImportParts", "put", f"/imports/{begun['id']}", {"offset": 0, "parts": [line]})
+    run_import(owner="examples")
+    call("getImport", "get", f"/imports/{begun['id']}")
     call("getRetrieval", "get", f"/retrievals/{answer['retrieval_id']}")
     call("getRetrievalOutcomes", "get", "/retrievals/outcomes")
     said = {"verdict": "followed", "helpful": True, "retrieval_id": answer["retrieval_id"]}
@@ -206,6 +216,11 @@ def _remember(call: Any) -> None:
     call("searchPassages", "post", "/passages/search", {"query": "Which shoe size does she need?", "limit": 1})
     call("listPassages", "get", "/passages?tag=orders&limit=1")
     call("getPassage", "get", f"/passages/{passage['id']}")
+    call("insertPassage", "post", "/passages", {"text": "Ana wants no calls.", "user_id": "c-17"})
+    person = {"user_id": "c-17", "texts": ["ana@example.org"]}
+    call("findPerson", "post", "/persons/find", person)
+    call("exportPerson", "post", "/persons/export", person | {"limit": 1})
+    call("erasePerson", "post", "/persons/erase", person)
 
 
 def _store_tools(call: Any) -> None:
@@ -314,6 +329,29 @@ def _finish_an_evaluation() -> None:
     run.results["suites"][0] |= {name: run.results["suites"][0][name][:3] for name in ("arms", "figures")}
     run.status, run.finished_at = EvaluationRun.Status.FINISHED, timezone.now()
     run.save()
+
+
+def _an_export() -> tuple[dict[str, Any], str]:
+    """Return the manifest and the only file of an export of settings."""
+    row = {
+        "id": "019a0000-0000-7000-8000-00000000000a",
+        "task_id": "webshop",
+        "max_works_share": 0.5,
+        "max_avoid_share": None,
+        "set_by": "policy:defaults",
+        "set_at": "2026-01-05T09:00:00+00:00",
+    }
+    line = f"{json.dumps(row)}\n"
+    file = {
+        "table": "memory_polarityquota",
+        "columns": sorted(row),
+        "rows": 1,
+        "bytes": len(line),
+        "sha256": hashlib.sha256(line.encode()).hexdigest(),
+    }
+    project = {"id": "019a0000-0000-7000-8000-000000000001", "slug": "webshop", "name": "Web shop"}
+    parts = {"format": "erl-project", "version": 1, "families": ["settings"], "project": project, "files": [file]}
+    return parts, line
 
 
 def _a_run() -> dict[str, Any]:

@@ -51,7 +51,7 @@ def test_key_does_what_an_agent_needs_and_no_more() -> None:
 
     assert answer["scopes"] == sorted(AGENT_SCOPES)
     assert set(ApiKey.Scope.values) - set(answer["scopes"]) == {
-        *("review", "release", "approve", "agents", "run", "evaluate", "memory:read", "memory:write")
+        *("review", "release", "approve", "agents", "run", "evaluate", "memory:read", "memory:write", "import")
     }
 
 

@@ -3,6 +3,7 @@
 import math
 import uuid
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -72,8 +73,9 @@ def test_parts_of_every_score_add_up(api_client, project, mode):
         make_evidence(heuristic=heuristic, trajectory=run, first_step=1)
         embed_heuristics([heuristic.pk])
 
-    body = {"task": f"{TASK}, see cancel_fee", "task_id": "airline.2", "mode": mode}
-    items = api_client.post(URL, body).json()["items"]
+    body = {"task": f"{TASK}, see cancel_fee", "task_id": "airline.2", "mode": mode, "considered": True}
+    answer = api_client.post(URL, body).json()
+    items = answer["items"] + answer["considered"]
 
     factors = {"usefulness", "family"}
     added = [sum(part for name, part in one["scores"].items() if name not in factors | {"score"}) for one in items]
@@ -143,9 +145,66 @@ def test_retrieve_filters(api_client, lesson, member, value):
 
 
 def test_retrieve_within_a_budget_of_nothing_injects_nothing(api_client, lesson):
-    body = api_client.post(URL, {"task": TASK, "budget_tokens": 0}).json()
+    body = api_client.post(URL, {"task": TASK, "budget_tokens": 0, "considered": True}).json()
 
-    assert (len(body["items"]), body["context"]) == (1, "")
+    assert (body["items"], body["context"]) == ([], "")
+    assert [item["passed_over"] for item in body["considered"]] == ["There was no room for it."]
+
+
+def test_answer_has_only_what_was_injected_and_its_record_has_the_rest(api_client, project, lesson):
+    make_trajectory(project=project, tools=["cancel_reservation"])
+    other = make_heuristic(project=project, status="approved", trigger=TASK, guideline="Call cancel_reservation.")
+    embed_heuristics([other.pk])
+    body = api_client.post(URL, {"task": TASK, "tools": ["get_reservation"]}).json()
+    record = api_client.get(f"/api/v1/retrievals/{body['retrieval_id']}").json()
+
+    assert ([item["id"] for item in body["items"]], "considered" in body) == ([str(lesson.pk)], False)
+    assert [item["heuristic"] for item in record["items"]] == [str(lesson.pk)]
+    assert [(one["heuristic"], one["passed_over"]) for one in record["considered"]] == [
+        (str(other.pk), "It names a tool that the agent does not have: cancel_reservation.")
+    ]
+    assert record["options"] == {"tools": ["get_reservation"]}
+
+
+def test_tools_of_a_question_may_be_definitions(api_client, lesson):
+    tools = [{"functionDeclarations": [{"name": "search"}]}, {"type": "function", "function": {"name": "cancel"}}]
+    body = api_client.post(URL, {"task": TASK, "tools": tools}).json()
+    assert Retrieval.objects.get(pk=body["retrieval_id"]).options == {"tools": ["search", "cancel"]}
+
+
+def test_server_of_mcp_without_its_tools_is_refused(api_client):
+    response = api_client.post(URL, {"task": TASK, "tools": [{"type": "mcp", "server_label": "shop"}]})
+    says = (
+        "tools[0] is a server of MCP, without its tools. Send the tools that it lists (`tools/list`), or their names."
+    )
+    assert (response.status_code, response.json()["error"]["fields"]) == (400, {"/tools": [says]})
+
+
+def test_tools_of_a_query_string_are_separated_by_commas(api_client, project, lesson):
+    text = api_client.get("/api/v1/context", {"task": TASK, "tools": "get_reservation,search"})
+    row = Retrieval.objects.get(pk=text["X-Retrieval-ID"])
+    assert (text.status_code, row.options) == (200, {"tools": ["get_reservation", "search"]})
+
+
+@pytest.mark.parametrize("age", [30, True, 1.5])
+def test_how_long_a_lesson_holds_is_no_number(api_client, age):
+    response = api_client.post("/api/v1/heuristics", {"trigger": TASK, "guideline": "Offer it.", "expires_after": age})
+    assert (response.status_code, list(response.json()["error"]["fields"])) == (400, ["/expires_after"])
+
+
+def test_lesson_is_served_until_it_ends(api_client, project):
+    text = {"trigger": TASK, "guideline": "Offer the voucher.", "scope": "project"}
+    ends = {"valid_until": "2030-01-31T23:00:00Z", "expires_after": "P30D"}
+    proposed = api_client.post("/api/v1/heuristics", text | ends).json()
+    approval = {"content_sha256": proposed["content_sha256"]}
+    approved = api_client.post(f"/api/v1/heuristics/{proposed['id']}/approve", approval).json()
+    embed_heuristics([uuid.UUID(proposed["id"])])
+    ends_at = datetime.fromisoformat(approved["ends_at"])
+    days = [(ends_at + timedelta(days=number)).isoformat() for number in (-1, 1)]
+
+    assert {name: approved[name] for name in ends} == ends
+    assert ends_at - datetime.fromisoformat(approved["approved_at"]) == timedelta(days=30)
+    assert [len(api_client.post(URL, {"task": TASK, "as_of": day}).json()["items"]) for day in days] == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -159,6 +218,8 @@ def test_retrieve_within_a_budget_of_nothing_injects_nothing(api_client, lesson)
         ({"task": "t", "top_k": 10_000}, "/top_k"),
         ({"task": "t", "top_k": "5"}, "/top_k"),
         ({"task": "t", "top_k": True}, "/top_k"),
+        ({"task": "t", "as_of": "yesterday"}, "/as_of"),
+        ({"task": "t", "tools": "search"}, "/tools"),
         ({"task": "t", "mode": "magic"}, "/mode"),
         ({"task": "t", "budget_tokens": -1}, "/budget_tokens"),
         ({"task": "t", "tags": "airline"}, "/tags"),

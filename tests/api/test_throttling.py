@@ -83,6 +83,18 @@ def test_fifty_threads_get_exactly_the_quota(settings: Any, broker_url: str) -> 
     assert (len(allowed), sum(allowed)) == (200, 100)
 
 
+def test_connection_that_is_closed_under_a_request_turns_nobody_away() -> None:
+    limit = Limit(scope="test", requests=100, seconds=60)
+    patient = Counters(socket_seconds=30)
+    patient.count("closed", limit)
+    (server,) = patient._servers.values()
+    kept = server.connection_pool.get_connection()
+    server.connection_pool.release(kept)
+    kept._parser._buffer.close()
+
+    assert patient.count("closed", limit).used == 1  # by this process alone
+
+
 def test_address_that_tries_many_keys_has_to_wait(settings: Any) -> None:
     settings.ERL_RATE_LIMITS = ["failed=2/60"]
     guesser = make_client("erl_live_nonsense")

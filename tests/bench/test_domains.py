@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bench.domains
-from bench.baselines import fuse, rank, score_words
+from bench.baselines import fuse, rank, rank_by_past_requests, score_words
 from bench.domains import ruff
 from bench.domains.build import MAX_QUESTIONS, READERS, draw
 from bench.domains.pairs import Page, Pairs, Question
@@ -65,3 +65,13 @@ def test_ranking_leaves_out_what_scores_nothing() -> None:
 
 def test_fusion_prefers_what_both_lists_have() -> None:
     assert fuse([[0, 1], [2, 1]]) == [1, 0, 2]
+
+
+def test_nearer_goes_by_the_document_or_a_past_request() -> None:
+    documents = [("", "Cancels flights."), ("", "Paints walls.")]
+    rankings = rank_by_past_requests(documents, [[], ["Reserve a table for two"]], ["cancel my flight", "book a table"])
+
+    assert ([first for first, *_ in rankings["nearest"]], [first for first, *_ in rankings["nearer"]]) == (
+        [1, 1],
+        [0, 1],
+    )

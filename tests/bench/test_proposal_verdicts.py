@@ -34,6 +34,13 @@ def folder(tmp_path: Path) -> Path:
         write(tmp_path / f"failures-{judge}.jsonl", seen)
     write(tmp_path / "verdicts-7-a.jsonl", [{"id": "N1", "verdict": "edit"}])
     write(tmp_path / "verdicts-7-b.jsonl", [])
+    both = {"verdict_a": "approve", "verdict_b": "approve"}
+    held_out = [
+        {"kind": "sql", "visible_cause": True, "do": "List"} | both,
+        {"kind": "sql", "visible_cause": True, "do": "Guess"} | both | {"verdict_b": "wrong"},
+        {"kind": "shell", "visible_cause": False},
+    ]
+    write(tmp_path / "held-out.jsonl", held_out)
     return tmp_path
 
 
@@ -53,6 +60,13 @@ def test_report_counts_what_both_approve_and_what_either_calls_wrong(folder: Pat
     assert "1 of them no judge has read" in text
     assert "Of 1 with other words, judge A says: 0 approve, 1 edit, 0 wrong, 0 noise.\nJudge B has not judged" in text
     assert "Of 2 failed runs, 1 show both judges why they failed; for 1 of these (100%)" in text
+
+
+def test_report_counts_approved_proposals_for_held_out_runs(folder: Path) -> None:
+    text = report(folder)
+
+    assert "| sql | 2 | 2 | 2 | 1 (50%) | 1 of 2 |" in text
+    assert "| all | 3 | 2 | 2 | 1 (50%) | 1 of 2 |" in text
 
 
 def test_missing_verdict_is_refused(folder: Path) -> None:

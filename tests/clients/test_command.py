@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from erl_client import ERL
 from erl_client.cli import main
+from erl_client.coding_agents.notes import find_losses, note_loss
 from erl_client.credentials import credentials_file
 
 from memory.heuristics.models import Heuristic
@@ -138,3 +139,15 @@ def test_status_names_runs_that_wait(
     said: Any = capsys.readouterr()
     assert "Runs waiting    1" in said.out
     assert "cannot be reached" in said.err
+
+
+def test_forget_removes_what_waits_about_a_person(erl: ERL, capsys: pytest.CaptureFixture[str]) -> None:
+    erl.spool.add({"task": "Write to Ana Ćosić"})
+    erl.spool.add({"task": "Write to Bob"})
+    note_loss(erl.spool, Path("session.jsonl"), "'Ana Ćosić asks' is too large")
+
+    assert main(["forget", "ana ćosić"]) == 0
+
+    assert "1 run removed" in capsys.readouterr().out
+    assert [run.read()["task"] for run in erl.spool.waiting()] == ["Write to Bob"]
+    assert find_losses(erl.spool) == []

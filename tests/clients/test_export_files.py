@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 from erl_client.cli import main
-from erl_client.lesson_files.blocks import count_tokens
+from erl_client.lesson_files.blocks import EVERY_TASK, count_tokens
 
 from memory.curation.decisions import retire_heuristic
 from memory.heuristics.models import Heuristic
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.context import count_tokens as server_counts
-from tests.factories import make_heuristic
+from tests.factories import make_evidence, make_heuristic, make_trajectory
 
 pytestmark = pytest.mark.usefixtures("erl")
 
@@ -69,6 +69,22 @@ def test_only_lessons_that_are_served_for_the_family_are_written(project: Projec
     assert "Served while an edit waits." in text
     assert "Of another family." not in text
     assert "Proposed." not in text
+
+
+def test_lessons_for_the_whole_project_are_written_where_they_are_for_every_task(
+    project: Project, tmp_path: Path
+) -> None:
+    make_lesson(project, "Served in airline.")
+    for guideline, family in (("Of any run.", ""), ("Learnt in airline.", "airline"), ("Learnt in retail.", "retail")):
+        lesson = make_lesson(project, guideline, task_id="", scope="project")
+        run = make_trajectory(project=project, task_id=family)
+        make_evidence(heuristic=lesson, trajectory=run)
+
+    assert export(tmp_path / "AGENTS.md") == 0
+
+    own, _, wide = (tmp_path / "AGENTS.md").read_text().partition(EVERY_TASK)
+    assert ["Served in airline." in own, "Learnt in airline." in own, "Of any run." in wide] == [True] * 3
+    assert "Learnt in retail." not in own + wide
 
 
 def test_lessons_with_a_proven_effect_have_room_first(

@@ -103,3 +103,21 @@ def test_decorated_function_is_a_run_of_its_task(erl: ERL) -> None:
     recorded = Trajectory.objects.get()
     assert (recorded.task, recorded.task_id, recorded.outcome) == (TASK, "airline", "success")
     assert recorded.steps[0]["action"] == {"name": "respond", "arguments": {"content": "Answer 1"}}
+
+
+def test_run_and_those_it_calls_are_of_its_user(erl: ERL) -> None:
+    with erl.run(TASK, user_id="ana"), erl.run("Look the fare up"):
+        pass
+
+    assert erl.flush()
+    assert list(Trajectory.objects.values_list("user_id", flat=True)) == ["ana", "ana"]
+
+
+def test_user_of_all_runs_comes_from_the_environment(erl: ERL, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ERL_USER_ID", "bob")
+    with ERL() as client:
+        with client.run(TASK):
+            pass
+        assert client.flush()
+
+    assert Trajectory.objects.get().user_id == "bob"

@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +14,7 @@ from memory.projects.models import Project
 from memory.runs.models import Trajectory
 from tests.clients.agent_answers import ANSWER, LESSON, SAY
 from tests.clients.conftest import actions, make_lesson
-from tests.programs import require_program
+from tests.clients.typescript import SOURCE, build_package, call
 from tests.scripted_answers import Exchange, answer, begins, fails, raw, resets
 from tests.scripted_provider import ScriptedProvider
 from tests.scripted_streams import write_named_event
@@ -24,25 +22,14 @@ from tests.scripted_streams import write_named_event
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]  # the first installs the SDKs and compiles
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SOURCE = REPOSITORY / "clients" / "typescript"
 PAGE = (REPOSITORY / "docs" / "typescript.md").read_text(encoding="utf-8")
 TESTS = [f"{path.name.removesuffix('.test.ts')}" for path in sorted((SOURCE / "test").glob("*.test.ts"))]
 EXAMPLES = dict(re.findall(r"`(\w+\.ts)`:\n\n```ts\n(.*?)```", PAGE, re.DOTALL))
-OLDEST_NODE = 20
 
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package as a user builds it, with the SDKs that its lock file pins, and its compiled tests."""
-    node, npm = require_program("node"), require_program("npm")
-    version = call(node, "--version")
-    assert int(version[1:].split(".")[0]) >= OLDEST_NODE, f"The client needs Node {OLDEST_NODE}; {node} is {version}"
-    folder = tmp_path_factory.mktemp("typescript") / "client"
-    shutil.copytree(SOURCE, folder, ignore=shutil.ignore_patterns("node_modules", "dist", "build", "*.tgz"))
-    call(npm, "ci", "--no-audit", "--no-fund", cwd=folder)  # which builds it
-    call(npm, "run", "check", cwd=folder)
-    call(npm, "run", "pretest", cwd=folder)
-    return folder
+    return build_package(tmp_path_factory.mktemp("typescript") / "client")
 
 
 @pytest.fixture
@@ -59,14 +46,6 @@ def environment(erl: ERL, project: Project, provider: ScriptedProvider, tmp_path
     urls = {"OPENAI_BASE_URL": provider.openai_url, "ANTHROPIC_BASE_URL": provider.anthropic_url}
     keys = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "TMPDIR": str(tmp_path)}
     return {**given, **urls, **keys, "PROVIDER_URL": provider.anthropic_url}
-
-
-def call(*command: str, cwd: Path | None = None, env: dict[str, str] | None = None, seconds: int = 300) -> str:
-    """Run a program and return what it wrote; the test fails with that where the program does."""
-    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=seconds)
-    output = (done.stdout + done.stderr).strip()
-    assert done.returncode == 0, f"{' '.join(command)}\n{output}"
-    return output
 
 
 def agent_answer(exchange: Exchange) -> None:

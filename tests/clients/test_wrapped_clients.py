@@ -92,6 +92,7 @@ def test_openai_loop_becomes_one_run(erl: ERL, provider: ScriptedProvider, opena
     assert actions(stored) == [GET, SAY]
     assert stored.steps[1]["observation"] == "basic economy"
     assert (stored.tokens, stored.model, stored.tools) == (30, "m-1", tools)
+    assert str(stored.system_prompt) == "Be kind."
 
 
 def test_anthropic_loop_becomes_one_run(
@@ -102,7 +103,7 @@ def test_anthropic_loop_becomes_one_run(
     messages: list[Any] = [{"role": "user", "content": TASK}]
 
     with erl.run(TASK) as run:
-        first = anthropic_sdk.messages.create(model="m", max_tokens=9, messages=messages)
+        first = anthropic_sdk.messages.create(model="m", max_tokens=9, messages=messages, system="Be kind.")
         messages.append({"role": "assistant", "content": first.content})
         result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "no such thing", "is_error": True}
         messages.append({"role": "user", "content": [result]})
@@ -114,7 +115,7 @@ def test_anthropic_loop_becomes_one_run(
     assert stored.steps[1]["thought"] == "I look."
     assert stored.steps[1]["error"] == "no such thing"
     assert stored.steps[-1]["error"] == "Basic economy."
-    assert stored.tokens == 30
+    assert (stored.tokens, str(stored.system_prompt)) == (30, "Be kind.")
 
 
 def test_openai_responses_are_captured(erl: ERL, provider: ScriptedProvider, openai_sdk: openai.OpenAI) -> None:

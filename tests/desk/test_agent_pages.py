@@ -299,7 +299,7 @@ def test_texts_of_strangers_are_shown_as_text_and_unknown_calls_say_what_can_be_
 
 
 def test_page_of_a_run_shows_the_beginning_of_a_long_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    tool = catalogue.Tool(
+    tool = catalogue.LoopTool(
         name="look",
         description=".",
         parameters={"type": "object"},

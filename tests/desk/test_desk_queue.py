@@ -9,7 +9,7 @@ from django.urls import reverse
 from memory.curation.priority import prioritise_heuristics, prioritise_queue
 from memory.heuristics.models import Heuristic, SavedFilter
 from memory.index.recent_tasks import find_projects_to_remember, remember_tasks
-from memory.retrieval.models import TaskVector
+from memory.retrieval.models import EmbeddingModel, TaskVector
 from memory.retrieval.ranking import FLOORS
 from memory.review.models import Review
 from memory.runs.models import Trajectory
@@ -75,6 +75,26 @@ def test_lesson_that_fits_more_recent_tasks_comes_first(reviewer: Client) -> Non
 def test_lesson_fits_the_tasks_that_it_would_be_given_to(similarity: float, matches: int) -> None:
     heuristic = embed(make_heuristic(), 1, 0)
     remember(make_trajectory(project=heuristic.project), similarity, (1 - similarity**2) ** 0.5)
+
+    prioritise_heuristics([heuristic.pk])
+
+    heuristic.refresh_from_db()
+    assert heuristic.review_basis["matches"] == matches
+
+
+@pytest.mark.parametrize(
+    ("floors", "task", "matches"),
+    [
+        ({"english": 0.25}, "这位顾客的订单能退款吗？", 0),
+        ({"english": 0.25, "chinese": 0.8}, "这位顾客的订单能退款吗？", 0),
+        ({"english": 0.25, "chinese": 0.5}, "这位顾客的订单能退款吗？", 1),
+        ({"english": 0.8}, "Cancel the flight", 0),
+    ],
+)
+def test_floor_is_that_of_the_language_of_the_task(floors: dict[str, float], task: str, matches: int) -> None:
+    heuristic = embed(make_heuristic(), 1, 0)
+    EmbeddingModel.objects.update(floors=floors)
+    remember(make_trajectory(project=heuristic.project, task=task), 0.6, 0.8)
 
     prioritise_heuristics([heuristic.pk])
 

@@ -3,6 +3,7 @@
 import html
 import re
 from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from desk.shell.word_diff import diff_heuristics
 from memory.curation.evidence import add_evidence
 from memory.curation.proposals import propose_heuristic
 from memory.heuristics.models import Heuristic, HeuristicRevision
-from memory.heuristics.text import Citation, HeuristicText
+from memory.heuristics.text import VALIDITY, Citation, HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.models import HeuristicEmbedding, PolarityQuota
@@ -36,10 +37,25 @@ WORDS: dict[str, Any] = {
     "source_task": "A canary source task",
     "polarity": "avoid",
     "scope": "project",
+    "valid_until": datetime(2030, 1, 31, 12, tzinfo=UTC),
+    "expires_after": timedelta(days=30),
 }
-OTHER: dict[str, Any] = {"tags": ["rule"], "lineage": [UUID(int=1)], "polarity": "works", "scope": "task_family"}
+OTHER: dict[str, Any] = {
+    "tags": ["rule"],
+    "lineage": [UUID(int=1)],
+    "polarity": "works",
+    "scope": "task_family",
+    "valid_until": datetime(2031, 1, 31, 12, tzinfo=UTC),
+    "expires_after": timedelta(days=60),
+}
 # What the page shows for each; a choice is shown by its label.
-SHOWN = WORDS | {"tags": "canary-tag, other-tag", "polarity": "Avoid", "scope": "Project"}
+SHOWN = WORDS | {
+    "tags": "canary-tag, other-tag",
+    "polarity": "Avoid",
+    "scope": "Project",
+    "valid_until": "2030-01-31 12:00",
+    "expires_after": "30 days after its approval",
+}
 # Which row it is, or made of texts that are shown.
 NOT_SAID = {"id", "project_id", "heuristic_id", "revision_id", "trajectory_id", "embedding_model_id", "number"}
 MADE_OF_TEXTS = {"content_sha256", "vector", "terms", "term_ids"}
@@ -82,7 +98,7 @@ def test_desk_shows_every_field_that_the_hash_covers(reviewer: Client, project: 
     covered = {
         field.name
         for number, field in enumerate(HeuristicRevision._meta.concrete_fields, 3)
-        if isinstance(field, TextField | ArrayField)
+        if (isinstance(field, TextField | ArrayField) or field.name in VALIDITY)
         and field.name != "kind"  # that of its lesson, and no other
         and hash_of(heuristic, number, **{field.name: OTHER.get(field.name, "something else")}) != same
     }
@@ -172,6 +188,14 @@ def test_difference_shows_every_field_that_the_hash_covers(project: Project, nam
     new = replace(old, **other)
 
     assert {part.kind for part in diff_heuristics(old, new)} > {"same"}
+
+
+def test_difference_gives_a_duration_in_days() -> None:
+    old = HeuristicText(**_text())
+    new = replace(old, expires_after=timedelta(days=7))
+
+    parts = diff_heuristics(old, new)
+    assert "".join(part.text for part in parts if part.kind != "removed").endswith("Expires after: 7 days")
 
 
 def _text() -> dict[str, Any]:

@@ -19,6 +19,8 @@ LOOSE_PAGES = (
     "admin:insights",
     "admin:coverage",
     "admin:lessons",
+    "admin:person",
+    "admin:retention",
     "admin:health",
     "admin:tables",
     "admin:memory_apikey_add",

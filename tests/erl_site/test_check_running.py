@@ -14,12 +14,13 @@ from django.utils import timezone
 from erl_site.diagnosis.database import DatabaseStatus
 from erl_site.diagnosis.running import check_sandbox, diagnose
 from erl_site.web import health
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.models import ApiKey
 from reflection.jobs.models import WorkerHeartbeat
 from reflection.llm.base import ProviderError
 from reflection.llm.breaker import FAILURES, note_failure
 from runtime.sandbox import workers
-from tests.factories import make_api_key, make_reflection
+from tests.factories import make_api_key, make_heuristic, make_project, make_reflection
 
 pytestmark = pytest.mark.django_db
 
@@ -41,6 +42,13 @@ def forget_migration() -> None:
 def open_circuit() -> None:
     for _ in range(FAILURES):
         note_failure("openai", ProviderError("down", transient=True, code="timeout"))
+
+
+def make_lessons_in_chinese() -> None:
+    lesson = make_heuristic(
+        project=make_project(name="Shop"), status="approved", trigger="顾客要退款", guideline="先核对订单。"
+    )
+    embed_heuristics([lesson.pk])
 
 
 def let_wait(minutes: int) -> None:
@@ -65,6 +73,7 @@ FAULTS: dict[str, tuple[Callable[[], Any], DatabaseStatus, str]] = {
         DatabaseStatus.WARNING,
         "soon (",
     ),
+    "languages": (make_lessons_in_chinese, DatabaseStatus.WARNING, "100% of the lessons of Shop are in Chinese"),
     "unused keys": (
         lambda: ApiKey.objects.filter(pk=make_api_key(client="old").api_key.pk).update(
             created_at=timezone.now() - timedelta(days=100)

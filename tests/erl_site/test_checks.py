@@ -5,14 +5,17 @@ from typing import Any
 
 import pytest
 from django.conf import settings
-from django.core.checks import CheckMessage, run_checks
+from django.core.checks import INFO, WARNING, CheckMessage, run_checks
 from django.db import connection
 from django.test import override_settings
 
 from erl_site import preflight
 from erl_site.checks import database
 from erl_site.checks.names import ELSEWHERE, FORMER
+from erl_site.settings import SettingReader
 from tests.stack import ROOT
+
+ENCRYPTION = {"erl.deploy.W006", "erl.deploy.W007"}
 
 
 def ids(messages: list[CheckMessage]) -> list[str]:
@@ -33,9 +36,17 @@ def test_embedded_database_has_all_that_is_needed() -> None:
     [
         ({"ERL_LISTEN": "127.0.0.1"}, "erl.services.E010"),
         ({"ERL_LISTEN": "127.0.0.1:http"}, "erl.services.E010"),
+        ({"ERL_PATH_PREFIX": "/admin"}, "erl.services.E011"),
+        ({"ERL_PATH_PREFIX": "/a b"}, "erl.services.E011"),
+        ({"ERL_HTTP_PROXY": "proxy.internal"}, "erl.services.E012"),
+        ({"ERL_HTTP_PROXY": "http://proxy.internal"}, "erl.services.E012"),
         ({"ERL_API_MAX_REQUEST_BYTES": 10}, "erl.limits.E001"),
         ({"ERL_RETENTION_DAYS": -1}, "erl.limits.E001"),
         ({"DATABASE_URL": "sqlite:///erl.db"}, "erl.services.E001"),
+        (
+            {"DATABASE_URL": "postgresql://erl@db/erl", "DATABASE_OWNER_URL": "postgresql://erl_owner@db/test"},
+            "erl.services.E013",
+        ),
         ({"ERL_EMBEDDED_BROKER": False, "CELERY_BROKER_URL": "amqp://host"}, "erl.services.E003"),
         ({"ERL_EMBEDDER": "openai"}, "erl.services.E005"),
         ({"ERL_EMBEDDER": "http://host/v1?model=m&dimensions=2"}, "erl.services.E006"),
@@ -65,6 +76,43 @@ def test_laptop_setting_is_found_in_a_deployment(settings: dict[str, Any], expec
     with override_settings(**settings):
         assert expected in ids(run_checks(include_deployment_checks=True))
         assert expected not in ids(run_checks())
+
+
+def connections(monkeypatch: pytest.MonkeyPatch, *, database: str, broker: str) -> list[tuple[str, int]]:
+    """Return what the check of a deployment says about its connections: the ids and levels of its messages."""
+    settings_of = SettingReader().db_url_config(database)
+    monkeypatch.setitem(settings.DATABASES, "default", {"OPTIONS": {}} | settings_of)
+    with override_settings(DATABASE_URL=database, CELERY_BROKER_URL=broker, ERL_EMBEDDED_BROKER=False):
+        found = run_checks(tags=["security"], include_deployment_checks=True)
+    return [(str(message.id), message.level) for message in found if message.id in ENCRYPTION]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("", [("erl.deploy.W006", WARNING)]),
+        ("?sslmode=require", [("erl.deploy.W006", WARNING)]),
+        ("?sslmode=verify-full", []),
+    ],
+)
+def test_database_whose_certificate_is_not_checked_is_found(
+    monkeypatch: pytest.MonkeyPatch, options: str, expected: list[tuple[str, int]]
+) -> None:
+    database = f"postgresql://erl:x@db.example.com/erl{options}"
+
+    assert connections(monkeypatch, database=database, broker="rediss://mq.example.com/0") == expected
+
+
+def test_unencrypted_broker_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = connections(monkeypatch, database="postgresql://erl@localhost/erl", broker="redis://:x@10.0.0.7:6379/0")
+
+    assert found == [("erl.deploy.W007", WARNING)]
+
+
+def test_neighbours_among_containers_are_only_mentioned(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = connections(monkeypatch, database="postgresql://erl@database/erl", broker="redis://broker:6379/0")
+
+    assert found == [("erl.deploy.W006", INFO), ("erl.deploy.W007", INFO)]
 
 
 @pytest.mark.django_db

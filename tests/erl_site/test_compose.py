@@ -20,6 +20,8 @@ from tests.erl_site.env_example import reads
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "compose.yaml").read_text(encoding="utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
+CONTAINERFILE = (ROOT / "Containerfile").read_text(encoding="utf-8")
+PYTHON_IMAGE = re.findall(r"^ARG ERL_PYTHON_IMAGE=(\S+)$", CONTAINERFILE, re.MULTILINE)[0]
 PROXY: str = COMPOSE["configs"]["proxy"]["content"]
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 APP = {name: service for name, service in SERVICES.items() if service["image"] == "erl:local"}
@@ -191,17 +193,18 @@ def test_image_is_built_once_and_never_pulled() -> None:
 
 
 def test_image_is_built_from_the_hashed_requirements() -> None:
-    dockerfile = SERVICES["migrate"]["build"]["dockerfile_inline"]
-
-    assert "pip install --require-hashes --requirement requirements.txt" in dockerfile
-    assert dockerfile.rstrip().endswith("USER erl")
-    assert [path for path in re.findall(r"^COPY (.+) \S+$", dockerfile, re.MULTILINE) if "*" in path] == []
+    assert SERVICES["migrate"]["build"] == {
+        "context": ".",
+        "dockerfile": "Containerfile",
+        "args": {"ERL_PYTHON_IMAGE": f"${{ERL_PYTHON_IMAGE:-{PYTHON_IMAGE}}}"},
+    }
+    assert "pip install --require-hashes --requirement requirements.txt" in CONTAINERFILE
+    assert CONTAINERFILE.rstrip().endswith("USER erl")
+    assert [path for path in re.findall(r"^COPY (.+) \S+$", CONTAINERFILE, re.MULTILINE) if "*" in path] == []
 
 
 def test_image_contains_every_app() -> None:
-    copied = " ".join(
-        re.findall(r"^COPY (.+) \S+$", SERVICES["migrate"]["build"]["dockerfile_inline"], re.MULTILINE)
-    ).split()
+    copied = " ".join(re.findall(r"^COPY (.+) \S+$", CONTAINERFILE, re.MULTILINE)).split()
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests", "bench"}
 
     assert packages | {"manage.py", "templates", "requirements.txt"} <= set(copied)
@@ -218,8 +221,8 @@ def test_every_service_has_limits_and_logs_that_end(service: str) -> None:
 
 def test_images_can_be_pinned_by_digest() -> None:
     """A digest belongs to an image that someone has looked at, so it is given where ERL is deployed."""
-    built_from = re.findall(r"^FROM (\S+)$", SERVICES["migrate"]["build"]["dockerfile_inline"], re.MULTILINE)
-    images = [*built_from, *(service["image"] for name, service in SERVICES.items() if name not in APP)]
+    built_from = SERVICES["migrate"]["build"]["args"]["ERL_PYTHON_IMAGE"]
+    images = [built_from, *(service["image"] for name, service in SERVICES.items() if name not in APP)]
 
     assert {image.partition(":")[0] for image in images} == {f"${{{name}" for name in IMAGES}
     assert [image for image in images if not re.search(r":-[\w/.-]+:[\w.-]+\}$", image)] == []

@@ -105,6 +105,7 @@ def test_setting_that_cannot_be_read_is_named(home: Path, name: str, value: str,
     [
         (["embedded", "start"], ""),
         (["migrate"], "garbage\n/data\n"),
+        (["verify_audit"], "garbage\n/data\n"),
         (["check", "--running"], ""),
         (["quickstart", "--once"], "\n"),
     ],

@@ -25,6 +25,13 @@ def test_unknown_api_path_is_problem_json() -> None:
     assert (response.status_code, response["Content-Type"]) == (404, "application/problem+json")
 
 
+def test_unknown_host_is_told_which_setting_knows_the_hosts() -> None:
+    response = Client(headers={"host": "elsewhere.test"}).get("/health")
+
+    assert response.status_code == 400
+    assert "ERL_ALLOWED_HOSTS" in response.json()["detail"]
+
+
 @pytest.mark.parametrize("status", [400, 403, 404, 500])
 def test_page_needs_no_context_and_no_inline_code(status: int) -> None:
     page = get_template(f"{status}.html").render()

@@ -1,5 +1,6 @@
 """deploy/kubernetes: fields that the API knows, probes, budgets, known settings, and the commands of compose.yaml."""
 
+import ipaddress
 import json
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ OBJECTS: dict[str, dict[str, Any]] = {
     f"{each['kind']}/{each['metadata']['name']}": each
     for name in KUSTOMIZATION["resources"]
     for each in yaml.safe_load_all((FOLDER / name).read_text(encoding="utf-8"))
+}
+POLICIES: dict[str, dict[str, Any]] = {
+    name.partition("/")[2]: policy["spec"] for name, policy in OBJECTS.items() if policy["kind"] == "NetworkPolicy"
 }
 PODS = {name: each["spec"]["template"] for name, each in OBJECTS.items() if "template" in each["spec"]}
 CONTAINERS: dict[str, dict[str, Any]] = {name: pod["spec"]["containers"][0] for name, pod in PODS.items()}
@@ -115,3 +119,48 @@ def test_only_who_changes_tables_is_given_the_owner() -> None:
         "Deployment/evaluator": "erl",
         "Job/migrate": "erl",
     }
+
+
+def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    return labels.items() >= selector.get("matchLabels", {}).items() and all(
+        expression["operator"] == "In" and labels.get(expression["key"]) in expression["values"]
+        for expression in selector.get("matchExpressions", [])
+    )
+
+
+def policies_of(name: str) -> set[str]:
+    labels = PODS[name]["metadata"]["labels"]
+    return {policy for policy, spec in POLICIES.items() if selects(spec["podSelector"], labels)}
+
+
+def test_nothing_is_sent_or_received_without_a_rule() -> None:
+    assert POLICIES["nothing"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+
+
+def test_pods_reach_what_they_use_and_nothing_else() -> None:
+    always = {"nothing", "names", "database"}
+
+    assert {name: policies_of(name) - always for name in PODS} == {
+        "Deployment/web": {"requests", "broker", "internet"},
+        "Deployment/worker": {"broker", "internet"},
+        "Deployment/evaluator": {"broker", "internet"},
+        "Deployment/scheduler": {"broker"},
+        "Job/migrate": set(),
+    }
+    assert {policy for policy, spec in POLICIES.items() if "ingress" in spec} == {"requests"}
+
+
+def test_requests_arrive_at_the_port_of_the_web_server() -> None:
+    (rule,) = POLICIES["requests"]["ingress"]
+
+    assert [port["port"] for port in rule["ports"]] == [CONTAINERS["Deployment/web"]["ports"][0]["name"]]
+
+
+@pytest.mark.parametrize("address", ["10.1.2.3", "172.20.0.1", "192.168.1.1", "169.254.169.254", "::1", "fd00::1"])
+def test_internet_has_no_private_address(address: str) -> None:
+    blocks = [peer["ipBlock"] for rule in POLICIES["internet"]["egress"] for peer in rule["to"]]
+    inside = ipaddress.ip_address(address)
+    allowed = [block for block in blocks if inside in ipaddress.ip_network(block["cidr"])]
+
+    assert len(allowed) == 1
+    assert any(inside in ipaddress.ip_network(network) for network in allowed[0]["except"])

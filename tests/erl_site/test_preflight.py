@@ -26,6 +26,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         administrator.execute("CREATE DATABASE foreign_one TEMPLATE template0")
         administrator.execute("CREATE ROLE first SUPERUSER LOGIN")
         administrator.execute("CREATE DATABASE old OWNER first")
+        administrator.execute("CREATE DATABASE ours OWNER erl_owner")
     yield home
     postgres.discard(home / "postgres")
 
@@ -48,6 +49,7 @@ def url(home: Path, user: str, name: str) -> str:
         ("nobody_here", "foreign_one", "The role nobody_here does not exist"),
         ("app", "foreign_one", "CREATE EXTENSION vector;"),
         ("app", "foreign_one", "GRANT CREATE ON SCHEMA public TO app;"),
+        ("erl", "ours", "Set DATABASE_OWNER_URL to the same database as erl_owner."),
     ],
 )
 def test_fault_is_named_in_a_sentence(

@@ -76,6 +76,17 @@ def test_backup_comes_back(home: Path, file: Path) -> None:
     add_project(home, "again")  # the application may go on
 
 
+def test_server_whose_socket_stands_in_the_address_is_backed_up(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    socket = postgres.socket_dir(home / "postgres")
+    monkeypatch.setenv("DATABASE_URL", f"postgresql://{OWNER}@/erl?host={socket}&port={postgres.PORT}&sslmode=prefer")
+
+    done = manage(home, "backup", str(tmp_path / "erl.dump"))
+
+    assert done.returncode == 0, done.stderr
+
+
 def test_application_role_reads_new_months(home: Path) -> None:
     with connect(home, OWNER) as owner:
         owner.execute("SELECT memory_make_months('memory_retrieval_months', 5)")

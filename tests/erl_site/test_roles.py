@@ -22,8 +22,8 @@ pytestmark = pytest.mark.nightly
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def manage(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"ERL_HOME": str(home), "ERL_RETRIEVE_MEMORY_MB": "0"}
+def manage(home: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"ERL_HOME": str(home), "ERL_RETRIEVE_MEMORY_MB": "0"} | variables
     command = [sys.executable, "manage.py", *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
@@ -170,6 +170,42 @@ def test_command_works_with_the_roles(migrated: Path, command: str) -> None:
     done = manage(migrated, command)
 
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("migrate",),
+        ("backup", "erl.dump"),
+        ("restore", __file__),
+        ("erase", "--due", "--vacuum"),
+        ("person", "erase", "--user-id=c-17", "--vacuum", "--yes"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_command_that_needs_the_owner_says_so(migrated: Path, command: tuple[str, ...]) -> None:
+    socket = postgres.socket_dir(migrated / "postgres")
+    url = f"postgresql://{APPLICATION}@/erl?host={socket}&port={postgres.PORT}"
+
+    done = manage(migrated, *command, DATABASE_URL=url, DATABASE_OWNER_URL="")
+
+    assert done.returncode == 1
+    assert f"Set DATABASE_OWNER_URL to the same database as {OWNER}." in " ".join(done.stderr.split())
+
+
+@pytest.mark.slow
+def test_functions_of_a_later_version_are_left_alone(migrated: Path) -> None:
+    other_files = "COMMENT ON FUNCTION memory_grant_application(name) IS 'files of a later version'"
+    later = "INSERT INTO django_migrations (app, name, applied) VALUES ('memory', '9999_later', now())"
+    with connect(migrated, ADMINISTRATOR) as server:
+        server.execute(other_files.encode())
+        assert "failure  definitions" in manage(migrated, "check", "--running").stdout
+        server.execute(later.encode())
+        told = manage(migrated, "check", "--running").stdout
+        server.execute("DELETE FROM django_migrations WHERE name = '9999_later'")
+
+    assert "ok       definitions: The database is of a later version" in told
 
 
 @pytest.mark.slow

@@ -17,6 +17,9 @@ from django_otp.oath import TOTP
 from django_otp.plugins.otp_static.models import StaticToken
 from django_otp.plugins.otp_totp.models import TOTPDevice
 
+from erl_site.sign_in.second_factor import seal_authenticator_apps
+from memory.sealing import unseal
+
 pytestmark = pytest.mark.django_db
 
 LOGIN, HOME, SECOND = "/admin/login/", "/admin/", "/admin/second-factor/"
@@ -295,7 +298,7 @@ def test_secret_that_another_session_was_shown_opens_nothing(client: Client, ana
     assert seen.key != device.key
     assert confirm(thief, seen).status_code == 400
     assert thief.get(HOME).status_code == 302
-    assert [each.key for each in TOTPDevice.objects.all()] == [device.key]
+    assert [unseal(app.key) for app in TOTPDevice.objects.all()] == [device.key]
 
 
 def test_session_alone_sets_no_app_up(client: Client, ana: Any, with_codes: None) -> None:
@@ -340,6 +343,46 @@ def test_code_opens_the_admin_once(client: Client, ana: Any, with_codes: None) -
     sign_in(third)
     assert third.post(SECOND, {"code": code}).status_code == 400
     assert third.get(HOME).status_code == 302
+
+
+def test_key_of_an_app_is_stored_sealed_and_outlives_the_secret_key(
+    client: Client, ana: Any, with_codes: None, settings: Any
+) -> None:
+    sign_in(client)
+    device, _ = enrol(client)
+    assert TOTPDevice.objects.get().key.startswith("sealed:")
+    former, settings.SECRET_KEY = settings.SECRET_KEY, "n" * 50
+    settings.SECRET_KEY_FALLBACKS = [former]
+
+    assert seal_authenticator_apps() == 1
+
+    settings.SECRET_KEY_FALLBACKS = []
+    sign_in(other := Client())
+    assert other.post(SECOND, {"code": code_of(device, steps=1)}).headers["Location"] == HOME
+
+
+def test_app_of_release_1_still_opens_the_admin(client: Client, ana: Any, with_codes: None) -> None:
+    sign_in(client)
+    device, _ = enrol(client)
+    TOTPDevice.objects.update(key=device.key)
+    sign_in(other := Client())
+
+    assert other.post(SECOND, {"code": code_of(device, steps=1)}).headers["Location"] == HOME
+
+    assert TOTPDevice.objects.get().key == device.key  # until periodic work seals it
+    assert seal_authenticator_apps() == 1
+
+
+def test_app_whose_key_is_lost_leaves_the_backup_codes(
+    client: Client, ana: Any, with_codes: None, settings: Any
+) -> None:
+    sign_in(client)
+    device, codes = enrol(client)
+    settings.SECRET_KEY = "n" * 50
+    sign_in(other := Client())
+
+    assert other.post(SECOND, {"code": code_of(device, steps=1)}).status_code == 400
+    assert other.post(SECOND, {"code": codes[0]}).headers["Location"] == HOME
 
 
 def test_backup_code_works_once_and_wrong_codes_wait(client: Client, ana: Any, with_codes: None, settings: Any) -> None:

@@ -8,7 +8,7 @@ from evaluation.suites.toolchoice.reflector import ToolChoiceReflector, write_le
 from evaluation.suites.toolchoice.store import err_sometimes
 from memory.heuristics.text import HeuristicText
 from memory.retrieval.context import build_context
-from memory.runs.episode import Action, Episode, Step
+from memory.runs.episode import Action, Episode, EpisodeStep
 
 TOOLS = {"Weather": "Weather: forecasts for any place", "Chess": "Chess: plays chess", "Maps": "Maps: finds a route"}
 REQUEST = "Will it rain in Lima (Peru) tomorrow: yes or no?"
@@ -25,7 +25,7 @@ def block(*texts: HeuristicText) -> str:
 
 def episode(*tries: tuple[str, str]) -> Episode:
     steps = [
-        Step(index=number, action=Action(name="choose_tool", arguments={"tool": tool}), observation=heard)
+        EpisodeStep(index=number, action=Action(name="choose_tool", arguments={"tool": tool}), observation=heard)
         for number, (tool, heard) in enumerate(tries, 1)
     ]
     return Episode(task=REQUEST, steps=tuple(steps))

@@ -321,3 +321,18 @@ def test_statistics_of_an_erased_project_are_gone() -> None:
     project.delete()
     assert count_terms(project_id) == 1
     assert not TermCount.objects.filter(project_id=project_id).exists()
+
+
+def test_words_of_a_task_are_looked_up_and_not_those_of_the_whole_project() -> None:
+    project = make_project()
+    SearchStatistics.objects.create(project=project, texts=20_000)
+    TermCount.objects.bulk_create(TermCount(project=project, term=number, texts=1) for number in range(20_000))
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE memory_termcount")
+        asked = "SELECT memory_query_vector(%s, 'Refund order 4711 to the card')", [project.pk]
+        cursor.execute(*asked)  # which reads the catalogue
+
+        cursor.execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + asked[0], asked[1])
+        ((plan,),) = cursor.fetchone()
+
+    assert plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"] < 50

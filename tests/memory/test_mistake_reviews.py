@@ -179,6 +179,16 @@ def test_actor_without_rights_decides_nothing(project: Project) -> None:
     assert not Review.objects.exists()
 
 
+@pytest.mark.parametrize("days", [0, 2**31 - 1])
+def test_retention_without_an_end_retires_no_card(days: int, project: Project) -> None:
+    project.mistake_card_retention_days = days
+    record(project, CARD)
+    approve_card_as_read(only_card(), by=ANA)
+    MistakeCard.objects.update(last_seen_at=timezone.now() - timedelta(days=31))
+
+    assert retire_unseen_cards(project) == 0
+
+
 def test_retention_retires_unseen_cards_and_a_person_reopens_them(project: Project) -> None:
     Project.objects.filter(pk=project.pk).update(mistake_card_retention_days=30)
     project.refresh_from_db()

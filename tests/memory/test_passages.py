@@ -61,6 +61,24 @@ def test_search_finds_by_meaning_words_and_names(archive: Project, query: str, f
     assert find(archive, query)[0] == TEXTS[first]
 
 
+def test_in_a_language_that_the_model_does_not_know_words_decide(
+    project: Project, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
+) -> None:
+    texts = ["顾客要退款时先核对订单。", "打印机不出纸时删掉第一个任务。"]
+    with django_capture_on_commit_callbacks(execute=True):
+        for text in texts:
+            keep(project, text)
+    assert [find(project, task) for task in ("这位顾客的订单能退款吗？", "溏心蛋要煮几分钟？")] == [texts[:1], []]
+
+
+def test_floor_is_that_of_the_language_by_the_model(archive: Project) -> None:
+    model = get_active_model()
+    before = find(archive, "What is the name of the pet?")
+    model.floors = {"english": 0.99}  # as of a model to which all texts are similar
+    model.save()
+    assert (len(before) > 0, find(archive, "What is the name of the pet?")) == (True, [])
+
+
 def test_passage_is_found_by_its_words_before_it_has_a_vector(project: Project) -> None:
     keep(project, TEXTS[0])
 
@@ -135,7 +153,7 @@ def test_search_costs_the_same_for_many_passages(
 ) -> None:
     get_active_model()  # as the first lesson does
     find(archive, "cat")
-    with django_assert_num_queries(4):  # the model, the index, the comparison, the rows
+    with django_assert_num_queries(5):  # the model, the language, the index, the comparison, the rows
         find(archive, "cat")
 
 

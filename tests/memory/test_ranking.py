@@ -12,10 +12,19 @@ from memory.projects.models import Project
 from memory.retrieval.candidates import Candidate
 from memory.retrieval.limits import AnswerLimits
 from memory.retrieval.question import Question
-from memory.retrieval.ranking import FLOORS, LISTED_SHARE, Ranked, rank_as_drawn
+from memory.retrieval.ranking import (
+    FLOORS,
+    LISTED_SHARE,
+    RELEVANT_SHARE,
+    TOO_FOREIGN,
+    TOO_WEAK,
+    Ranked,
+    rank_as_drawn,
+)
 from memory.retrieval.ranking import rank as rank_candidates
 from memory.retrieval.scoring import Parts
 from memory.retrieval.subtasks import MAX_PARTS, split_task
+from memory.retrieval.tools import ToolsOnOffer
 
 
 def make_candidate(number: int = 1, **overrides: Any) -> Candidate:
@@ -109,7 +118,12 @@ def test_rank_lists_a_lesson_below_the_floor_without_letting_it_fit(mode: str) -
         make_candidate(number, similarity=own)
         for number, own in ((1, floor), (2, (1 + LISTED_SHARE) / 2 * floor), (3, 0.9 * LISTED_SHARE * floor))
     )
-    assert [place.fits for place in rank([good, weak, none], top_k=5, mode=mode)] == [True, False]
+    assert [place.passed_over for place in rank([good, weak, none], top_k=5, mode=mode)] == ["", TOO_FOREIGN]
+
+
+def test_rank_lets_no_family_lift_a_lesson_over_the_cut() -> None:
+    best, other = make_candidate(1), make_candidate(2, score=0.99 * RELEVANT_SHARE, task_id="mine")
+    assert [place.passed_over for place in rank([best, other], task_id="mine")] == ["", TOO_WEAK]
 
 
 def test_rank_of_nothing_is_nothing() -> None:
@@ -150,10 +164,9 @@ def test_rank_names_the_factors_of_a_score() -> None:
 
 
 def test_drawn_lessons_keep_their_order() -> None:
-    assert [place.candidate.heuristic_id.int for place in rank_as_drawn([make_candidate(2), make_candidate(1)])] == [
-        2,
-        1,
-    ]
+    question = Question(project=Project(), task="Do it.", by=Actor(label="test"))
+    drawn = rank_as_drawn([make_candidate(2), make_candidate(1)], ToolsOnOffer(question))
+    assert [place.candidate.heuristic_id.int for place in drawn] == [2, 1]
 
 
 def test_what_a_lesson_proved_to_be_worth_moves_it_by_a_tenth_at_most() -> None:

@@ -191,7 +191,8 @@ def test_retrieve_gives_a_known_answer_no_longer_where_the_budget_is_smaller() -
     nothing = retrieve(Question(project=project, task="Cancel my flight", budget_tokens=10, by=BY))
 
     assert [item["injected"] for item in whole.items[:1]] == [True]
-    assert [item["injected"] for item in nothing.items] == [False] * len(whole.items)
+    assert nothing.items == []
+    assert {item["passed_over"] for item in nothing.considered} >= {"There was no room for it."}
 
 
 def test_embed_heuristics_twice_makes_nothing_new() -> None:
@@ -212,7 +213,7 @@ def test_retrieve_gives_an_empty_block_where_nothing_fits() -> None:
     answer = retrieve(
         Question(project=project, task="Which sonata did Beethoven dedicate to Countess Guicciardi?", by=BY)
     )
-    assert (answer.context, [item["injected"] for item in answer.items]) == ("", [False] * len(answer.items))
+    assert (answer.context, answer.items) == ("", [])
 
 
 def test_retrieve_says_which_lessons_the_budget_left_out() -> None:
@@ -221,7 +222,8 @@ def test_retrieve_says_which_lessons_the_budget_left_out() -> None:
         project, [("A flight is to be cancelled", "Check the fare class. " * 200), ("A flight is cancelled", "Wait.")]
     )
     answer = retrieve(Question(project=project, task="The flight is cancelled", budget_tokens=150, by=BY))
-    assert {item["injected"] for item in answer.items} == {True, False}
+    assert len(answer.items) == 1
+    assert "There was no room for it." in {item["passed_over"] for item in answer.considered}
 
 
 def test_retrieve_redacts_the_task_before_it_is_written() -> None:

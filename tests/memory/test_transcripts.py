@@ -10,6 +10,7 @@ from memory.intake.files import read_entries
 from memory.transcripts.formats import read_document
 from memory.transcripts.log import Log, UnreadableTranscript
 from memory.transcripts.messages import read_messages
+from memory.transcripts.sessions import read_swe_agent
 from tests.real_runs import EXCERPTS, TAU_NATIVE
 
 SAMPLES = EXCERPTS / "transcripts"
@@ -184,6 +185,24 @@ def test_real_swe_agent_run_is_read(name: str, calls: int) -> None:
     assert len([step for step in entry.data["steps"] if step["action"]]) == calls
     assert entry.data["metadata"]["exit_status"] == "submitted"
     assert "outcome" not in entry.data  # submitting does not say whether the patch is right
+
+
+@pytest.mark.parametrize(
+    ("document", "family"),
+    [
+        ({"replay_config": {"problem_statement": {"id": "django__django-11099"}}}, "django/django"),
+        ({"replay_config": '{"problem_statement": {"id": "SWE-agent__test-repo-i1"}}'}, "SWE-agent/test-repo"),
+        ({"replay_config": {"env": {"repo": {"github_url": "https://github.com/o/r/"}}}}, "o/r"),
+        (
+            {"trajectory": [{"state": '{"working_dir": "/marshmallow-code__marshmallow"}'}]},
+            "marshmallow-code/marshmallow",
+        ),
+        ({"trajectory": [{"state": {"working_dir": "/__home__ctf__crypto__eps"}}]}, "swe-agent"),
+    ],
+)
+@pytest.mark.parametrize("environment", ["main", "swe_main"])
+def test_family_of_swe_agent_is_the_repository(document: dict[str, Any], family: str, environment: str) -> None:
+    assert read_swe_agent({"environment": environment, **document}).task_id == family
 
 
 def test_every_sample_has_a_row() -> None:

@@ -12,7 +12,7 @@ from runtime.models.agents import Agent
 from runtime.models.runs import Run
 from runtime.models.tools import ToolKind
 from runtime.runs import resume_run
-from runtime.tools.catalogue import Tool
+from runtime.tools.catalogue import LoopTool
 from tests.providers.imitation import Hold, Imitation, Refusal, Turn
 from tests.runtime.running import BY, go_on, make_agent, make_run
 from tests.scripted_answers import Exchange
@@ -52,9 +52,9 @@ def look(page: int) -> tuple[str, dict[str, Any]]:
     return "look", {"page": page}
 
 
-def make_tool(words: int = 5) -> Tool:
+def make_tool(words: int = 5) -> LoopTool:
     """Return a tool whose results have so many words."""
-    return Tool(
+    return LoopTool(
         name="look",
         description="Look at a page.",
         parameters={"type": "object", "properties": {"page": {"type": "integer"}}, "required": ["page"]},

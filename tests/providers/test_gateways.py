@@ -3,14 +3,14 @@
 import pytest
 
 from reflection.llm.base import ProviderError
-from reflection.llm.chat import ChatMessage, ChatRequest, ChatTool
+from reflection.llm.chat import ChatRequest, ChatTool, PromptMessage
 from tests.providers.gateways import FILTERED, TOO_MANY, Azure, OpenRouter, behind
 from tests.providers.laboratory import DONE, LOOK, Laboratory, end_of
 
 pytestmark = pytest.mark.django_db
 
 TOOL = ChatTool(name="look", description="Look at a page.", parameters={"type": "object", "properties": {}})
-REQUEST = ChatRequest(messages=(ChatMessage(role="user", content="Where?"),), tools=(TOOL,), max_output_tokens=100)
+REQUEST = ChatRequest(messages=(PromptMessage(role="user", content="Where?"),), tools=(TOOL,), max_output_tokens=100)
 OVERLOADED = behind("The model is overloaded. Please try again later.", status=502, is_expected=True)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from memory.heuristics.text import Citation, HeuristicText
-from memory.runs.episode import Action, Episode, Step
+from memory.runs.episode import Action, Episode, EpisodeStep
 from reflection.reflectors.base import ProposedLesson
 
 _BEGIN = re.compile(r"BEGIN ([0-9a-f]{16}) (.+)")
@@ -21,7 +21,7 @@ def make_episode(**overrides: Any) -> Episode:
         score=0.0,
         outcome_source="environment",
         steps=(
-            Step(
+            EpisodeStep(
                 index=1,
                 thought="I can change it right away.",
                 action=Action(
@@ -30,12 +30,12 @@ def make_episode(**overrides: Any) -> Episode:
                 ),
                 error="Error: basic economy cannot be modified",
             ),
-            Step(
+            EpisodeStep(
                 index=2,
                 action=Action(name="get_reservation_details", arguments={"reservation_id": "EHGLP3"}),
                 observation='{"cabin": "basic_economy", "user": "mia_li_3668"}',
             ),
-            Step(index=3, thought="I give up.", observation="The customer leaves."),
+            EpisodeStep(index=3, thought="I give up.", observation="The customer leaves."),
         ),
     )
     return replace(episode, **overrides)

@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 from memory.intake.files import as_episode, as_trajectory
-from memory.runs.episode import Action, Episode, Step
+from memory.runs.episode import Action, Episode, EpisodeStep
 from reflection.reflectors.base import ProposedLesson
 from reflection.reflectors.rules import RulesReflector
-from reflection.reflectors.rules.run_view import RunView
+from reflection.reflectors.rules.run_view import ReadRun
 from tests.real_runs import TAU, WEBSHOP, load_runs
 
 
@@ -25,12 +25,12 @@ def say(text: str, heard: str = "") -> dict[str, Any]:
 def make_run(*steps: dict[str, Any], outcome: str = "failure", **overrides: Any) -> Episode:
     """An episode of these steps."""
     fields: dict[str, Any] = {"task": "Help the customer.", "outcome": outcome} | overrides
-    return Episode(steps=tuple(Step(index=i, **step) for i, step in enumerate(steps, start=1)), **fields)
+    return Episode(steps=tuple(EpisodeStep(index=i, **step) for i, step in enumerate(steps, start=1)), **fields)
 
 
-def view(*steps: dict[str, Any], **overrides: Any) -> RunView:
+def view(*steps: dict[str, Any], **overrides: Any) -> ReadRun:
     """What a detector is given of such a run."""
-    return RunView(make_run(*steps, **overrides))
+    return ReadRun(make_run(*steps, **overrides))
 
 
 def load_real_run(run_id: str) -> Episode:

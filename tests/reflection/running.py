@@ -14,12 +14,13 @@ Status = Reflection.Status
 BY = Actor(label="user:ana")
 
 
-def run(plan: Plan, reflection: Reflection | None = None, *, model: Any = None) -> Reflection:
+def run(
+    plan: Plan, reflection: Reflection | None = None, *, model: Any = None, reads_tries: bool = False
+) -> Reflection:
     """Run a reflection by a plan and return its row."""
     reflection = reflection or make_reflection()
-    run_reflection(
-        reflection.pk, owner="test", make_reflector=ScriptedReflector(plan=plan), ask_model=model or ScriptedModel()
-    )
+    reflector = ScriptedReflector(plan=plan, reads_tries=reads_tries)
+    run_reflection(reflection.pk, owner="test", make_reflector=reflector, ask_model=model or ScriptedModel())
     return Reflection.objects.get(pk=reflection.pk)
 
 

@@ -68,6 +68,7 @@ class ScriptedReflector:
     version: str = "1"
     reads_near: bool = True
     reads_family: bool = False
+    reads_tries: bool = False
     ask: Ask = lambda step, request: make_completion()
     episodes: list[Episode] = field(default_factory=list)
     near: list[tuple[NearHeuristic, ...]] = field(default_factory=list)

@@ -18,7 +18,16 @@ from reflection.consolidation.requests import (
     request_due_consolidations,
 )
 from reflection.jobs.queue import claim
-from tests.factories import make_evidence, make_heuristic, make_project, make_retrieval, make_trajectory
+from reflection.reflectors.reflections import run_reflection
+from tests.factories import (
+    make_evidence,
+    make_heuristic,
+    make_project,
+    make_reflection,
+    make_retrieval,
+    make_trajectory,
+)
+from tests.reflection.scripted import ScriptedReflector, propose
 
 pytestmark = pytest.mark.django_db
 
@@ -279,6 +288,31 @@ def test_twenty_new_runs_ask_for_a_consolidation_once(settings: Any) -> None:
     assert second == []
     run_consolidation(first[0].pk, owner="test")
     assert request_due_consolidations() == []
+
+
+def test_run_is_new_once_its_reflection_has_ended(settings: Any) -> None:
+    settings.ERL_CONSOLIDATE_EVERY = 2
+    project = make_project()
+    waiting = [make_reflection(trajectory=make_trajectory(project=project)) for _ in range(2)]
+
+    early = request_due_consolidations()
+    run_reflection(waiting[0].pk, owner="test", make_reflector=ScriptedReflector(plan=propose()))
+    half = request_due_consolidations()
+    run_reflection(waiting[1].pk, owner="test", make_reflector=ScriptedReflector(plan=propose()))
+
+    assert (early, half) == ([], [])
+    assert [run.project for run in request_due_consolidations()] == [project]
+
+
+def test_runs_reflected_on_after_a_consolidation_count_for_the_next(settings: Any) -> None:
+    settings.ERL_CONSOLIDATE_EVERY = 1
+    project = make_project()
+    reflection = make_reflection(trajectory=make_trajectory(project=project))
+    consolidate(project)
+
+    run_reflection(reflection.pk, owner="test", make_reflector=ScriptedReflector(plan=propose()))
+
+    assert [run.project for run in request_due_consolidations()] == [project]
 
 
 def test_taken_up_again_it_does_not_repeat_what_is_done() -> None:

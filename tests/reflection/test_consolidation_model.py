@@ -8,6 +8,9 @@ import pytest
 from memory.heuristics.models import Heuristic
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from memory.runs.models import Trajectory
+from memory.trust.erasure import erase_trajectory
+from memory.trust.invariants import find_violations
 from reflection.consolidation.execution import run_consolidation
 from reflection.consolidation.models import ConsolidationRun, Suggestion
 from reflection.consolidation.requests import request_consolidation
@@ -84,6 +87,18 @@ def test_lesson_of_the_model_is_proposed_with_its_costs() -> None:
     assert DailySpend.objects.get().tokens == 120
 
 
+def test_erased_run_takes_the_words_of_the_model_and_leaves_the_costs() -> None:
+    project = make_project()
+    note_twice(project)
+    run = consolidate(project, ScriptedModel(distil=[NEW]))
+
+    erase_trajectory(Trajectory.objects.filter(project=project)[0], by=BY)
+
+    call = ModelCall.objects.get()
+    assert (call.job_id, call.response, call.input_tokens) == (run.pk, "", 100)
+    assert "job_costs_what_its_calls_cost" not in {violation.invariant.name for violation in find_violations()}
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -155,14 +170,59 @@ def test_merger_of_what_differs_is_none_or_says_so(other: str, kind: str, codes:
     assert [finding["code"] for finding in suggestion.findings] == codes
 
 
-def test_words_that_fail_the_checks_are_not_proposed() -> None:
+def test_words_that_fail_the_checks_are_not_proposed_and_the_run_says_so() -> None:
     project = make_project()
     note_twice(project)
     leaking = {**NEW, "action": "Log in with AKIAIOSFODNN7EXAMPLE before offering the change."}
 
-    consolidate(project, ScriptedModel(distil=[leaking]))
+    run = consolidate(project, ScriptedModel(distil=[leaking]))
 
     assert not Heuristic.objects.exists()
+    (sentence,) = run.dropped
+    assert sentence.startswith("“When a change of a flight is asked for” was left out: The lesson contains something")
+
+
+def test_reason_names_lessons_by_their_words() -> None:
+    project = make_project()
+    make_heuristic(project=project, status="approved", guideline="Read the fare rules, then offer.", **TEXT)
+    make_heuristic(project=project, guideline="Read the fare rules and then offer.", **TEXT)
+    decision = {"decision": "merge", "labels": ["L1", "L2"], "keep": "L1", "reason": "L1 says more than L2 and L7."}
+
+    consolidate(project, ScriptedModel(compare=[decision]))
+
+    trigger = "“When a flight has to be changed”"
+    assert Suggestion.objects.get().reason == f"{trigger} says more than {trigger} and L7."
+
+
+def test_new_lesson_speaks_of_the_notes_and_no_label() -> None:
+    project = make_project()
+    note_twice(project)
+
+    consolidate(project, ScriptedModel(distil=[{**NEW, "reason": "G1 offer what the fare forbids."}]))
+
+    assert Suggestion.objects.get().reason == "The notes offer what the fare forbids."
+
+
+class SlowModel(ScriptedModel):
+    """Answers only what is about at most two lessons in time."""
+
+    def __call__(self, step: str, request: ChatRequest) -> ChatAnswer:
+        answer = super().__call__(step, request)
+        if len(read_blocks(request.user)["LESSONS"]) > 2:
+            raise ProviderError("It took too long.", transient=True, code="timeout")
+        return answer
+
+
+def test_batch_that_takes_too_long_is_asked_in_parts() -> None:
+    project = make_project()
+    for ending in ("then offer.", "and offer.", "before you offer.", "and then offer."):
+        make_heuristic(project=project, guideline=f"Read the fare rules, {ending}", **TEXT)
+    model = SlowModel()
+
+    run = consolidate(project, model)
+
+    assert (run.fallback, run.method) == ("", "llm")
+    assert [len(read_blocks(request.user)["LESSONS"]) for _, request in model.asked] == [4, 2, 3, 2, 2]
 
 
 def test_notes_are_data_in_the_prompt() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from memory.heuristics.provenance import WordOrigin
 from memory.ids import uuid7
 from memory.runs.models import Trajectory
 from reflection.reflectors.models import Reflection
@@ -60,7 +61,7 @@ def test_run_of_the_hold_out_counts_as_one_without_lessons() -> None:
 
 
 def test_run_without_a_family_has_no_others() -> None:
-    assert find_family_runs(make_run(make_project(), "failure", task_id="")) == ()
+    assert find_family_runs(make_run(make_project(), "failure", task_id="")) == []
 
 
 def test_step_that_only_successes_took_is_proposed_for_the_family() -> None:
@@ -77,3 +78,31 @@ def test_step_that_only_successes_took_is_proposed_for_the_family() -> None:
     assert revision is not None
     assert revision.guideline.startswith("Call `check_stock` before you finish")
     assert (revision.scope, revision.task_id) == ("task_family", "stock-taking")
+
+
+def test_runs_from_which_a_lesson_has_names_are_noted_and_named() -> None:
+    project = make_project()
+    others = [make_run(project, "success", "look", "check_stock", "finish") for _ in range(3)]
+    make_run(project, "failure", "look", "finish")
+    reflection = make_reflection(trajectory=make_run(project, "failure", "look", "finish"))
+
+    run_reflection(reflection.pk, owner="test")
+
+    origins = set(WordOrigin.objects.values_list("trajectory_id", flat=True))
+    assert origins == {reflection.trajectory_id, *(run.pk for run in others)}
+    revision = Reflection.objects.get(pk=reflection.pk).proposals.get().heuristic.current_revision
+    assert revision is not None
+    assert all(str(run.pk) in revision.rationale for run in others)
+
+
+def test_lesson_whose_names_are_all_of_its_own_run_has_no_other_origin() -> None:
+    project = make_project()
+    for _ in range(3):
+        make_run(project, "success", "look", "check_stock", "finish")
+    make_run(project, "failure", "look", "finish")
+    run = make_run(project, "failure", "look", "finish", tools=["check_stock", "look", "finish"])
+    reflection = make_reflection(trajectory=run)
+
+    run_reflection(reflection.pk, owner="test")
+
+    assert set(WordOrigin.objects.values_list("trajectory_id", flat=True)) == {run.pk}

@@ -39,6 +39,39 @@ THIRD = make_lesson(
     "Someone asks to be paid back for a basic economy reservation",
     "Check the fare class with `get_reservation` and answer that it cannot be refunded.",
 )
+# What a strong model wrote after two runs each, for one piece of advice
+RECORDED = [
+    (
+        {
+            "trigger": "When `edit` replaces lines inside a function or class, or answers E999 IndentationError",
+            "guideline": "Write the first replacement line with exactly the leading spaces that the replaced line has "
+            "in the latest view, then submit the same lines again.",
+            "avoid": "Starting the replacement at the margin.",
+        },
+        {
+            "trigger": "When `edit` replaces a line of an indented block, or refuses it with E999 IndentationError",
+            "guideline": "Give the replacement the same leading spaces as the line it replaces, as the latest view of "
+            "the file shows them.",
+            "avoid": "Starting the replacement at the margin.",
+        },
+    ),
+    (
+        {
+            "trigger": "When the user does not know the reservation ID or asks whether it can be looked up another way",
+            "guideline": "Ask for the user ID alone and look up the user's profile with it; open the reservations "
+            "listed there one by one and pick the one whose route and dates match what the user describes. Only then "
+            "go on with the change or the cancellation.",
+            "avoid": "Asking again for the reservation ID, sending the user to search their e-mail, or recommending a "
+            "human agent before a lookup was tried.",
+        },
+        {
+            "trigger": "When the user says that the reservation ID is not at hand",
+            "guideline": "Ask for the user ID only, look up the profile with it, and find the reservation among those "
+            "listed there by what the user tells about it. Continue with the change or cancellation from there.",
+            "avoid": "Asking for the reservation ID a second time.",
+        },
+    ),
+]
 
 
 def make_group(project: Any = None) -> tuple[Heuristic, Heuristic]:
@@ -84,6 +117,29 @@ def test_approval_closes_the_other_wordings_and_counts_their_runs() -> None:
     approval = Review.objects.get(heuristic=leader)
     closed = Review.objects.get(heuristic=member)
     assert (closed.decision, closed.decided_with) == ("merge", approval.pk)
+
+
+def test_other_words_for_an_approved_lesson_support_it_and_are_kept() -> None:
+    project = make_project()
+    [first] = reflect(project, FIRST)
+    approve_as_read(first.heuristic, by=BY)
+
+    [second] = reflect(project, OTHER)
+
+    assert (second.effect, second.heuristic) == (Proposal.Effect.SUPPORT, first.heuristic)
+    assert OTHER.text.guideline in second.findings[-1]["message"]
+    assert Heuristic.objects.get().support == 2
+
+
+@pytest.mark.parametrize(("first", "second"), RECORDED, ids=["indentation", "reservation"])
+def test_recorded_paraphrase_of_another_family_is_shown_beside_the_first(first: Any, second: Any) -> None:
+    project = make_project()
+    [one] = reflect(project, make_lesson(**first, task_id="main"))
+
+    [other] = reflect(project, make_lesson(**second, task_id="swe_main"))
+
+    assert (other.effect, other.near) == (Proposal.Effect.MERGE, one.heuristic)
+    assert [finding["code"] for finding in other.findings] == ["may_repeat"]
 
 
 def test_wording_that_joined_after_the_reading_stays_in_the_queue() -> None:
@@ -199,16 +255,15 @@ def test_no_group_reaches_into_another_project() -> None:
     assert other.effect == Proposal.Effect.NEW
 
 
-def test_near_an_approved_lesson_the_wordings_share_a_row() -> None:
+def test_wordings_of_an_approved_lesson_make_no_row() -> None:
     project = make_project()
     [approved] = reflect(project, FIRST)
     approve_as_read(approved.heuristic, by=BY)
 
     [second], [third] = reflect(project, OTHER), reflect(project, THIRD)
 
-    assert second.near_id == approved.heuristic_id
-    assert third.effect == Proposal.Effect.GROUP
-    assert Heuristic.objects.proposed().leading().count() == 1
+    assert {second.heuristic_id, third.heuristic_id} == {approved.heuristic_id}
+    assert not Heuristic.objects.proposed().exists()
 
 
 def test_database_hides_no_proposal_behind_a_decided_one() -> None:

@@ -268,6 +268,20 @@ def test_near_heuristics_are_found_by_meaning_closest_first() -> None:
     assert near[0].similarity > 0.3
 
 
+def test_lessons_of_the_family_are_near_though_its_tasks_share_no_word() -> None:
+    """Tasks of a web shop ask for bacon or for shoes, and what is learnt is about its buttons."""
+    project = make_project()
+    of_shop = make_heuristic(
+        project=project, trigger="A search shows no offer that fits", guideline="Click Next.", task_id="webshop"
+    )
+    make_heuristic(project=project, trigger="A reservation is changed", guideline="Ask first.", task_id="airline")
+    embed_heuristics(Heuristic.objects.values_list("pk", flat=True))
+
+    near = find_near_heuristics(project, Episode(task="I need gluten free bacon in a pack of 2.", task_id="webshop"))
+
+    assert [lesson.id for lesson in near] == [of_shop.pk]
+
+
 @pytest.mark.parametrize("status", [Heuristic.Status.REJECTED, Heuristic.Status.RETIRED, Heuristic.Status.QUARANTINED])
 def test_near_heuristics_leave_out_what_is_decided_against(status: str) -> None:
     project = make_project()

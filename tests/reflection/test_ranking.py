@@ -12,10 +12,12 @@ from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval import llm_ranking
 from memory.retrieval.answers import RetrievalAnswer, retrieve
+from memory.retrieval.llm_ranking import OfferedHeuristic
 from memory.retrieval.models import Retrieval
 from memory.retrieval.question import Question
 from reflection.llm.models import DailySpend, ModelCall
 from reflection.llm.registry import close_provider
+from reflection.rankers.language_model import build_requests
 from tests.factories import make_heuristic, make_project
 from tests.scripted_answers import Exchange, answer, cut_off, drips, empty, fails, prose, refuses, resets, silence
 from tests.scripted_provider import ScriptedProvider
@@ -117,10 +119,36 @@ def test_the_model_may_choose_nothing(provider: ScriptedProvider, project: Proje
     assert (given.mode, given.degraded, given.items, given.context) == ("erl", "", [], "")
 
 
+def test_the_model_sees_what_the_agent_would_be_given_and_no_earlier_task(
+    provider: ScriptedProvider, project: Project
+) -> None:
+    words: dict[str, Any] = {
+        "not_when": "The fare is flexible.",
+        "avoid": "Promising money.",
+        "source_task": "Refund Mia Li's flight.",
+    }
+    lesson = make_heuristic(project=project, status="approved", trigger="A refund is due", **words)
+    embed_heuristics([lesson.pk])
+    provider.script(chooses())
+    ask(project)
+    text = provider.requests[0].user_text
+    assert [part in text for part in words.values()] == [True, True, False]
+
+
+@pytest.mark.parametrize(("count", "questions"), [(110, 1), (130, 2)])
+def test_so_many_lessons_as_the_docs_say_fit_into_one_question(count: int, questions: int, settings: Any) -> None:
+    settings.ERL_LLM_MAX_INPUT_TOKENS = written.ERL_LLM_MAX_INPUT_TOKENS
+    # The mean lengths of the lessons that a strong model wrote
+    words = {"trigger": "t" * 114, "guideline": "g" * 207, "avoid": "a" * 77, "not_when": "n" * 48}
+    lessons = [OfferedHeuristic(label=f"L{number}", **words) for number in range(count)]
+    assert len(build_requests("w" * 6000, lessons, batch_size=None, top_k=5)) == questions
+
+
 def test_a_lesson_below_the_threshold_is_listed_and_not_injected(provider: ScriptedProvider, project: Project) -> None:
     provider.script(answer({"subtasks": [], "selected": [{"id": "L1", "similarity": 3, "informativeness": 2}]}))
     given = ask(project)
-    assert ([item["injected"] for item in given.items], given.context) == ([False], "")
+    assert (given.items, given.context) == ([], "")
+    assert [item["passed_over"] for item in given.considered] == ["The language model scored it too low."]
 
 
 FAILURES = {

@@ -67,7 +67,7 @@ def test_the_cross_encoder_decides_the_order(
     given = ask(project)
     assert (given.mode, given.degraded) == ("hybrid", "")
     assert "seat" in given.items[0]["trigger"]
-    assert [item["scores"]["rerank"] for item in given.items] == [0.9, 0.1, 0.1]
+    assert [item["scores"]["rerank"] for item in given.listed] == [0.9, 0.1, 0.1]
     (request,) = reranker.requests
     assert request.path == "/v2/rerank"
     assert request.headers["authorization"] == "Bearer secret-of-the-reranker"

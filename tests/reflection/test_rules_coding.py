@@ -9,7 +9,7 @@ from memory.intake.files import as_episode, read_entries
 from memory.runs.episode import Episode
 from reflection.reflectors.rules import RulesReflector
 from reflection.reflectors.rules.detectors import changed_command, refused_edit, repeated_call, unverified_change
-from reflection.reflectors.rules.run_view import RunView
+from reflection.reflectors.rules.run_view import ReadRun
 from reflection.reflectors.rules.shell import is_green, is_red, parse_command, read_command
 from tests.reflection.rules_runs import call, make_run, say, view
 
@@ -83,7 +83,7 @@ def test_edit_of_a_text_that_was_not_there_is_to_be_copied() -> None:
 
 def test_edit_refused_unread_and_never_done_names_the_reader_on_offer() -> None:
     refused = call("write_file", "File has not been read yet. Read it first before writing to it.", path="a.py")
-    run = RunView(make_run(refused, refused, tools=("read_file", "write_file")))
+    run = ReadRun(make_run(refused, refused, tools=("read_file", "write_file")))
 
     (finding,) = refused_edit.find(run)
 

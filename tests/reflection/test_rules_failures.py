@@ -14,7 +14,7 @@ from reflection.reflectors.rules.detectors import (
     omitted_action,
     unanswered_question,
 )
-from reflection.reflectors.rules.run_view import RunView
+from reflection.reflectors.rules.run_view import ReadRun
 from tests.reflection.rules_runs import call, make_run, say, view
 
 SORRY = say("I could not do this.")
@@ -47,8 +47,8 @@ def test_run_that_tried_or_was_not_told_did_not_give_up(steps: tuple[dict[str, A
     assert gave_up.find(view(*steps)) == []
 
 
-def left_out(*steps: dict[str, Any], task: str = "Please create a new event for Monday.") -> RunView:
-    return RunView(make_run(*steps, task=task, tools=("search_events", "create_calendar_event", "delete_event")))
+def left_out(*steps: dict[str, Any], task: str = "Please create a new event for Monday.") -> ReadRun:
+    return ReadRun(make_run(*steps, task=task, tools=("search_events", "create_calendar_event", "delete_event")))
 
 
 def test_action_that_was_asked_for_and_never_called_is_the_lesson() -> None:
@@ -66,10 +66,10 @@ def test_action_that_was_asked_for_and_never_called_is_the_lesson() -> None:
         left_out(call("search_events", "[]"), DONE, task="Delete the event."),  # no lesson says to delete
         left_out(call("search_events", "Error: down"), DONE),
         left_out(call("search_events", "[]"), DONE, task="I want a new room and an event in it; who can create one?"),
-        RunView(make_run(call("find"), DONE, task="Book a flight.", tools=("find", "book_flight"))),  # it spends
+        ReadRun(make_run(call("find"), DONE, task="Book a flight.", tools=("find", "book_flight"))),  # it spends
     ],
 )
-def test_action_that_is_uncertain_or_harmful_is_not_asked_for(run: RunView) -> None:
+def test_action_that_is_uncertain_or_harmful_is_not_asked_for(run: ReadRun) -> None:
     assert omitted_action.find(run) == []
 
 
@@ -89,7 +89,7 @@ def test_question_answered_with_done_is_to_be_answered() -> None:
         view(call("search_events", "three"), DONE, task="How many?", outcome="success"),
     ],
 )
-def test_question_that_was_answered_or_never_asked_is_ignored(run: RunView) -> None:
+def test_question_that_was_answered_or_never_asked_is_ignored(run: ReadRun) -> None:
     assert unanswered_question.find(run) == []
 
 
@@ -109,9 +109,9 @@ def test_loss_without_anything_read_before_is_not_explained() -> None:
     assert fatal_call.find(view(call("cook", "*** You lost! ***", thing="apple"))) == []
 
 
-def with_family(failed: RunView, *family: RunView) -> RunView:
+def with_family(failed: ReadRun, *family: ReadRun) -> ReadRun:
     episodes = tuple(run.episode for run in family)
-    return RunView(make_run(*[_raw(step) for step in failed.calls], task_id="stock-taking", family=episodes))
+    return ReadRun(make_run(*[_raw(step) for step in failed.calls], task_id="stock-taking", family=episodes))
 
 
 def _raw(made: Any) -> dict[str, Any]:
@@ -149,7 +149,7 @@ RICHER = view(
         (),
     ],
 )
-def test_difference_that_is_uncertain_teaches_nothing(family: tuple[RunView, ...]) -> None:
+def test_difference_that_is_uncertain_teaches_nothing(family: tuple[ReadRun, ...]) -> None:
     assert contrast.find(with_family(BAD, *family)) == []
 
 

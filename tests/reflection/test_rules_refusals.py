@@ -5,7 +5,7 @@ import pytest
 from memory.runs.episode import Episode
 from reflection.reflectors.rules import RulesReflector
 from reflection.reflectors.rules.detectors import quoted_rule, unknown_name, unshown_label
-from reflection.reflectors.rules.run_view import RunView
+from reflection.reflectors.rules.run_view import ReadRun
 from tests.reflection.rules_runs import call, make_run, view
 
 RULE = "Error: basic economy cannot be cancelled after 24 hours"
@@ -30,7 +30,7 @@ def test_rule_is_quoted_with_the_answer_that_showed_it() -> None:
 
 def test_condition_names_the_tool_on_offer_that_it_speaks_of() -> None:
     refused = call("start_engine", "Error: brake pedal needs to be pressed first")
-    (finding,) = quoted_rule.find(RunView(make_run(refused, tools=("start_engine", "press_brake_pedal"))))
+    (finding,) = quoted_rule.find(ReadRun(make_run(refused, tools=("start_engine", "press_brake_pedal"))))
 
     assert finding.guideline == "First call `press_brake_pedal`, then `start_engine`."
 

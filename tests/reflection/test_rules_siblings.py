@@ -11,7 +11,7 @@ from reflection.reflectors.rules.detectors import (
     sibling_repair,
     sibling_success,
 )
-from reflection.reflectors.rules.run_view import RunView
+from reflection.reflectors.rules.run_view import ReadRun
 from tests.reflection.rules_runs import call, make_run, view
 
 UNKNOWN = "Error: booking not found"
@@ -21,7 +21,7 @@ REPAIRED = make_run(WRONG_TYPE, call("get_invoice", "paid", booking_id="3456"), 
 
 def test_repair_of_another_run_is_proposed_in_its_words() -> None:
     (finding,) = sibling_repair.find(view(WRONG_TYPE, family=(REPAIRED,)))
-    (own,) = changed_argument.find(RunView(REPAIRED))
+    (own,) = changed_argument.find(ReadRun(REPAIRED))
 
     assert finding.guideline == "Give `booking_id` as a text, not as a number."
     assert (finding.rule, finding.trigger, finding.guideline, finding.avoid, finding.polarity) == (
@@ -57,7 +57,7 @@ STARTED = make_run(START, PRESS, call("start_engine", "running"), outcome="succe
 def test_prerequisite_of_another_run_is_proposed_unless_it_was_done() -> None:
     (finding,) = sibling_repair.find(view(START, family=(STARTED,)))
 
-    assert finding.guideline == missing_prerequisite.find(RunView(STARTED))[0].guideline
+    assert finding.guideline == missing_prerequisite.find(ReadRun(STARTED))[0].guideline
     assert sibling_repair.find(view(PRESS, START, family=(STARTED,))) == []
 
 

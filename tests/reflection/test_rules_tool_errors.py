@@ -2,7 +2,7 @@
 
 import pytest
 
-from memory.runs.episode import Step
+from memory.runs.episode import EpisodeStep
 from reflection.reflectors.rules.errors import read_error, shape_of
 
 
@@ -22,7 +22,7 @@ from reflection.reflectors.rules.errors import read_error, shape_of
     ],
 )
 def test_read_error_finds_the_message(observation: str, text: str) -> None:
-    error = read_error(Step(index=1, observation=observation))
+    error = read_error(EpisodeStep(index=1, observation=observation))
 
     assert error is not None
     assert error.text == text
@@ -41,11 +41,11 @@ def test_read_error_finds_the_message(observation: str, text: str) -> None:
     ],
 )
 def test_read_error_ignores_other_answers(observation: str) -> None:
-    assert read_error(Step(index=1, observation=observation)) is None
+    assert read_error(EpisodeStep(index=1, observation=observation)) is None
 
 
 def test_read_error_prefers_the_error_of_the_step() -> None:
-    error = read_error(Step(index=1, observation="Invalid action!", error="time-out after 3 s"))
+    error = read_error(EpisodeStep(index=1, observation="Invalid action!", error="time-out after 3 s"))
 
     assert error is not None
     assert error.text == "time-out after 3 s"

@@ -9,7 +9,6 @@ import structlog
 from django.db import connection
 
 from memory.heuristics.models import Evidence, Heuristic
-from memory.heuristics.text import Citation
 from memory.intake.recording import report_outcome
 from memory.runs.models import Trajectory
 from reflection.jobs.execution import Outcome
@@ -59,13 +58,11 @@ def test_nothing_to_learn_is_done_with_its_reason() -> None:
 
 
 def test_lesson_that_fails_the_checks_is_dropped_and_named() -> None:
-    bad = make_lesson(citations=(Citation(first_step=7, last_step=9),))
-
-    done = run(propose(bad))
+    done = run(propose(make_lesson(trigger="")))
 
     assert not Heuristic.objects.exists()
     assert done.status == Status.DONE
-    assert done.skip_reason == "The lesson cites steps 7 to 9, but the run has 2 steps."
+    assert done.skip_reason == "The lesson has no trigger or no action."
 
 
 def test_what_the_checks_flag_goes_to_the_reviewer() -> None:
@@ -73,7 +70,7 @@ def test_what_the_checks_flag_goes_to_the_reviewer() -> None:
 
     findings = Proposal.objects.get().findings
     assert findings
-    assert set(findings[0]) == {"code", "message"}
+    assert set(findings[0]) == {"code", "message", "words"}
 
 
 def test_claim_miss_does_nothing() -> None:

@@ -12,6 +12,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from standardwebhooks import WebhookVerificationError
 
+from erl_site.diagnosis.running import check_sealed_secrets
 from memory.curation.decisions import approve_heuristic
 from memory.heuristics.models import Heuristic
 from memory.projects.models import Project
@@ -35,6 +36,7 @@ from reflection.webhooks.endpoints import (
     send_test,
 )
 from reflection.webhooks.models import WebhookDelivery, WebhookEndpoint
+from reflection.webhooks.sealing import seal_webhooks
 from tests.factories import make_project
 from tests.reflection.webhooks import BY, TAKEN, Hook, answers, deliver, make_hook, only_delivery, propose
 from tests.scripted_answers import Exchange, raw, redirects, resets, silence
@@ -125,6 +127,71 @@ def test_secret_outlives_a_rotation_of_the_secret_key(hook: Hook, settings: Any)
     deliver()
 
     assert hook.verified()["type"] == "proposal.waiting"
+
+
+def test_sealed_again_a_webhook_outlives_the_former_secret_key(hook: Hook, settings: Any) -> None:
+    former, settings.SECRET_KEY = live_settings.SECRET_KEY, "n" * 50
+    settings.SECRET_KEY_FALLBACKS = [former]
+    assert [result.status for result in check_sealed_secrets()] == ["warning"]
+    assert seal_webhooks() == 2  # its secret and its address
+    assert seal_webhooks() == 0
+    assert [*check_sealed_secrets()] == []
+    settings.SECRET_KEY_FALLBACKS = []
+    propose(hook.project)
+
+    deliver()
+
+    assert hook.verified()["type"] == "proposal.waiting"
+
+
+def test_secret_of_release_1_is_sealed_and_stays_the_same(hook: Hook, settings: Any) -> None:
+    hook.endpoint.secrets.update(sealed=None)
+
+    assert seal_webhooks() == 1
+
+    hook.endpoint.secrets.update(salt="")
+    propose(hook.project)
+    deliver()
+    assert hook.verified()["type"] == "proposal.waiting"
+
+
+def stored_address(hook: Hook) -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT url FROM reflection_webhookendpoint WHERE id = %s", [hook.endpoint.pk])
+        return str(cursor.fetchone()[0])
+
+
+def test_address_is_stored_with_its_host_alone_readable(hook: Hook) -> None:
+    assert stored_address(hook).startswith(f"http://127.0.0.1:{hook.receiver.port}/sealed:")
+    assert "/hook" not in stored_address(hook)
+    assert WebhookEndpoint.objects.get().url == f"http://127.0.0.1:{hook.receiver.port}/hook"
+
+
+def test_address_of_release_1_is_sealed_a_day_after_its_migration(hook: Hook) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE reflection_webhookendpoint SET url = 'https://hooks.example.com/services/T0'")
+        cursor.execute("UPDATE django_migrations SET applied = now() - interval '9 days' WHERE name = '0001_initial'")
+    assert (seal_webhooks(), stored_address(hook)) == (0, "https://hooks.example.com/services/T0")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE django_migrations SET applied = now() - interval '25 hours' WHERE name LIKE '%\\_sealing'"
+        )
+
+    assert seal_webhooks() == 1
+
+    assert stored_address(hook).startswith("https://hooks.example.com/sealed:")
+    assert WebhookEndpoint.objects.get().url == "https://hooks.example.com/services/T0"
+
+
+def test_address_of_a_lost_key_is_named_as_the_reason(hook: Hook, settings: Any) -> None:
+    settings.SECRET_KEY = "n" * 50
+    add_secret(hook.endpoint, by=BY)
+    propose(hook.project)
+
+    assert deliver() == Outcome.RETRY
+
+    assert [result.status for result in check_sealed_secrets()] == ["failure"]
+    assert "Enter it again on the webhook's page" in only_delivery().last_error
 
 
 def test_secret_of_a_lost_key_is_named_as_the_reason(hook: Hook, settings: Any) -> None:

@@ -9,7 +9,7 @@ from runtime.context.prompt import hash_prompt, rebuild_request, write_prompt
 from runtime.limits import Compacting
 from runtime.models.runs import Run
 from runtime.models.tools import ToolKind
-from runtime.tools.catalogue import Tool, core_tools
+from runtime.tools.catalogue import LoopTool, core_tools
 from tests.runtime.running import Script, Turn, go_on, make_agent, make_run
 
 pytestmark = pytest.mark.django_db
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def _long_tool(monkeypatch: pytest.MonkeyPatch) -> None:
     """Offer a tool that returns a long text."""
-    tool = Tool(
+    tool = LoopTool(
         name="look",
         description="Look.",
         parameters={"type": "object"},

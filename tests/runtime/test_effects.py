@@ -25,7 +25,7 @@ from runtime.models.effects import Effect
 from runtime.models.runs import Run
 from runtime.revisions import AgentSpec, create_agent
 from runtime.runs import cancel_run
-from runtime.tools.catalogue import Tool, core_tools, pin_tools
+from runtime.tools.catalogue import LoopTool, core_tools, pin_tools
 from tests.factories import make_project
 from tests.runtime.running import BY, Script, go_on, make_agent, make_run
 
@@ -82,7 +82,7 @@ def register(monkeypatch: pytest.MonkeyPatch, kind: str, **schema: Any) -> list[
         called.append(str(effect.pk))
         return "noted"
 
-    tool = Tool(name="note", description="Note.", parameters={"type": "object"} | schema, kind=kind, execute=note)
+    tool = LoopTool(name="note", description="Note.", parameters={"type": "object"} | schema, kind=kind, execute=note)
     monkeypatch.setitem(core_tools(), "note", tool)
     return called
 
@@ -139,7 +139,7 @@ def test_call_without_an_answer_is_unknown(monkeypatch: pytest.MonkeyPatch) -> N
     def lose(effect: Effect) -> str:
         raise OutcomeUnknown("No answer came.")
 
-    tool = Tool(name="note", description=".", parameters={"type": "object"}, kind=Effect.Kind.UNSAFE, execute=lose)
+    tool = LoopTool(name="note", description=".", parameters={"type": "object"}, kind=Effect.Kind.UNSAFE, execute=lose)
     monkeypatch.setitem(core_tools(), "note", tool)
     run = make_run(make_agent(tools=["note"]))
 
@@ -307,7 +307,7 @@ def test_many_long_results_in_one_answer_are_kept_and_not_read_before_each_actio
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = "word " * 40_000
-    tool = Tool(
+    tool = LoopTool(
         name="look", description=".", parameters={"type": "object"}, kind=Effect.Kind.PURE, execute=lambda effect: text
     )
     monkeypatch.setitem(core_tools(), "look", tool)

@@ -8,7 +8,7 @@ from reflection.llm.base import ProviderError
 from reflection.llm.chat import ChatAnswer, ToolCall
 from runtime.models.runs import Run
 from runtime.models.tools import ToolKind
-from runtime.tools.catalogue import Tool, core_tools
+from runtime.tools.catalogue import LoopTool, core_tools
 from tests.runtime.running import Script, Turn, go_on, make_agent, make_run
 
 pytestmark = pytest.mark.django_db
@@ -96,7 +96,7 @@ def test_paused_answer_is_asked_on() -> None:
 
 @pytest.fixture
 def _look(monkeypatch: pytest.MonkeyPatch) -> None:
-    tool = Tool(
+    tool = LoopTool(
         name="look", description="Look.", parameters={"type": "object"}, kind=ToolKind.PURE, execute=lambda _: "same"
     )
     monkeypatch.setitem(core_tools(), "look", tool)

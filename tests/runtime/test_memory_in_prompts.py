@@ -14,7 +14,7 @@ from memory.projects.models import Project
 from memory.retrieval.safe_text import ROLE_TOKEN, clean_text, needs_cleaning
 from runtime.context.prompt import hash_prompt, rebuild_request
 from runtime.models.conversations import Compaction
-from runtime.tools.catalogue import Tool
+from runtime.tools.catalogue import LoopTool
 from runtime.tools.memory_tools import CLEANED
 from tests.factories import make_api_key, make_project
 from tests.runtime.running import BY, Script, go_on, make_agent, make_run
@@ -159,9 +159,9 @@ def test_passage_is_found_without_what_steers_a_model(text: str) -> None:
     assert is_safe(found.replace("\n", " "))
 
 
-def make_tool(text: str) -> Tool:
+def make_tool(text: str) -> LoopTool:
     described = {"type": "object", "properties": {"title": {"type": "string", "title": text, "enum": [text]}}}
-    return Tool(name="t", description=text, parameters=described, kind="pure", execute=str)
+    return LoopTool(name="t", description=text, parameters=described, kind="pure", execute=str)
 
 
 @pytest.mark.parametrize("text", HOSTILE)

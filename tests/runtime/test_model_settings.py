@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memory.errors import InvalidInput
-from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ChatTool, ModelOptions, ToolCall
+from reflection.llm.chat import ChatAnswer, ChatRequest, ChatTool, ModelOptions, PromptMessage, ToolCall
 from runtime.changes.trials import Subject, Trial, hold_trial
 from runtime.context.prompt import SCHEMA
 from runtime.definitions.loading import export_agent
@@ -132,7 +132,7 @@ def rehearse(*answers: ChatAnswer, **limits: Any) -> tuple[Trial, list[ChatReque
 
     tool = ChatTool(name="status", description="", parameters={"type": "object"})
     subject = Subject(head="Be brief.", tools=(tool,), max_output_tokens=500, limits=Limits(**limits))
-    return hold_trial(subject, [ChatMessage(role="user", content="Is it done?")], ask, Silent()), asked
+    return hold_trial(subject, [PromptMessage(role="user", content="Is it done?")], ask, Silent()), asked
 
 
 CALL = answer("", ToolCall.read(id="c", name="status", raw_arguments="{}"))
@@ -186,7 +186,7 @@ def test_rehearsal_tells_the_model_what_its_reply_has_to_fit() -> None:
         return answer(FITS)
 
     subject = Subject(head="Be brief.", tools=(), model_settings=ModelSettings(output_schema=CITY))
-    trial = hold_trial(subject, [ChatMessage(role="user", content="Where is it?")], ask, Silent())
+    trial = hold_trial(subject, [PromptMessage(role="user", content="Where is it?")], ask, Silent())
 
     assert trial.reply == FITS
     assert SCHEMA in asked[0].messages[0].content

@@ -131,7 +131,7 @@ def test_model_reads_what_failed_and_what_people_said(agent: Agent, provider: Sc
     asked = provider.requests[0].user_text
     assert "Refund order B2" in asked
     assert FOLLOWING in asked
-    assert '"family": "refunds"' in asked
+    assert '"family":"refunds"' in asked
     assert not Change.objects.exists()
 
 

@@ -355,7 +355,7 @@ def test_change_that_brings_nothing_is_refused() -> None:
     agent = make_deployed_agent(make_project())
 
     with pytest.raises(InvalidInput, match="like this already"):
-        propose(agent, retrieval=Retrieving(top_k=20))
+        propose(agent, retrieval=Retrieving(top_k=5))
 
 
 def test_agent_that_was_changed_since_gets_no_lesson() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from erl_site.diagnosis.running import check_sandbox
 from runtime.definitions import checks
 from runtime.models.tools import Tool
 from runtime.sandbox import workers
@@ -161,6 +162,16 @@ def test_busy_sandbox_answers_503(client: Client, made: Any, tool_id: str, monke
 
     told = [(each.status_code, each.json()["error"]["code"]) for each in (tried, stored)]
     assert told == [(503, "sandbox_unavailable")] * 2
+
+
+def test_sandbox_whose_program_is_missing_is_named_by_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pydantic_monty._binary._script_dirs", list)
+    monkeypatch.setenv("PATH", "")
+    workers.close_pool()
+
+    found = [result for result in check_sandbox() if result.name == "sandbox"]
+
+    assert "Tools cannot run: The sandbox cannot be started" in found[0].message
 
 
 def test_tools_of_another_project_are_not_there(client: Client, tool_id: str) -> None:

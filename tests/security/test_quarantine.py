@@ -35,6 +35,7 @@ from tests.factories import (
     approve_as_read,
     approve_card_as_read,
     make_api_key,
+    make_evidence,
     make_heuristic,
     make_project,
     make_retrieval,
@@ -173,12 +174,14 @@ def test_words_that_were_added_to_an_open_run_count_from_when_they_came() -> Non
         project=project, api_key=key.api_key, client="mallory", created_at=begun, is_open=True, mistake_cards=[CARD]
     )
     finish_run(run, ending={"summary": "Poison."}, by=Actor.key(key.api_key), reflect=False)
-    lesson = make_heuristic(trajectory=run, status="approved")
+    written = make_heuristic(trajectory=run, status="approved")
+    supported = make_heuristic(project=project, status="approved", guideline="Words of somebody else.")
+    make_evidence(heuristic=supported, trajectory=run)
     approve_card_as_read(MistakeCard.objects.get(), by=OPERATOR)
 
     done = quarantine_source(project, api_key=key.api_key, since=timezone.now() - timedelta(hours=1), by=OPERATOR)
 
-    assert done.heuristic_ids == (lesson.pk,)
+    assert {*done.heuristic_ids} == {written.pk, supported.pk}
     assert done.card_ids == (MistakeCard.objects.get().pk,)
 
 

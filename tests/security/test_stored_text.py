@@ -38,7 +38,7 @@ desk_url details disabled_reason effect embedding_model_id ended event_kind even
 fingerprint finish_reason guardrails harm how id judge key keys kind kinds last_error lease_owner lessons manifest
 measured method metric mistake_card_policy mode model model_settings operation outcome outcome_source outcomes
 pattern polarity policy prefix promotes provider record_sizes reflector request_id requested_mode retrieval
-review_basis reviewer risk_flags role route rule rung runtime salt scope scopes scores sets skip_reason slug
+review_basis reviewer risk_flags role route rule rung runtime salt sealed scope scopes scores sets skip_reason slug
 stages_done state status step stop_reason style subject suite suites tool tool_call_id traceparent unit unit_rule
 url usefulness_basis values verdict version versions
 """
@@ -46,12 +46,14 @@ _NO_TEXT_ENDS = ("_by", "sha256", "_version", "_salt", "_code")
 _NO_TEXT_HERE = """
 agents_agentrevision.limits agents_change.source agents_evaluationrow.name agents_run.task_id agents_tool.name
 evaluation_experiment.steps evaluation_look.reason memory_auditentry.content memory_polarityquota.task_id
-memory_project.name memory_quarantineorder.source reflection_job.payload reflection_job.result
+memory_embeddingmodel.floors memory_erasure.receipt memory_project.name memory_quarantineorder.source
+reflection_job.payload reflection_job.result
 reflection_workerheartbeat.name
 """
 # What links the rows that `fill` left apart, all of them to the one run.
 _LINKS = """
-UPDATE memory_trajectory SET retrieval_id = (SELECT id FROM memory_retrieval), created_at = now();
+UPDATE memory_trajectory SET retrieval_id = (SELECT id FROM memory_retrieval), created_at = now(),
+    system_prompt_id = (SELECT id FROM memory_systemprompt);
 UPDATE memory_retrieval SET created_at = now(), heuristic_ids = ARRAY[(SELECT id FROM memory_heuristic)],
     injected_ids = ARRAY[(SELECT id FROM memory_heuristic)];
 UPDATE memory_idempotencyrecord SET resource_id = (SELECT id FROM memory_retrieval);

@@ -205,6 +205,20 @@ def test_query_that_forgets_its_filter_shows_nothing_of_others(settings: Any, ro
     assert Trajectory.objects.count() == 2, "the rights of the role outlived the request"
 
 
+def test_role_reads_of_the_person_behind_a_key_what_it_may(settings: Any) -> None:
+    settings.ERL_TENANT_ROLE = "erl_tenant"
+    key = make_api_key()
+    key.api_key.created_by = get_user_model().objects.create_user("ana")
+    key.api_key.save()
+    lesson = make_heuristic(project=key.api_key.project, status="proposed")
+    client = APIClient(headers=bearer(key.token))
+    read = {"content_sha256": client.get(f"/api/v1/heuristics/{lesson.pk}").json()["content_sha256"], "reason": "True."}
+
+    answer = client.post(f"/api/v1/heuristics/{lesson.pk}/approve", read, format="json")
+
+    assert (answer.status_code, "acts for ana" in answer.json()["error"]["message"]) == (403, True)
+
+
 def test_what_a_savepoint_was_told_is_told_again(settings: Any) -> None:
     settings.ERL_TENANT_ROLE = "erl_tenant"
     ours = make_project()

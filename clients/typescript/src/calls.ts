@@ -27,10 +27,12 @@ export class CallLog {
   tokens = 0;
   model = "";
   readonly tools: unknown[] = [];
+  #instructions: unknown[] = []; // the system messages of the first call that has any
   readonly #conversations: Conversation[] = [];
 
   add(call: ModelCall): void {
     const request = call.request.filter((message) => !isInstruction(message));
+    if (!this.#instructions.length) this.#instructions = call.request.filter(isInstruction);
     const keys = request.map((message) => JSON.stringify(message));
     this.tokens += call.tokens;
     this.model = call.model || this.model;
@@ -50,9 +52,10 @@ export class CallLog {
     }
   }
 
-  /** Return all that was said, in order. */
+  /** Return all that was said, in order; first what the agent was told. */
   messages(): unknown[] {
-    return this.#conversations.flatMap(({ call, start }) => [...call.request.slice(start), ...call.reply]);
+    const said = this.#conversations.flatMap(({ call, start }) => [...call.request.slice(start), ...call.reply]);
+    return [...this.#instructions, ...said];
   }
 
   /** Return why calls failed if the agent did not ask again. */

@@ -19,6 +19,8 @@ export interface Options {
   /** `ERL_API_KEY`, or else what `erl login` stored. */
   apiKey?: string;
   agent?: string;
+  /** Your own id of the end user of runs that name none: `ERL_USER_ID`, or else none. */
+  userId?: string;
   /** Throw ERLError if something goes wrong, and leave a block only when its run is recorded. */
   strict?: boolean;
   /** How long an agent waits for lessons, and an ending process for its last runs: `ERL_BUDGET_SECONDS`, or else 2. */
@@ -61,6 +63,7 @@ export interface Outcome extends Judgement {
 /** Nothing here throws, or keeps the agent waiting for longer than its budget, unless `strict` is true. */
 export class Client {
   readonly agent: string;
+  readonly userId: string;
   readonly budgetSeconds: number;
   readonly #api: Api;
   readonly #outbox: Outbox;
@@ -79,6 +82,7 @@ export class Client {
     this.#waitUntil = options.waitUntil;
     this.#warn = makeWarn(options.warn);
     this.agent = options.agent ?? "";
+    this.userId = options.userId || platform.env("ERL_USER_ID") || "";
     this.budgetSeconds = options.budgetSeconds ?? this.#readBudget();
     const destination = this.#findDestination(options);
     this.#api = new Api(destination, platform.transport, platform.sendingTimeoutSeconds);
@@ -214,7 +218,8 @@ export class Client {
     const isOurs = caller !== undefined && this.#openRuns.has(caller.externalId);
     const parentId = options.parentId === undefined && isOurs ? caller.externalId : options.parentId;
     const agent = options.agent || this.agent;
-    const run = new Run(String(task), { ...options, agent, parentId: parentId ?? null }, this.#warn);
+    const userId = options.userId || caller?.userId || this.userId;
+    const run = new Run(String(task), { ...options, agent, userId, parentId: parentId ?? null }, this.#warn);
     this.#openRuns.set(run.externalId, run);
     return run;
   }

@@ -10,7 +10,7 @@ const MAX_STEPS = 2_000;
 const MAX_TOOLS = 500;
 const MAX_BODY_BYTES = 900_000; // ERL takes 1 MiB
 export const COUNT = new Intl.NumberFormat("en-US");
-const NAMES = ["task_id", "agent", "model", "external_id"];
+const NAMES = ["task_id", "agent", "user_id", "model", "external_id"];
 
 /** Return a value as plain JSON; messages and answers of SDKs as they would be on the wire. Never throws. */
 export function asPlain(value: unknown): unknown {

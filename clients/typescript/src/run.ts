@@ -8,7 +8,7 @@ import { asPlain, asString, cut, fit } from "./plain.js";
 export const SOURCES = ["agent", "environment", "test", "human", "judge"] as const;
 export type Source = (typeof SOURCES)[number];
 
-/** A lesson as ERL returns it. Only those with `injected: true` are in the context. */
+/** A lesson as ERL returns it; all of them are in the context. */
 export interface Lesson {
   heuristic_id?: string;
   trigger?: string;
@@ -31,6 +31,8 @@ export interface RunOptions {
   /** The family of the task, such as "airline". */
   family?: string;
   agent?: string;
+  /** Your own id of the end user, to filter by and to erase a person by. By default, that of the calling run. */
+  userId?: string;
   tags?: readonly string[];
   /** Your own id of the run, made up if you give none. */
   externalId?: string;
@@ -63,7 +65,9 @@ export class Run implements Lessons {
   lessons: Lesson[] = [];
   retrievalId: string | null = null;
   // These may be set, and are recorded with the run.
+  userId: string;
   tools: unknown[] = [];
+  systemPrompt = "";
   tags: string[];
   model = "";
   tokens: number | undefined;
@@ -90,6 +94,7 @@ export class Run implements Lessons {
   ) {
     this.family = options.family ?? "";
     this.agent = options.agent ?? "";
+    this.userId = options.userId ?? "";
     this.externalId = options.externalId || crypto.randomUUID();
     this.parentId = options.parentId ?? "";
     this.tags = [...(options.tags ?? [])];
@@ -171,6 +176,7 @@ export class Run implements Lessons {
       task,
       task_id: this.family.trim(),
       agent: this.agent,
+      user_id: this.userId,
       external_id: this.externalId,
       parent_id: this.parentId,
       retrieval_id: this.retrievalId,
@@ -182,6 +188,7 @@ export class Run implements Lessons {
       tags: this.tags,
       summary: await cut(this.summary, 20_000),
       tools: this.tools.length ? this.tools : this.calls.tools,
+      system_prompt: this.systemPrompt,
       metadata: this.metadata,
       ...(messages.length ? { messages: [...messages, ...steps.flatMap(asMessages)] } : { steps }),
       ...this.#outcome,

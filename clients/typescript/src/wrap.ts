@@ -89,9 +89,11 @@ function attempt(act: () => void): void {
 
 function readRequest(request: unknown): ModelCall {
   const asked = (asPlain(request) ?? {}) as Json;
-  const messages = asked.messages ?? asked.input ?? [];
+  const said = asked.messages ?? asked.input ?? [];
+  const messages = Array.isArray(said) ? said : [{ role: "user", content: said }];
+  const told = asked.system || asked.instructions; // Anthropic and the Responses API have it beside the messages
   return {
-    request: Array.isArray(messages) ? messages : [{ role: "user", content: messages }],
+    request: told ? [{ role: "system", content: told }, ...messages] : messages,
     reply: [],
     error: "",
     model: String(asked.model ?? ""),

@@ -60,7 +60,7 @@ for (const [version, ai, wrap] of [
       [stored.steps[1]?.thought, stored.steps[1]?.observation],
       ["I look it up.", '{"cabin":"basic economy"}'],
     );
-    assert.deepEqual([stored.tokens, stored.model], [30, "scripted-1"]);
+    assert.deepEqual([stored.tokens, stored.model, stored.system_prompt], [30, "scripted-1", "Be kind."]);
     assert.deepEqual(
       (stored.tools as { name: string }[]).map((tool) => tool.name),
       [LOOK.name],

@@ -43,6 +43,17 @@ const AI_SDK_MESSAGES = [
 const silent = (): void => undefined;
 const draft = (): Promise<Run> => makeClient({ warn: silent }).begin("");
 
+test("a run and those that it calls are of its user", async () => {
+  const erl = makeClient();
+  const [outer, inner] = await erl.run(TASK, { userId: "ana" }, async (outer) => [
+    outer,
+    await erl.run("Look the fare up", (inner) => inner),
+  ]);
+
+  assert.equal((await recorded(erl, outer.externalId)).user_id, "ana");
+  assert.equal((await recorded(erl, inner.externalId)).user_id, "ana");
+});
+
 test("a run is given lessons and recorded with its outcome", async () => {
   const erl = makeClient();
   const run = await erl.run(TASK, { family: "airline", tags: ["test"] }, (run) => {

@@ -41,7 +41,9 @@ export interface Recorded {
   tokens: number | null;
   model: string;
   tools: unknown[];
+  system_prompt: string;
   tags: string[];
+  user_id: string;
   retrieval_id: string | null;
   parent_id: string | null;
   metadata: Record<string, unknown>;

@@ -40,6 +40,7 @@ for (const [version, Sdk] of [
     assert.deepEqual(actions(stored), [LOOK, SAY]);
     assert.deepEqual([stored.steps[1]?.thought, stored.steps[1]?.observation], ["I look it up.", "basic economy"]);
     assert.deepEqual([stored.tokens, stored.model, stored.tools], [30, "scripted-1", tools]);
+    assert.equal(stored.system_prompt, "Be kind.");
   });
 
   test(`streams and helpers of ${version} are captured`, async () => {

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from erl_site.backup import BackupError, run_drill, write_backup
-from memory.database_owner import as_owner
+from memory.database_owner import as_owner, explain_missing_owner
 
 
 class Command(BaseCommand):
@@ -27,6 +27,8 @@ class Command(BaseCommand):
         if file.exists() and not options["replace"]:
             raise CommandError(f"{file} exists. Choose another name, or add --replace.")
         try:
+            if missing := explain_missing_owner():
+                raise CommandError(missing)
             with as_owner():
                 written = write_backup(file, check=run_drill if options["drill"] else None)
         except BackupError as error:

@@ -7,9 +7,9 @@ from django.core.management.commands import migrate
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-from erl_site.definitions import reinstall
+from erl_site.definitions import is_newer, reinstall
 from erl_site.preflight import find_faults
-from memory.database_owner import as_owner
+from memory.database_owner import as_owner, explain_missing_owner
 
 
 class Command(migrate.Command):
@@ -18,13 +18,18 @@ class Command(migrate.Command):
         with as_owner():
             if faults := find_faults():
                 raise CommandError("Nothing was changed. " + " ".join(faults))
+        if missing := explain_missing_owner():
+            raise CommandError(f"Nothing was changed. {missing}")
+        with as_owner():
             super().check(*args, **options)
 
     def handle(self, *args: Any, **options: Any) -> None:
         with as_owner() as application:
             super().handle(*args, **options)
             # Only a part of the migrations may have been asked for.
-            if is_migrated():
+            if is_newer():
+                self.stdout.write("The database is of a later version of ERL, so its functions stay as they are.")
+            elif is_migrated():
                 for name in reinstall():
                     self.stdout.write(f"{name} differed from its .sql file, and was installed again.")
             with connection.cursor() as cursor:

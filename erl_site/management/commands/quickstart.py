@@ -21,6 +21,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
+from erl_site.definitions import find_drift
 from erl_site.embedded import postgres, processes, valkey
 from erl_site.embedded.forks import ForkEnded, call_in_fork
 from erl_site.embedded.home import EmbeddedServerError, home_unusable
@@ -197,7 +198,8 @@ def migrate() -> str:
     """Migrate the database and return what was done."""
     executor = MigrationExecutor(connection)
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    if plan:
+    # An upgrade may bring changed functions and no migration.
+    if plan or find_drift():
         call_command("migrate", interactive=False, verbosity=0)
     return f"{len(plan)} migrations applied" if plan else "up to date"
 

@@ -8,7 +8,8 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
 from erl_site.backup import BackupError, holds_projects, restore_backup
-from memory.database_owner import as_owner
+from erl_site.preflight import find_faults
+from memory.database_owner import as_owner, explain_missing_owner
 
 
 class Command(BaseCommand):
@@ -27,7 +28,11 @@ class Command(BaseCommand):
         if not file.is_file():
             raise CommandError(f"{file} does not exist.")
         try:
+            if missing := explain_missing_owner():
+                raise CommandError(f"Nothing was changed. {missing}")
             with as_owner():
+                if faults := find_faults():
+                    raise CommandError("Nothing was changed. " + " ".join(faults))
                 if not options["replace"] and holds_projects():
                     raise CommandError(
                         "The database holds projects, which restoring would replace. Add --replace if you want that; "

@@ -28,7 +28,8 @@ class Command(BaseCommand):
     help = (
         "Measure whether lessons help, offline and without an API key. toolchoice: an agent learns from real requests "
         "through this product and is tested on new ones. replay: published results are recomputed from recorded runs. "
-        "retrieval: the search is tested against known answers. Everything runs in a separate database; live data is "
+        "retrieval: the search is tested against known answers. reflection: recorded answers of a strong model go "
+        "through parsing, checks and the search for duplicates. Everything runs in a separate database; live data is "
         "neither read nor changed. Exit code 2 means that a figure is below --fail-under or the --baseline."
     )
 

@@ -15,6 +15,7 @@ class ToolChoiceReflector:
     version = "1"
     reads_near = False
     reads_family = False
+    reads_tries = False
 
     def reflect(self, episode: Episode, *, near: tuple[NearHeuristic, ...] = ()) -> ReflectionResult:
         accepted, rejected = "", []

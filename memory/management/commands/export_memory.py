@@ -1,4 +1,4 @@
-"""Write what a project has learnt to a file: as an agent's memory, or its lessons alone."""
+"""Write what a project has learnt to a file, as an agent's memory or its lessons alone; or all of it to a folder."""
 
 import json
 from argparse import ArgumentParser
@@ -6,13 +6,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 from django.db.models import F
+from django.utils.duration import duration_iso_string
 
 from memory.episodes.export_file import export_memory
+from memory.errors import MemoryAppError
 from memory.heuristics.models import Heuristic, HeuristicRevision
-from memory.management.options import add_project_argument, get_project, write_lines
+from memory.management.options import (
+    add_family_argument,
+    add_project_argument,
+    get_project,
+    show_progress,
+    write_lines,
+)
 from memory.projects.models import Project
+from memory.transfer.export import export_project
+from memory.transfer.tables import FAMILIES
 
 STATUSES = (*Heuristic.Status.values, "all")
 
@@ -20,19 +30,26 @@ STATUSES = (*Heuristic.Status.values, "all")
 class Command(BaseCommand):
     help = (
         "Export a project as agent_memory.json, or its lessons, oldest first, as JSON Lines (one lesson a line) or "
-        "Markdown (for people). import_memory reads the first two. Approved lessons are exported with the wording that "
-        "is served now; others with their newest wording."
+        "Markdown (for people). Approved lessons are exported with the wording that is served now; others with their "
+        "newest wording. With --format project the whole project is written into a folder of JSON Lines, without "
+        "secrets. import_memory reads all of them but Markdown."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("output", type=Path, nargs="?", metavar="FILE", help="Default: standard output.")
+        parser.add_argument(
+            "output",
+            type=Path,
+            nargs="?",
+            metavar="FILE",
+            help="Default: standard output. Of a project: a folder that does not exist.",
+        )
         add_project_argument(parser)
         parser.add_argument(
             "--format",
-            choices=("memory", "lessons", "markdown"),
+            choices=("memory", "lessons", "markdown", "project"),
             default="memory",
             dest="file_format",
-            help="agent_memory.json (default), or lessons as JSON Lines or Markdown",
+            help="agent_memory.json (default), lessons as JSON Lines or Markdown, or the whole project as a folder",
         )
         parser.add_argument(
             "--status",
@@ -40,6 +57,7 @@ class Command(BaseCommand):
             default="approved",
             help="of lessons: approved, what agents are given now (default); or another state; or all",
         )
+        add_family_argument(parser, verb="export")
 
     def handle(self, *args: Any, **options: Any) -> None:
         project = get_project(options["project"])
@@ -49,9 +67,24 @@ class Command(BaseCommand):
                 lines = iter([json.dumps(export_memory(project), ensure_ascii=False, indent=2)])
             case "lessons":
                 lines = _jsonl(_revisions(project, options["status"]))
+            case "project":
+                self._export_project(project, options["output"], options["families"] or list(FAMILIES))
+                return
             case _:
                 lines = _markdown(project, _revisions(project, options["status"]))
         write_lines(self, lines, output=options["output"], noun="line")
+
+    def _export_project(self, project: Project, folder: Path | None, families: list[str]) -> None:
+        if folder is None:
+            raise CommandError("Name the folder that the project is to be written into.")
+        try:
+            manifest = export_project(project, folder, families=families, progress=show_progress(self))
+        except MemoryAppError as refusal:
+            raise CommandError(str(refusal)) from None
+        size = sum(file.bytes for file in manifest.files)
+        self.stderr.write(
+            f"{folder}: {manifest.count_rows():,} rows of {len(manifest.files)} tables, {size / 1e6:.1f} MB."
+        )
 
 
 def _revisions(project: Project, status: str) -> Iterator[HeuristicRevision]:
@@ -85,6 +118,8 @@ def _jsonl(revisions: Iterator[HeuristicRevision]) -> Iterator[str]:
                 "task_id": revision.task_id,
                 "tags": revision.tags,
                 "source_task": revision.source_task,
+                "valid_until": revision.valid_until.isoformat() if revision.valid_until else None,
+                "expires_after": duration_iso_string(revision.expires_after) if revision.expires_after else None,
                 "support": heuristic.support,
                 "confidence": heuristic.confidence,
                 "reflector": heuristic.reflector,

@@ -1,4 +1,4 @@
-"""Import an agent's own memory file, or lessons that were exported."""
+"""Import an agent's own memory file, lessons that were exported, or a whole project."""
 
 import json
 from pathlib import Path
@@ -10,21 +10,30 @@ from memory.curation.lesson_files import import_lessons, is_lesson, read_decisio
 from memory.episodes.import_file import import_memory
 from memory.errors import MemoryAppError
 from memory.limits import FILE_JSON
-from memory.management.options import add_project_argument, get_project
+from memory.management.options import add_family_argument, get_project, quiet_logs, show_progress
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.strict_json import InvalidJson, parse_json
+from memory.transfer.load import ImportOptions, import_project
+from memory.transfer.rows import RowsRefused
 
 
 class Command(BaseCommand):
     help = (
         "Import an agent_memory.json (episodes become runs, mistakes cards, rules proposals) or the lessons that "
-        "export_memory wrote as JSON Lines, which become proposals. Safe to repeat."
+        "export_memory wrote as JSON Lines, which become proposals. Safe to repeat. Or import the folder of a whole "
+        "project, in one transaction, with what was decided in it. Take such a folder only from an installation that "
+        "you trust as much as this one."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", type=Path, help="The file.")
-        add_project_argument(parser)
+        parser.add_argument("file", type=Path, help="The file, or the folder of a project.")
+        parser.add_argument(
+            "--project",
+            metavar="SLUG",
+            help="the project; may be left out where there is only one. A folder is imported into the project of this "
+            "name, or of its own, which is made if there is none.",
+        )
         parser.add_argument(
             "--decisions",
             type=Path,
@@ -33,9 +42,22 @@ class Command(BaseCommand):
             "approved, rejected or retired as they were in the other installation.",
         )
         parser.add_argument("--agent", default="", help="The agent whose memory it is, for episodes that name none.")
+        add_family_argument(parser, verb="import")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="of a project: do all of it, say what does not fit, and take it back"
+        )
+        parser.add_argument(
+            "--same-people",
+            action="store_true",
+            help="of a project: accounts here have the names of those there. Otherwise decisions of user:ana become "
+            "those of import:user:ana.",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         path: Path = options["file"]
+        if path.is_dir():
+            self._import_project(path, options)
+            return
         data = _read(path)
         project = get_project(options["project"])
         # By content, since neither kind of file has a fixed name.
@@ -61,6 +83,35 @@ class Command(BaseCommand):
             f"Imported {done.episodes} episodes, {done.scores} scores without an episode, {done.rules} rules and "
             f"{done.cards} mistake cards. The rules and the cards wait for review in the admin."
         )
+
+    def _import_project(self, folder: Path, options: dict[str, Any]) -> None:
+        how = ImportOptions(
+            slug=options["project"] or "",
+            families=tuple(options["families"]),
+            same_people=options["same_people"],
+        )
+        try:
+            with quiet_logs(verbosity=options["verbosity"]):
+                done = import_project(
+                    folder,
+                    by=Actor(label="command:import_memory"),
+                    options=how,
+                    dry_run=options["dry_run"],
+                    progress=show_progress(self),
+                )
+        except RowsRefused as refusal:
+            more = (
+                f"\n… and {refusal.count - len(refusal.faults):,} more" if refusal.count > len(refusal.faults) else ""
+            )
+            raise CommandError(f"Nothing was imported.\n{refusal}{more}") from None
+        except MemoryAppError as refusal:
+            raise CommandError(f"Nothing was imported. {refusal}") from None
+        rows = f"{sum(done.rows.values()):,} rows of {len(done.rows)} tables"
+        if options["dry_run"]:
+            self.stdout.write(f"{rows} would be imported into the project {done.project.slug}. Nothing was changed.")
+            return
+        self.stdout.write(f"{rows} are imported into the project {done.project.slug}.")
+        self.stdout.write("Searches find its lessons and passages once the workers have embedded them.")
 
     def _import_lessons(self, project: Project, path: Path, data: bytes, *, decisions_file: Path | None) -> None:
         decisions = None

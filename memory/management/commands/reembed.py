@@ -8,6 +8,7 @@ from tqdm import tqdm
 
 from memory.embeddings.registry import find_embedder
 from memory.errors import EmbedderError
+from memory.index.calibration import calibrate
 from memory.index.heuristic_vectors import (
     activate_model,
     count_heuristics_without_vectors,
@@ -40,6 +41,8 @@ class Command(BaseCommand):
                 for done in make_vectors(wanted):
                     bar.update(done)
             make_passage_vectors(wanted)
+            if wanted.floors is None:
+                calibrate(wanted)
             self._compare(active.pk, wanted.pk, limit=options["compare"])
         except EmbedderError as error:
             raise CommandError(f"{error} The model was not changed.") from error

@@ -33,7 +33,7 @@ def _read_trajectory(document: Mapping[str, Json], parent: str = "") -> list[Tra
         model=text(agent, "model_name") or log.model,
         tokens=tokens or None,
         cost_usd=to_number(metrics.get("total_cost_usd")),
-        tools=agent["tool_definitions"] if isinstance(agent.get("tool_definitions"), list) else [],
+        tools=agent.get("tool_definitions"),
         metadata=known | ({"version": agent["version"]} if agent.get("version") else {}),
         **times(own, "timestamp"),
     )

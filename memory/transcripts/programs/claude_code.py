@@ -73,7 +73,6 @@ def read_chain(items: Items, session: str, side: str) -> Transcript:
         kept = {"role": message.get("role") or line["type"], "content": message.get("content")}
         read_or_leave_out(log, kept | members(line, "timestamp"), where)
     log.task = log.task or sessions.find_command(live)
-    first = live[0][1] if live else {}
     return log.transcript(
         format="claude-code",
         external_id=f"{session}/{side}" if side else session,
@@ -81,7 +80,8 @@ def read_chain(items: Items, session: str, side: str) -> Transcript:
         agent="claude-code",
         model=model,
         tokens=sum(tokens.values()) or None,
-        metadata=members(first, "cwd", "gitBranch", "version"),
+        tools=next((line.get("tools") for _, line in items if line.get("subtype") == "init"), None),
+        metadata=members(live[0][1] if live else {}, "cwd", "gitBranch", "version"),
         **times(live, "timestamp"),
     )
 

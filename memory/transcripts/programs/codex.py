@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from ..chat import read_instructions
 from ..harness import is_added_by_harness
 from ..items import Items, get, mapping, members, number, read_each, text, times
 from ..log import Json, Log, Transcript
@@ -31,6 +32,9 @@ def read(items: Items) -> list[Transcript]:
     log = Log(keeps_going=True)
     if abandoned:
         log.leave_out("session", f"{abandoned} lines of undone turns or of the parent session")
+    meta, usage = find_meta(items), [count_codex_tokens(line) for _, line in items]
+    told = meta.get("base_instructions") or meta.get("instructions")
+    read_instructions(log, {"instructions": told}, "session_meta")
     reads_events = has_only_events(live)
     # The same reasoning is written as an event and as an item, whose summary may be empty.
     thoughts = {
@@ -59,7 +63,6 @@ def read(items: Items) -> list[Transcript]:
 
     read_each(log, live, read_line)
     log.task = log.task or find_goal(live)
-    meta, usage = find_meta(items), [count_codex_tokens(line) for _, line in items]
     models = [text(line, "payload", "model") for _, line in live if line.get("type") == "turn_context"]
     return [
         log.transcript(
@@ -67,6 +70,7 @@ def read(items: Items) -> list[Transcript]:
             external_id=text(meta, "id"),
             parent_id=find_parent(items),
             agent="codex",
+            tools=meta.get("dynamic_tools"),
             model=next((model for model in reversed(models) if model), ""),
             tokens=next((tokens for tokens in reversed(usage) if tokens), None),
             metadata=members(meta, "cwd", "git", "cli_version", "originator"),

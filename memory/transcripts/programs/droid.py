@@ -32,6 +32,7 @@ def read(items: Items) -> list[Transcript]:
             agent="droid",
             parent_id=text(start, "parent") or text(start, "parentSessionId"),
             model=text(start, "model") or log.model,
+            tools=start.get("tools"),
             metadata=members(start, "cwd", "version", "title"),
             **times(items, "timestamp"),
         )

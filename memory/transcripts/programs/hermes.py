@@ -44,6 +44,7 @@ def _read_session(document: Mapping[str, Json]) -> Transcript:
     live = [m for m in messages if m[1].get("active") not in (0, False) or m[1].get("compacted")]
     if len(live) < len(messages):
         log.leave_out("messages", f"{len(messages) - len(live)} that were undone")
+    log.instruct(text(about, "system_prompt"))
     read_each(log, live, _read_message)
     return log.transcript(
         format="hermes",
@@ -61,8 +62,7 @@ def _read_session(document: Mapping[str, Json]) -> Transcript:
 def _read_message(log: Log, message: Mapping[str, Json], where: str) -> bool | None:
     if message.get("role") not in ("user", "assistant", "tool", "system"):
         return None if message.get("role") == "session_meta" else False
-    kept = {name: message[name] for name in _KEPT if message.get(name) is not None}
-    kept.setdefault("content", None)
+    kept = {"content": None} | {name: message[name] for name in _KEPT if message.get(name) is not None}
     kept["tool_calls"] = parse(message.get("tool_calls") or [])
     kept |= members({"reasoning": message.get("reasoning") or message.get("reasoning_content")}, "reasoning")
     if message.get("role") == "tool":

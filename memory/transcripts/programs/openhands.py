@@ -10,8 +10,8 @@ from .openhands_before_1 import call_id, read_old_event
 from .reader import Reader
 
 _SILENT_KINDS = (
-    *("SystemPromptEvent", "PauseEvent", "Condensation", "CondensationRequest", "CondensationSummaryEvent"),
-    *("ConversationStateUpdateEvent", "TokenEvent", "LLMCompletionLogEvent", "HookExecutionEvent"),
+    *("PauseEvent", "Condensation", "CondensationRequest", "CondensationSummaryEvent", "ConversationStateUpdateEvent"),
+    *("TokenEvent", "LLMCompletionLogEvent", "HookExecutionEvent"),
 )
 
 
@@ -29,7 +29,10 @@ def read(items: Items) -> list[Transcript]:
     # The call that each action is, also for a result that comes before it
     actions = {id: call_id(event) for _, event in items if (id := text(event, "id"))}
     read_each(log, live, lambda log, event, where: _read_event(log, event, where, actions))
-    return [log.transcript(format="openhands", agent="openhands", **times(items, "timestamp"))]
+    starts = [event for _, event in items if event.get("kind") == "SystemPromptEvent"]
+    starts += [mapping(event, "args") for _, event in items if event.get("action") == "system"]  # before 1.0
+    offered = next((start["tools"] for start in starts if start.get("tools")), None)
+    return [log.transcript(format="openhands", agent="openhands", tools=offered, **times(items, "timestamp"))]
 
 
 def _parent(event: Mapping[str, Json]) -> str | None:
@@ -59,6 +62,8 @@ def _read_event(log: Log, event: Mapping[str, Json], where: str, actions: dict[s
         id = actions.get(text(event, "action_id")) or text(event, "tool_call_id") or text(event, "action_id")
         failed = bool(get(told, "is_error")) or get(told, "exit_code") not in (None, 0, -1)  # -1: it still runs
         log.result(said, id=id, failed=kind != "ObservationEvent" or failed)
+    elif kind == "SystemPromptEvent":
+        log.instruct(text(event, "system_prompt", "text"))
     elif kind == "ConversationErrorEvent":
         log.fail(text(event, "detail") or text(event, "code"))
     else:

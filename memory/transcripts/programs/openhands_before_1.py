@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from ..items import get, mapping, text
 from ..log import Json, Log, as_text
 
-_SILENT_ACTIONS = ("system", "recall", "change_agent_state", "condensation", "condensation_request")
+_SILENT_ACTIONS = ("recall", "change_agent_state", "condensation", "condensation_request")
 
 
 def read_old_event(log: Log, event: Mapping[str, Json], where: str, actions: dict[str, str]) -> bool | None:
@@ -14,6 +14,8 @@ def read_old_event(log: Log, event: Mapping[str, Json], where: str, actions: dic
         said = text(args, "content") or text(event, "message")
         (log.hear if event.get("source") == "user" else log.say)(said)
         log.end_turn()
+    elif action == "system":
+        log.instruct(text(args, "content"))
     elif action:
         if action in _SILENT_ACTIONS:
             return None

@@ -118,7 +118,7 @@ def _try(data: dict[str, Any], reflector: Reflector) -> dict[str, Any]:
             skip_reason = "The checks refused the lesson: " + " ".join(finding.message for finding in findings)
             continue
         lessons.append(
-            asdict(lesson.text)
+            lesson.text.as_words()
             | {
                 "confidence": lesson.confidence,
                 "evidence": [asdict(citation) for citation in lesson.citations],
@@ -154,7 +154,7 @@ def _stored(proposal: Proposal, *, trajectory_id: UUID) -> dict[str, Any]:
         Proposal.Effect.SUPPORT: f"more evidence for an existing lesson, which {heuristic.support} runs support now",
         Proposal.Effect.MERGE: "in the review queue, close to an existing lesson",
     }
-    return asdict(revision.as_text()) | {
+    return revision.as_text().as_words() | {
         "heuristic_id": str(heuristic.pk),
         "effect": proposal.effect,
         "confidence": heuristic.confidence,

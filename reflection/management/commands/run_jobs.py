@@ -49,7 +49,7 @@ class Command(BaseCommand):
         try:
             self._drain(counts, kind=options["kind"], limit=limit, watch=options["watch"])
         except KeyboardInterrupt:
-            self.stderr.write("Interrupted. The job that was running goes back to the queue.")
+            self.stderr.write("Interrupted. A job that was running goes back to the queue.")
         finally:
             signal.signal(signal.SIGTERM, before)
         self._report(counts, as_json=options["json"])

@@ -8,11 +8,11 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from memory.runs.episode import Action, Episode, Step
+from memory.runs.episode import Action, Episode, EpisodeStep
 from reflection.errors import ReflectionError
 from reflection.llm.base import Provider, ProviderError
 from reflection.llm.budget import cost_usd
-from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ChatTool
+from reflection.llm.chat import ChatAnswer, ChatRequest, ChatTool, PromptMessage
 from reflection.llm.registry import USES, Use, find_config, find_provider, get_provider
 from reflection.reflectors.base import ProposedLesson
 from reflection.reflectors.checks import verify
@@ -31,24 +31,24 @@ SAMPLE = Episode(
     outcome_source="environment",
     agent="sample",
     steps=(
-        Step(
+        EpisodeStep(
             index=1,
             thought="The customer gave a reservation number, so I can change the flight now.",
             action=Action(name="update_reservation_flights", arguments={"reservation_id": "R1", "cabin": "economy"}),
             error="Error: basic economy reservations cannot be modified",
         ),
-        Step(
+        EpisodeStep(
             index=2,
             thought="Perhaps it works with another flight.",
             action=Action(name="update_reservation_flights", arguments={"reservation_id": "R1", "cabin": "economy"}),
             error="Error: basic economy reservations cannot be modified",
         ),
-        Step(
+        EpisodeStep(
             index=3,
             action=Action(name="get_reservation_details", arguments={"reservation_id": "R1"}),
             observation='{"cabin": "basic_economy", "insurance": "yes", "flights": 2}',
         ),
-        Step(
+        EpisodeStep(
             index=4,
             action=Action(name="respond", arguments={"content": "I am sorry, I cannot change this flight."}),
             observation="The customer leaves.",
@@ -146,20 +146,22 @@ class Command(BaseCommand):
     def _try_tools(self, trial: ModelTrial, provider: Provider) -> str:
         """Let the model call a tool and read its result, as agents do; return what went wrong, "" for nothing."""
         talk = (
-            ChatMessage(role="system", content="You answer questions about orders. Look them up; do not guess."),
-            ChatMessage(role="user", content="Which order is late?"),
+            PromptMessage(role="system", content="You answer questions about orders. Look them up; do not guess."),
+            PromptMessage(role="user", content="Which order is late?"),
         )
         try:
             asked = self._chat(trial, provider, "tool", talk)
             if not asked.tool_calls:
                 return f"It called no tool, and answered {asked.text[:80]!r}."
-            results = (ChatMessage(role="tool", content="A-17", tool_call_id=call.id) for call in asked.tool_calls)
+            results = (PromptMessage(role="tool", content="A-17", tool_call_id=call.id) for call in asked.tool_calls)
             answer = self._chat(trial, provider, "second turn", (*talk, asked.message, *results))
         except ProviderError as error:
             return str(error)
         return "" if "17" in answer.text else f"It did not use the result, and answered {answer.text[:80]!r}."
 
-    def _chat(self, trial: ModelTrial, provider: Provider, step: str, messages: tuple[ChatMessage, ...]) -> ChatAnswer:
+    def _chat(
+        self, trial: ModelTrial, provider: Provider, step: str, messages: tuple[PromptMessage, ...]
+    ) -> ChatAnswer:
         limit = settings.ERL_LLM_MAX_OUTPUT_TOKENS
         answer = provider.chat(ChatRequest(messages=messages, tools=(LATE_ORDERS,), max_output_tokens=limit))
         self._note(trial, provider, step, answer)

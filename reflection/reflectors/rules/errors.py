@@ -6,12 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from memory.runs.episode import Step
+from memory.runs.episode import EpisodeStep
 from reflection.reflectors.rules.wording import KNOWN_CODES
+from reflection.reflectors.standards import find_standards
 
 MAX_MESSAGE_CHARS = 160
 MAX_ANSWER_CHARS = 2000  # an error stands near the beginning of an answer, or the answer is short
 MIN_VALUE_CHARS = 3
+MAX_KEPT = 20  # standards in one message
+_FIRST_SIGN = 0xE000  # of those that Unicode leaves to private use
 
 
 class ErrorKind(StrEnum):
@@ -38,7 +41,10 @@ _KINDS: dict[ErrorKind, re.Pattern[str]] = {
         ErrorKind.UNAVAILABLE: r"not enough|insufficient|unavailable|not available|sold out|out of stock|exceed"
         r"|\blimit\b|balance|quota|already|\bfull\b|no longer",
         ErrorKind.UNKNOWN_NAME: r"command not found|not recogni[sz]ed|unrecogni[sz]ed|not a verb"
-        r"|unknown (?:command|action|tool|function|verb|method)|no such (?:tool|command|function|action)"
+        r"|unknown (?:command|action|tool|function|verb|method)|no such (?:tool|command|function(?! ?:)|action)"
+        r"|\bno (?:tool|function|action) (?:named|called|with the name)|there is no (?:tool|function)\b"
+        r"|\b(?:tool|function|action) ['\"`\w.-]{1,80} (?:is )?(?:not found|does(?: not|n't) exist|unavailable)"
+        r"|no such function name|unavailable (?:tool|function)"
         r"|(?:do not|don't|did not|didn't) (?:understand|recogni[sz]e)|is not a (?:valid )?(?:tool|command|function)",
         ErrorKind.MISSING: r"missing|\brequired\b|must (?:provide|specify|include|supply|be provided)"
         r"|(?:not|none) (?:was |were )?(?:provided|given|specified)",
@@ -61,11 +67,14 @@ _STARTS = re.compile(
     | (?:you\ can't|you\ cannot|you\ don't\ have|that's\ not|i\ don't\ understand|you\ (?:need|have)\ to)\b
     | nothing\ happens | permission\ denied | access\ denied | bad\ request | timed?[\ -]?out\b | execution\ timed\ out
     | wrong\b[^\n]{0,40}$ | your\ (?:proposed\ edit|command|edit)\ (?:has|was|could|did)\ [^\n]*(?:error|not|refused)
-    | (?:http\ )?[45]\d\d\s+[A-Za-z] | \w*(?:Error|Exception):)""",
+    | \d{1,3}\ validation\ errors?\b | (?:http\ )?[45]\d\d\s+[A-Za-z] | \w*(?:Error|Exception):)""",
     re.VERBOSE | re.IGNORECASE | re.MULTILINE,
 )
 _INSIDE = re.compile(
-    r"^.*(?:command not found|no such file or directory|permission denied|^\w+(?:Error|Exception): ).*$",
+    r"^.*(?:command not found|no such file or directory|permission denied|syntax error: |^\w+(?:Error|Exception): ).*$"
+    r"|^[\w.-]{1,40}: (?:invalid|unknown|unrecogni[sz]ed|illegal|missing|unexpected|cannot|bad|option requires)\b.*$"
+    r"|^(?:[\w./-]{1,40}: |npm )?(?:error|fatal)(?::| \w).*$"
+    r"|^[\w./-]{1,40}: '[^'\n]{1,80}' is not a \w{1,20} command.*$",
     re.MULTILINE | re.IGNORECASE,
 )
 _WHOLE = re.compile(
@@ -81,6 +90,7 @@ _SCHEMA = re.compile(
 )
 _EXIT_CODE = re.compile(r"\s*(?:process )?exit(?:ed with)? code:? \d+\s*$", re.IGNORECASE)
 _CHOICES = re.compile(r"\b(?:should|must) be (?:one of )?'[a-z_-]{1,16}'(?:(?:,| or|, or) '[a-z_-]{1,16}')+")
+_REFUSAL = re.compile(r"\{['\"](?:messages?|msg|error|detail)['\"]: ?['\"]([^'\"\n]{1,200})['\"]\}$")
 _TAGS = re.compile(r"</?\w+>")
 _QUOTED = re.compile(r"'[^'\n]{1,80}'|\"[^\"\n]{1,80}\"|`[^`\n]{1,80}`")
 _VALUE = re.compile(
@@ -107,7 +117,7 @@ class ErrorShape:
         return not self.kinds.isdisjoint(kinds)
 
 
-def read_error(step: Step, *, values: Iterable[object] = (), only_at_start: bool = False) -> ErrorShape | None:
+def read_error(step: EpisodeStep, *, values: Iterable[object] = (), only_at_start: bool = False) -> ErrorShape | None:
     """Return the error of a step, or None.
 
     Args:
@@ -140,10 +150,13 @@ def shape_of(text: str, values: Iterable[object] = ()) -> str:
         # Shorter ones stand inside ordinary words.
         if len(value) >= MIN_VALUE_CHARS and value in shape:
             shape = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", "…", shape)
-    choices = _CHOICES.search(shape)
-    kept = choices[0] if choices else ""
-    # The allowed choices are the message itself, so they are kept while other quotations go.
-    shape = "\0".join(_QUOTED.sub("…", part) for part in (shape.split(kept) if kept else [shape]))
+    # The allowed choices are the message itself, and what everyone knows is no value: both are kept, as signs for now.
+    kept: list[str] = []
+    choices = [match.span() for match in [_CHOICES.search(shape)] if match]
+    for start, end in reversed(choices or find_standards(shape)[:MAX_KEPT]):
+        kept.append(shape[start:end])
+        shape = f"{shape[:start]}{chr(_FIRST_SIGN + len(kept) - 1)}{shape[end:]}"
+    shape = _QUOTED.sub("…", shape)
     shape = _VALUE.sub(lambda match: match[0] if match[0] in KNOWN_CODES else "…", shape)
     shape = _NAME.sub("…", shape)
     shape = _OBJECT.sub(r"\1 … first", shape)
@@ -151,7 +164,8 @@ def shape_of(text: str, values: Iterable[object] = ()) -> str:
     first, _, rest = shape.partition(". ")
     if rest and says_something(first):
         shape = first
-    shape = shape.replace("\0", kept)
+    for number, text_kept in enumerate(kept):
+        shape = shape.replace(chr(_FIRST_SIGN + number), text_kept)
     return " ".join(shape.split()).strip(" .,;:!") or "an error"
 
 
@@ -188,6 +202,10 @@ def _error_in(observation: str, *, only_at_start: bool) -> str:
     return ""
 
 
+def _is_http_error(status: object) -> bool:
+    return isinstance(status, int) and 400 <= status < 600
+
+
 def _error_member(observation: str) -> str:
     """Return the message of a JSON answer that is marked as an error."""
     try:
@@ -202,6 +220,19 @@ def _error_member(observation: str) -> str:
             value = value.get("message") or value.get("detail") or value.get("code")
         if isinstance(value, str) and value.strip():
             return value
-    failed = answer.get("success") is False or answer.get("ok") is False or answer.get("status") in ("error", "failed")
-    message = answer.get("message") or answer.get("detail") or answer.get("reason")
+    if isinstance(answer.get("response"), str) and (match := _REFUSAL.match(answer["response"])):
+        return match[1]
+    # A refused request, in the words of a web framework
+    if isinstance(answer.get("detail"), list) and answer["detail"]:
+        first = answer["detail"][0]
+        if isinstance(first, dict) and isinstance(first.get("msg"), str):
+            return str(first["msg"])
+    failed = (
+        answer.get("success") is False
+        or answer.get("ok") is False
+        or answer.get("status") in ("error", "failed", "fail")
+        or any(_is_http_error(answer.get(member)) for member in ("status", "status_code", "statusCode", "code"))
+    )
+    members = ("message", "msg", "messages", "detail", "reason", "preview", "result", "output", "stderr")
+    message = next((answer[member] for member in members if answer.get(member)), "")
     return message if failed and isinstance(message, str) else ""

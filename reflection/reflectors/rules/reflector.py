@@ -1,6 +1,7 @@
 """The offline reflector: runs a fixed set of detectors over a run and proposes what they find."""
 
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,18 +14,25 @@ from reflection.reflectors.rules.detectors import (
     RuleMatch,
     changed_argument,
     changed_command,
+    closed_tool,
     contrast,
     cut_off,
     empty_answer,
     fatal_call,
     gave_up,
+    guessed_name,
     incomplete_sweep,
+    known_message,
     missing_identifier,
     missing_prerequisite,
+    named_alternative,
     omitted_action,
     quoted_rule,
     recorded_notes,
     refused_edit,
+    refused_option,
+    refused_parameter,
+    repaired_code,
     repeated_call,
     sibling_repair,
     sibling_success,
@@ -34,7 +42,8 @@ from reflection.reflectors.rules.detectors import (
     unverified_change,
 )
 from reflection.reflectors.rules.detectors.recorded_notes import describe_tasks
-from reflection.reflectors.rules.run_view import RunView
+from reflection.reflectors.rules.language import ENGLISH_ONLY, is_english
+from reflection.reflectors.rules.run_view import ReadRun
 from reflection.reflectors.rules.wording import (
     MAX_GUIDELINE_CHARS,
     MAX_TRIGGER_CHARS,
@@ -43,15 +52,23 @@ from reflection.reflectors.rules.wording import (
 )
 
 NOTES = "recorded_notes"
+_NAMES = re.compile(r"`([^`\n]{1,160})`|\"([^\"\n]{1,160})\"")
 MAX_SOURCE_TASK_CHARS = 500
 
-DETECTORS: tuple[Callable[[RunView], list[RuleMatch]], ...] = (
+DETECTORS: tuple[Callable[[ReadRun], list[RuleMatch]], ...] = (
+    named_alternative.find,
+    guessed_name.find,
+    repaired_code.find,
+    refused_parameter.find,
+    refused_option.find,
+    known_message.find,
     missing_prerequisite.find,
     changed_argument.find,
     sibling_repair.find,
     sibling_success.find,
     refused_edit.find,
     unknown_name.find,
+    closed_tool.find,
     changed_command.find,
     unverified_change.find,
     quoted_rule.find,
@@ -78,9 +95,10 @@ class RulesReflector:
     """
 
     name = "rules"
-    version = "9"
+    version = "11"
     reads_near = True
     reads_family = True
+    reads_tries = False
 
     def __init__(self, *, max_lessons: int = 1, max_notes: int = 5) -> None:
         """Propose at most `max_lessons` observed lessons per run, most certain first, and `max_notes` of its notes."""
@@ -93,7 +111,7 @@ class RulesReflector:
             return ReflectionResult(
                 skip_reason="The run has no steps and no recorded notes, so there is nothing to read.", patterns=()
             )
-        run = RunView(episode, injected=episode.injected)
+        run = ReadRun(episode, injected=episode.injected)
         matches = _detect(run)
         patterns = _find_patterns(run, matches)
         fit = [match for match in matches if _is_fit(match, run)]
@@ -104,7 +122,10 @@ class RulesReflector:
         seen = [match for match in ranked if match.rule != NOTES][: self.max_lessons]
         best = [match for match in ranked if match in noted or match in seen]
         if not best:
-            return ReflectionResult(skip_reason=_why_none(run, matches), patterns=patterns)
+            reason = _why_none(run, matches)
+            return ReflectionResult(
+                skip_reason=reason if is_english(episode) else f"{reason} {ENGLISH_ONLY}", patterns=patterns
+            )
         lessons = tuple(_propose(match, episode, near) for match in best)
         return ReflectionResult(lessons=lessons, patterns=patterns)
 
@@ -119,20 +140,20 @@ def pattern_of(match: RuleMatch) -> str:
     return f"{match.rule}:{hashlib.sha256(match.trigger.encode()).hexdigest()[:16]}"
 
 
-def _detect(run: RunView) -> list[RuleMatch]:
+def _detect(run: ReadRun) -> list[RuleMatch]:
     return [match for detect in DETECTORS for match in detect(run)]
 
 
-def _find_patterns(run: RunView, found: list[RuleMatch]) -> tuple[str, ...]:
+def _find_patterns(run: ReadRun, found: list[RuleMatch]) -> tuple[str, ...]:
     """Return the keys of what a run shows, a pattern of failure included where the run did not fail."""
     as_failure = found
     if not run.failed:
-        failed = RunView(replace(run.episode, outcome="failure", score=None), injected=run.injected)
+        failed = ReadRun(replace(run.episode, outcome="failure", score=None), injected=run.injected)
         as_failure = [match for match in _detect(failed) if match.polarity == "avoid"]
     return tuple(sorted({key for match in (*found, *as_failure) if (key := pattern_of(match))}))
 
 
-def _is_fit(match: RuleMatch, run: RunView) -> bool:
+def _is_fit(match: RuleMatch, run: ReadRun) -> bool:
     """Return whether a match applies beyond its run, fits the fields and is not a lesson the run was given."""
     return (
         len(match.trigger) <= MAX_TRIGGER_CHARS
@@ -144,7 +165,7 @@ def _is_fit(match: RuleMatch, run: RunView) -> bool:
     )
 
 
-def _is_given(match: RuleMatch, run: RunView) -> bool:
+def _is_given(match: RuleMatch, run: ReadRun) -> bool:
     """Return whether a match says what a lesson says that the run was given."""
     given = find_given(match.trigger, match.guideline, run.injected)
     return given is not None and given.verdict is MeaningVerdict.SAME
@@ -159,6 +180,8 @@ def _distinct(matches: list[RuleMatch]) -> list[RuleMatch]:
 
 
 def _propose(match: RuleMatch, episode: Episode, near: tuple[NearHeuristic, ...]) -> ProposedLesson:
+    # A note is quoted in its own language; all other words are those of the rules.
+    is_foreign = match.rule != NOTES and not is_english(episode)
     covers = next((neighbour.id for neighbour in near if _says_the_same(match, neighbour)), None)
     return ProposedLesson(
         text=HeuristicText(
@@ -166,7 +189,7 @@ def _propose(match: RuleMatch, episode: Episode, near: tuple[NearHeuristic, ...]
             guideline=match.guideline,
             avoid=match.avoid,
             not_when=match.not_when,
-            rationale=match.rationale,
+            rationale=f"{match.rationale} {ENGLISH_ONLY}" if is_foreign else match.rationale,
             polarity=match.polarity,
             scope="task_family" if match.family_only and episode.task_id else "project",
             task_id=episode.task_id if match.family_only else "",
@@ -178,7 +201,27 @@ def _propose(match: RuleMatch, episode: Episode, near: tuple[NearHeuristic, ...]
         covers_existing=covers,
         tools=match.tools,
         pattern=pattern_of(match),
+        family_runs=_find_origins(match, episode),
     )
+
+
+def _find_origins(match: RuleMatch, episode: Episode) -> tuple[int, ...]:
+    """Return which runs of the family have names in a lesson that its own run does not have."""
+    if not episode.family:
+        return ()
+    texts = f"{match.trigger}\n{match.guideline}\n{match.avoid}\n{match.not_when}"
+    own = _words_of(episode)
+    borrowed = {name for group in _NAMES.findall(texts) for name in group if name and name not in own}
+    return tuple(
+        number for number, other in enumerate(episode.family) if any(name in _words_of(other) for name in borrowed)
+    )
+
+
+def _words_of(episode: Episode) -> str:
+    """Return all texts of a run that a detector may take a name from."""
+    actions = (f"{step.action.name} {step.action.arguments}" for step in episode.steps if step.action)
+    answers = (f"{step.observation}\n{step.error}" for step in episode.steps)
+    return "\n".join((episode.task, *episode.tools, *actions, *answers))
 
 
 def _says_the_same(match: RuleMatch, near: NearHeuristic) -> bool:
@@ -186,7 +229,7 @@ def _says_the_same(match: RuleMatch, near: NearHeuristic) -> bool:
     return has_same_words(match.trigger, near.trigger) and has_same_words(match.guideline, near.guideline)
 
 
-def _why_none(run: RunView, found: list[RuleMatch]) -> str:
+def _why_none(run: ReadRun, found: list[RuleMatch]) -> str:
     if any(_is_given(match, run) for match in found):
         return ALREADY_SERVED
     if found:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from memory.heuristics.text import Citation
-from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, Episode, Step
+from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, Episode, EpisodeStep
 from reflection.reflectors.rules.errors import ErrorKind, ErrorShape, read_error
 from reflection.reflectors.rules.shell import ShellCommand, is_green, is_red, read_command
 from reflection.reflectors.rules.tools import is_edit, is_handover, is_read, is_talk, is_thought
@@ -23,7 +23,7 @@ MAX_SHORT_ANSWER_CHARS = 300  # longer answers of reading tools are the text of 
 class RunCall:
     """One tool call with its answer."""
 
-    step: Step
+    step: EpisodeStep
     name: str
     arguments: dict[str, Any]
     error: ErrorShape | None = None
@@ -94,7 +94,7 @@ class RunCall:
 class SpokenTurn:
     """Something the agent said to a person, and the answer."""
 
-    step: Step
+    step: EpisodeStep
     said: str
     heard: str
 
@@ -104,7 +104,7 @@ class SpokenTurn:
 
 
 @dataclass(frozen=True)
-class RunView:
+class ReadRun:
     """An episode, read once for all detectors."""
 
     episode: Episode
@@ -120,12 +120,12 @@ class RunView:
         )
 
     @cached_property
-    def family(self) -> tuple["RunView", ...]:
+    def family(self) -> tuple["ReadRun", ...]:
         """Other runs of the same family, where the reflector was given any. Each has the rest as its own family."""
         runs = self.episode.family
         # By identity: two runs of a family may be equal.
         rest = {id(run): (self.episode, *(other for other in runs if other is not run)) for run in runs}
-        return tuple(RunView(replace(run, family=rest[id(run)])) for run in runs)
+        return tuple(ReadRun(replace(run, family=rest[id(run)])) for run in runs)
 
     @cached_property
     def turns(self) -> tuple[SpokenTurn, ...]:
@@ -205,7 +205,7 @@ class RunView:
         """Return whether a person mentioned `value` before a step, in conversation or in the task."""
         return occurs(value, self.heard_before(before)) or occurs(value, self.episode.task)
 
-    def cite(self, step: Step, quote: str = "", *, last: Step | None = None) -> Citation:
+    def cite(self, step: EpisodeStep, quote: str = "", *, last: EpisodeStep | None = None) -> Citation:
         """Return a citation of a step, or of all steps up to `last`, with a quote if it is a fair one."""
         quote = cut(quote, MAX_QUOTE_CHARS)
         if any(quote in given for given in self.injected):
@@ -214,7 +214,7 @@ class RunView:
         return Citation(first_step=step.index, last_step=(last or step).index, quote=quote)
 
 
-def _read_call(step: Step) -> RunCall:
+def _read_call(step: EpisodeStep) -> RunCall:
     # Calls are steps with an action.
     assert step.action is not None
     name, arguments = step.action.name, step.action.arguments

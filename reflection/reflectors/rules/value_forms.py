@@ -35,6 +35,7 @@ _SCHEMA_TYPES = {
 
 # Values in a row, after a colon: "Options are: economy, business, first."
 _LISTING = re.compile(r":\s*([A-Za-z_-]+(?:(?:, (?:or |and )?| or | and )[A-Za-z_-]+)+)\s*(?:[.;]|$)", re.MULTILINE)
+_ABOUT_A_MATCH = re.compile(r"\b(?:not found|no such|no match|match|find|contain|appear|unknown|exist)", re.IGNORECASE)
 _OR = re.compile(r"\b(?:or|and)\b")
 _DIRECTIVES = {"%Y": "YYYY", "%m": "MM", "%d": "DD", "%H": "hh", "%M": "mm", "%S": "ss"}
 
@@ -48,6 +49,9 @@ def change_of_form(old: tuple[Any, ...], new: tuple[Any, ...], *, error: str) ->
     if isinstance(first, str) != isinstance(second, str):
         return "as a text, not as a number" if isinstance(second, str) else "as a number, not as a text"
     if not isinstance(first, str):
+        return ""
+    # Code with other spaces is other code; only a text that has to match one can differ in nothing but its spaces.
+    if "".join(first.split()) == "".join(second.split()) and not _ABOUT_A_MATCH.search(error):
         return ""
     if words := relation(first, second):
         return words

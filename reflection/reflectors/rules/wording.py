@@ -2,6 +2,8 @@
 
 import re
 
+from reflection.reflectors.standards import without_standards
+
 MAX_TRIGGER_CHARS = 299
 MAX_GUIDELINE_CHARS = 599
 
@@ -24,8 +26,9 @@ def is_general(text: str) -> bool:
     """Return whether a text is free of details that belong to one run.
 
     Names in backticks and labels in quotes may contain capitals and codes, but no digits or addresses, save
-    for programs that are called so everywhere, such as `python3`, and the ends of a scale: `0` and `1.0`.
+    for standards, programs that are called so everywhere, such as `python3`, and the ends of a scale: `0` and `1.0`.
     """
+    text = without_standards(text)
     if _DIGITS.search(_PROGRAMS.sub("", _CONSTANTS.sub("", text))) or _ADDRESS.search(text):
         return False
     prose = _BACKTICKS.sub("x", text)

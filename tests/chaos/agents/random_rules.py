@@ -19,11 +19,10 @@ from runtime.models.agents import Agent, AgentRevision
 from runtime.models.conversations import Conversation
 from runtime.models.effects import Effect
 from runtime.models.runs import Run, RunStatus, Step
-from runtime.models.tools import Tool as StoredTool
-from runtime.models.tools import ToolRevision
+from runtime.models.tools import Tool, ToolRevision
 from runtime.revisions import AgentSpec, create_agent
 from runtime.rules import find_faults
-from runtime.tools.catalogue import Tool, core_tools
+from runtime.tools.catalogue import LoopTool, core_tools
 from tests.chaos.agents.scene import load_average
 from tests.chaos.agents.second_reading import Made, Rule, asks_a_person, may_call
 from tests.factories import make_project
@@ -70,7 +69,9 @@ def letter_tools() -> Iterator[None]:
     known = core_tools()
     for index, name in enumerate(TOOLS):
         kind = KINDS[index % len(KINDS)]
-        known[name] = Tool(name=name, description=".", parameters={"type": "object"}, kind=kind, execute=lambda _: "")
+        known[name] = LoopTool(
+            name=name, description=".", parameters={"type": "object"}, kind=kind, execute=lambda _: ""
+        )
     try:
         yield
     finally:
@@ -80,7 +81,7 @@ def letter_tools() -> Iterator[None]:
 
 def _make_agent() -> Agent:
     project = make_project()
-    stored = StoredTool.objects.create(project=project, name=BOX, created_by=BY.label)
+    stored = Tool.objects.create(project=project, name=BOX, created_by=BY.label)
     revision = ToolRevision.objects.create(
         project=project,
         tool=stored,

@@ -93,5 +93,5 @@ def test_hostile_run_cannot_answer_for_the_model(server: ScriptedProvider) -> No
         "OUTCOME",
         "TRAJECTORY",
         "TOOLS",
-        "EXISTING HEURISTICS",
+        "LESSONS",
     ]

@@ -35,5 +35,5 @@ def test_reflector_carries_name_and_versions(server: ScriptedProvider) -> None:
 
     assert isinstance(reflector, LlmReflector)
     assert reflector.name == "llm"
-    assert reflector.version.startswith("reflect/1@")
-    assert reflector.prompt_version(make_episode()).startswith("reflect-failure/1@")
+    assert reflector.version.startswith("reflect/2@")
+    assert reflector.prompt_version(make_episode()).startswith("reflect-failure/2@")

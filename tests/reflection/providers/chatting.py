@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from reflection.llm.base import Provider, ProviderError
-from reflection.llm.chat import ChatMessage, ChatRequest, ChatTool, Role, ToolCall
+from reflection.llm.chat import ChatRequest, ChatTool, PromptMessage, Role, ToolCall
 from tests.scripted_answers import answer
 
 SYSTEM, QUESTION = "You sell shoes.", "Refund order A1 for Zoë, please."
@@ -40,15 +40,15 @@ TRANSCRIPT = [
 Turns = list[tuple[str, list[tuple[str, Any]]]]
 
 
-def message(role: Role, content: str, *calls: ToolCall, answers: str = "") -> ChatMessage:
-    return ChatMessage(role=role, content=content, tool_calls=calls, tool_call_id=answers)
+def message(role: Role, content: str, *calls: ToolCall, answers: str = "") -> PromptMessage:
+    return PromptMessage(role=role, content=content, tool_calls=calls, tool_call_id=answers)
 
 
 def call(id: str, name: str, raw_arguments: str) -> ToolCall:
     return ToolCall.read(id=id, name=name, raw_arguments=raw_arguments)
 
 
-def chat_request(*messages: ChatMessage, **said: Any) -> ChatRequest:
+def chat_request(*messages: PromptMessage, **said: Any) -> ChatRequest:
     asked = messages or (message("system", SYSTEM), message("user", QUESTION))
     return ChatRequest(**{"messages": asked, "tools": TOOLS, "max_output_tokens": 200, **said})
 

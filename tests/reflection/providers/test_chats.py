@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reflection.llm.base import Provider, estimate_tokens
-from reflection.llm.chat import ChatTool, ToolCall
+from reflection.llm.chat import ChatRequest, ChatTool, ToolCall
 from tests.reflection.providers.asking import Make
 from tests.reflection.providers.chatting import QUESTION, SYSTEM, TOOLS, call, chat_request, ignore, message
 from tests.scripted_answers import MODEL, Behaviour, answer, chunks, empty, fails, nul, raw, refuses
@@ -75,6 +75,18 @@ def test_beginning_of_an_anthropic_chat_with_tools_is_marked_for_the_cache(
     make("anthropic").chat(chat_request(*TALK, tools=TOOLS))
 
     assert server.requests[0].body["system"][-1]["cache_control"]["type"] == "ephemeral"
+
+
+def test_only_the_instructions_of_a_single_question_are_marked_for_the_cache(
+    server: ScriptedProvider, make: Make
+) -> None:
+    server.script(answer("Yes."))
+
+    make("anthropic").chat(ChatRequest.single(system="Be brief.", user="Why?", max_output_tokens=9))
+
+    body = server.requests[0].body
+    assert body["system"][-1]["cache_control"]["type"] == "ephemeral"
+    assert "cache_control" not in json.dumps([body["messages"], {**body, "system": "", "messages": ""}])
 
 
 def test_results_come_right_after_their_calls(server: ScriptedProvider, make: Make) -> None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 MAX_BREAKS = 5
 LONGEST_BREAK_SECONDS = 120.0
+LONG_TIMEOUT_SECONDS = 60.0
 PAGE_ROWS = 200
 
 
@@ -72,16 +73,25 @@ class Api:
         timeout = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         return self._send("POST", path, json=body, headers=headers, timeout=timeout)
 
-    def post_patiently(self, path: str, body: Mapping[str, Any], *, breaks: int = MAX_BREAKS) -> dict[str, Any]:
-        """Return the answer to a POST that changes nothing when it is repeated: breaks that ERL asks for are taken."""
+    def send_patiently(
+        self, method: str, path: str, body: Mapping[str, Any], *, unasked: float | None = None, breaks: int = MAX_BREAKS
+    ) -> dict[str, Any]:
+        """Return the answer to a request that changes nothing when it is repeated: breaks that ERL asks for are taken.
+
+        Where it did not answer at all, the break takes `unasked` seconds; with None there is none.
+        """
         try:
-            return self.post(path, body)
+            return self._send(method, path, json=body, timeout=LONG_TIMEOUT_SECONDS)
         except Unavailable as error:
-            wait = error.retry_after_seconds
+            wait = unasked if error.retry_after_seconds is None else error.retry_after_seconds
             if not breaks or wait is None or wait > LONGEST_BREAK_SECONDS:
                 raise
         time.sleep(wait)
-        return self.post_patiently(path, body, breaks=breaks - 1)
+        return self.send_patiently(method, path, body, unasked=unasked, breaks=breaks - 1)
+
+    def post_patiently(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer to a POST of what has an id of its own. Breaks that ERL asks for are taken."""
+        return self.send_patiently("POST", path, body)
 
     def find_refusal(self, path: str, body: Mapping[str, Any]) -> Refused | None:
         """Send what has an id of its own, or return why ERL will not have it. Raises where the key is refused."""

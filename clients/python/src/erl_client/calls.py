@@ -38,12 +38,15 @@ class CallLog:
         self.tokens = 0
         self.model = ""
         self.tools: list[Any] = []
+        self.instructions: list[Any] = []  # the system messages of the first call that has any
 
     def add(self, call: ModelCall) -> None:
+        told = [message for message in call.request if _is_instruction(message)]
         request = [message for message in call.request if not _is_instruction(message)]
         call = replace(call, request=request)
         with self._adding:
             self.tokens += call.tokens
+            self.instructions = self.instructions or told
             self.model = call.model or self.model
             self.tools += [tool for tool in call.tools if tool not in self.tools]
             best, common = None, 0

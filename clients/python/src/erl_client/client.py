@@ -44,17 +44,20 @@ class _Client:
         api_key: str = "",
         *,
         agent: str = "",
+        user_id: str = "",
         strict: bool = False,
         budget_seconds: float | None = None,
         spool: str | Path = "",
     ) -> None:
         """Read `ERL_URL` and `ERL_API_KEY` where they are not given, or else what `erl login` stored.
 
+        `user_id` is your own id of the end user of runs that name none: `ERL_USER_ID`, or else none.
         `strict` raises ERLError where something goes wrong. `budget_seconds` is how long an agent waits for lessons,
         and a process that ends for its last runs: `ERL_BUDGET_SECONDS`, or else 2. `spool` is the folder of runs that
         wait for ERL.
         """
         self.agent = agent
+        self.user_id = user_id or os.environ.get("ERL_USER_ID", "")
         self.strict = strict
         self.budget_seconds = _budget() if budget_seconds is None else budget_seconds
         self.destination = find_destination(url, api_key)
@@ -83,15 +86,15 @@ class _Client:
         run = _current.get()
         return run.context if run else ""
 
-    def begin(self, task: str, *, family: str = "", agent: str = "") -> Run:
+    def begin(self, task: str, *, family: str = "", agent: str = "", user_id: str = "") -> Run:
         """Open a run where there is no place for a block, as in the hooks of a framework. Close it with `end()`."""
-        run = self._begin(task, family, agent)
+        run = self._begin(task, {"family": family, "agent": agent, "user_id": user_id})
         self._fetch(run)
         return run
 
-    async def begin_async(self, task: str, *, family: str = "", agent: str = "") -> Run:
+    async def begin_async(self, task: str, *, family: str = "", agent: str = "", user_id: str = "") -> Run:
         """Do the same without holding up other tasks."""
-        run = self._begin(task, family, agent)
+        run = self._begin(task, {"family": family, "agent": agent, "user_id": user_id})
         await self._fetch_async(run)
         return run
 
@@ -103,8 +106,8 @@ class _Client:
             run.end_with(error)
         self._keep(run)
 
-    def _begin(self, task: str, family: str, agent: str) -> Run:
-        run = self._open(task, {"family": family, "agent": agent})
+    def _begin(self, task: str, options: Mapping[str, Any]) -> Run:
+        run = self._open(task, options)
         self._begun[run.external_id] = run
         if len(self._begun) > MAX_BEGUN:  # what never ended is recorded as far as it came
             self.end(list(self._begun.values())[0])  # noqa: RUF015 - another thread may change the dict meanwhile
@@ -138,14 +141,15 @@ class _Client:
             raise error if isinstance(error, ERLError) else ERLError(str(error)) from error
         log.warning("%s", error)
 
-    def _open(self, task: str, options: Mapping[str, Any]) -> Run:
-        parent_id, caller = options.get("parent_id", ""), _current.get()
+    def _open(self, task: str, options: Mapping[str, Any], *, parent_id: str | None = "") -> Run:
+        caller = _current.get()
         if parent_id == "" and caller is not None and caller.external_id in self._open_runs:
             parent_id = caller.external_id
         run = Run(
             str(task),
             family=options.get("family", ""),
             agent=options.get("agent", "") or self.agent,
+            user_id=options.get("user_id", "") or (caller.user_id if caller else "") or self.user_id,
             external_id=options.get("external_id", ""),
             parent_id=parent_id or "",
         )
@@ -229,16 +233,18 @@ class ERL(_Client):
         *,
         family: str = "",
         agent: str = "",
+        user_id: str = "",
         tags: tuple[str, ...] = (),
         external_id: str = "",
         parent_id: str | None = "",
     ) -> Iterator[Run]:
         """Open a run: lessons are there when the block begins, and it is recorded when the block ends.
 
-        A run inside the block of another is called by that one. `parent_id` names another caller, None none.
+        A run inside the block of another is called by that one. `parent_id` names another caller, None none. `user_id`
+        is your own id of the end user, to filter by and to erase a person by; a called run has its caller's.
         """
-        options = {"family": family, "agent": agent, "tags": tags, "external_id": external_id, "parent_id": parent_id}
-        run = self._open(task, options)
+        options = {"family": family, "agent": agent, "user_id": user_id, "tags": tags, "external_id": external_id}
+        run = self._open(task, options, parent_id=parent_id)
         self._fetch(run)
         token = _current.set(run)
         try:
@@ -299,13 +305,14 @@ class AsyncERL(_Client):
         *,
         family: str = "",
         agent: str = "",
+        user_id: str = "",
         tags: tuple[str, ...] = (),
         external_id: str = "",
         parent_id: str | None = "",
     ) -> AsyncIterator[Run]:
         """Open a run: lessons are there when the block begins, and it is recorded when the block ends."""
-        options = {"family": family, "agent": agent, "tags": tags, "external_id": external_id, "parent_id": parent_id}
-        run = self._open(task, options)
+        options = {"family": family, "agent": agent, "user_id": user_id, "tags": tags, "external_id": external_id}
+        run = self._open(task, options, parent_id=parent_id)
         await self._fetch_async(run)
         token = _current.set(run)
         try:

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from erl_client.agent_loop import command as agent_loop
+from erl_client.api import ERLError
 from erl_client.client import ERL
 from erl_client.coding_agents import backfill, hooks, install
 from erl_client.coding_agents.notes import describe_hooks, find_losses
@@ -23,6 +24,8 @@ from erl_client.lesson_files.proposals import find_known, import_lessons
 from erl_client.logs import LogFile, read_log
 from erl_client.mcp import serve
 from erl_client.plain import as_json
+from erl_client.spool import forget, spool_root
+from erl_client.whole_project import MANIFEST, RUNS, import_all, is_whole_project
 
 PAGE_SUFFIXES = (".md", ".markdown")
 SHOWN_LOSSES = 5
@@ -48,16 +51,32 @@ def add_parsers(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
     imports = commands.add_parser(
         "import",
-        help="record the runs in log files, and propose the lessons in AGENTS.md, SKILL.md and playbooks for review",
+        help="record the runs in log files, and propose the lessons in AGENTS.md, SKILL.md and playbooks for review; "
+        "or bring in the folder of a whole project",
     )
     imports.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a file or a folder of files")
-    imports.add_argument("--dry-run", action="store_true", help="only show what would be sent")
+    imports.add_argument(
+        "--dry-run", action="store_true", help="only show what would be sent; of a project: what does not fit"
+    )
+    imports.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="ROWS",
+        help="of a project: lessons, runs, settings or other rows, and what they cannot do without; may be repeated",
+    )
     _add_run_options(imports)
     imports.set_defaults(command=_import)
 
     review = commands.add_parser("review", help="review proposed lessons one by one")
     review.add_argument("--list", action="store_true", help="only list them")
     review.set_defaults(command=_review)
+
+    forgets = commands.add_parser(
+        "forget", help="remove the runs that wait on this computer and hold any of these texts"
+    )
+    forgets.add_argument("texts", nargs="+", metavar="TEXT", help="such as a name, an address or a user id")
+    forgets.set_defaults(command=_forget)
 
     status = commands.add_parser("status", help="show whether ERL answers, and which runs are waiting")
     status.set_defaults(command=_status)
@@ -123,6 +142,10 @@ def _record(options: argparse.Namespace) -> int:
 def _import(options: argparse.Namespace) -> int:
     counts = Counter[str]()
     known: set[str] | None = None
+    if any(is_whole_project(path) for path in options.paths):
+        return _import_project(options)
+    if options.only:
+        raise ERLError("--only is for the folder of a whole project, which `erl export --all` writes.")
     with _client() as erl:
         for file in _find_files(options.paths):
             content = file.read_bytes()
@@ -141,6 +164,26 @@ def _import(options: argparse.Namespace) -> int:
     return 1 if counts["refused"] else 0
 
 
+def _import_project(options: argparse.Namespace) -> int:
+    if len(options.paths) > 1:
+        raise ERLError("Import the folder of a whole project by itself.")
+    if any((options.task, options.family, options.agent, options.outcome, options.score is not None)):
+        raise ERLError("The runs of a whole project say what they are: leave out --task, --family and the like.")
+
+    def show(said: str) -> None:
+        if sys.stderr.isatty():
+            print(f"\r{said:<70}", end="", file=sys.stderr, flush=True)
+
+    with _client() as erl:
+        try:
+            said = import_all(erl, options.paths[0], only=options.only, dry_run=options.dry_run, progress=show)
+        finally:
+            if sys.stderr.isatty():
+                print(file=sys.stderr)
+    print(said)
+    return 0
+
+
 def _import_log(erl: ERL, file: Path, log: LogFile, options: argparse.Namespace) -> "Counter[str]":
     print(f"{file}: {log.summary or 'nothing that can be read'}")
     counts = Counter(refused=len(log.problems))
@@ -155,6 +198,13 @@ def _import_log(erl: ERL, file: Path, log: LogFile, options: argparse.Namespace)
 def _find_files(paths: Sequence[Path]) -> Iterator[Path]:
     """Yield the files to import: those that are named, and those in folders that may hold runs or lessons."""
     for path in paths:
+        # Its runs would be recorded again, under other ids and without all that refers to them.
+        if parts := [path] if path.name == RUNS else sorted(path.rglob(RUNS)):
+            folder = parts[0].parent
+            raise ERLError(
+                f"{parts[0]} is part of a whole project. Import {folder} by itself; if its {MANIFEST} is missing or "
+                "damaged, copy the folder again."
+            )
         if not path.is_dir():
             yield path
             continue
@@ -212,6 +262,11 @@ def _decide(erl: ERL, lesson: dict[str, Any]) -> bool:
         decided = erl.api.post(path, decision, idempotency_key=str(uuid4()))
         print(f"The lesson is now {decided['status']}.\n")
     return answer != "q"
+
+
+def _forget(options: argparse.Namespace) -> int:
+    print(f"{count_of(forget(spool_root(), options.texts), 'run')} removed from {spool_root()}.")
+    return 0
 
 
 def _status(options: argparse.Namespace) -> int:

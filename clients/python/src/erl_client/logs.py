@@ -12,9 +12,9 @@ from erl_client.transcripts.loading import read_log as read_content
 from erl_client.transcripts.log import UnreadableTranscript
 
 MEMBERS = (
-    *("task", "task_id", "steps", "messages", "step_count", "agent", "model", "tags", "summary", "mistakes"),
-    *("successes", "mistake_cards", "tokens", "cost_usd", "external_id", "tools", "started_at", "ended_at"),
-    *("metadata", "retrieval_id", "parent_id", "outcome", "score", "outcome_source", "reflect"),
+    *("task", "task_id", "steps", "messages", "step_count", "agent", "user_id", "model", "tags", "summary", "mistakes"),
+    *("successes", "mistake_cards", "tokens", "cost_usd", "external_id", "tools", "system_prompt", "started_at"),
+    *("ended_at", "metadata", "retrieval_id", "parent_id", "outcome", "score", "outcome_source", "reflect"),
 )
 
 

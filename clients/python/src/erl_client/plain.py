@@ -85,7 +85,7 @@ def fit(run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fit(run: Mapping[str, Any], *, max_chars: int, max_steps: int) -> dict[str, Any]:
-    names = ("task_id", "agent", "model", "external_id")
+    names = ("task_id", "agent", "user_id", "model", "external_id")
     fitted = {
         name: value[:MAX_NAME_CHARS] if name in names else _cut_all(value, max_chars) for name, value in run.items()
     }

@@ -31,21 +31,31 @@ class Run:
     """One run of an agent. Its methods only take notes: what they are told is recorded when the block ends.
 
     `context` is the text of lessons to put into the prompt, "" where there are none; `retrieval_id` names the answer
-    they came with; `lessons` has them one by one. `tools`, `tags`, `model`, `tokens`, `cost_usd`, `summary` and
-    `metadata` may be set, and are recorded with the run. `parent_id` is the id of the run that called this one.
+    they came with; `lessons` has them one by one. `system_prompt`, `user_id`, `tools`, `tags`, `model`, `tokens`,
+    `cost_usd`, `summary` and `metadata` may be set, and are recorded with the run. `parent_id` is the id of the run
+    that called this one.
     """
 
     def __init__(
-        self, task: str, *, family: str = "", agent: str = "", external_id: str = "", parent_id: str = ""
+        self,
+        task: str,
+        *,
+        family: str = "",
+        agent: str = "",
+        user_id: str = "",
+        external_id: str = "",
+        parent_id: str = "",
     ) -> None:
         self.task = task
         self.family = family
         self.agent = agent
+        self.user_id = user_id
         self.external_id = external_id or str(uuid4())
         self.parent_id = parent_id
         self.context = ""
         self.retrieval_id: str | None = None
         self.lessons: list[dict[str, Any]] = []
+        self.system_prompt = ""
         self.tools: list[Any] = []
         self.tags: list[str] = []
         self.model = ""
@@ -169,7 +179,8 @@ class Run:
         """Return what the messages say, those that were told or else those of the calls."""
         notes = Log()
         notes.task = self.task
-        for number, message in enumerate(as_plain(self._messages or self.calls.messages())):
+        messages = self._messages or [*self.calls.instructions, *self.calls.messages()]
+        for number, message in enumerate(as_plain(messages)):
             _read(notes, message, f"messages[{number}]")
         return notes.transcript(task=self.task)
 
@@ -183,6 +194,7 @@ class Run:
             "task": task,
             "task_id": self.family.strip(),
             "agent": self.agent or said.agent,
+            "user_id": self.user_id or said.user_id,
             "external_id": self.external_id,
             "parent_id": self.parent_id,
             "retrieval_id": self.retrieval_id,
@@ -194,6 +206,7 @@ class Run:
             "tags": self.tags,
             "summary": cut(self.summary, 20_000),
             "tools": self.tools or self.calls.tools or said.tools,
+            "system_prompt": self.system_prompt or said.system_prompt,
             "metadata": metadata,
             "steps": [{**step, "index": number} for number, step in enumerate(steps, start=1)],
             **self._outcome,

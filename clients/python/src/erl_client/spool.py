@@ -6,10 +6,11 @@ that record to the same project share the folder, and a lock lets one of them se
 
 import json
 import os
+import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -23,6 +24,7 @@ from erl_client.api import Destination
 MAX_RUNS = 1_000
 MAX_BYTES = 200_000_000
 MAX_REFUSED = 100
+_SPELLED_OUT = re.compile(r"\\u([0-9a-fA-F]{4})")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,9 +44,13 @@ class WaitingRun:
 
 def spool_folder(destination: Destination) -> Path:
     """Return the folder of the runs for one project: `ERL_SPOOL`, or else the user's state folder."""
-    root = os.environ.get("ERL_SPOOL") or state_folder() / "erl" / "spool"
     name = sha256(f"{destination.url}\n{destination.api_key}".encode()).hexdigest()[:16]
-    return Path(root) / name
+    return spool_root() / name
+
+
+def spool_root() -> Path:
+    """Return the folder in which each project has its own."""
+    return Path(os.environ.get("ERL_SPOOL") or state_folder() / "erl" / "spool")
 
 
 def state_folder() -> Path:
@@ -126,6 +132,37 @@ class Spool:
             self.remove(run)
             total, dropped = total - size, dropped + 1
         return dropped
+
+
+def forget(root: Path, texts: Sequence[str]) -> int:
+    """Remove what the spools below a folder hold of any of these texts, in whatever case; return how many runs it was.
+
+    Of notes, which are lines, only those go that hold one.
+    """
+    forms = {form.lower() for text in texts for form in (text, _escape(text))}
+    removed = 0
+    for path in [path for path in root.rglob("*") if path.is_file() and path.suffix != ".lock"]:
+        with suppress(OSError):  # it was sent meanwhile
+            content = path.read_text(encoding="utf-8", errors="replace")
+            if not _holds(content, forms):
+                continue
+            if path.suffix == ".jsonl":
+                path.write_text("".join(line for line in content.splitlines(True) if not _holds(line, forms)), "utf-8")
+                continue
+            path.unlink()
+            path.with_suffix(".txt").unlink(missing_ok=True)  # why it was refused
+            removed += path.suffix == ".json"
+    return removed
+
+
+def _escape(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _holds(text: str, forms: Collection[str]) -> bool:
+    # Notes spell out other letters than those of ASCII, which have no case then.
+    lowered = _SPELLED_OUT.sub(lambda code: chr(int(code[1], 16)), text).lower()
+    return any(form in lowered for form in forms)
 
 
 @contextmanager

@@ -109,6 +109,9 @@ def _note(run: Run, request: Mapping[str, Any], *, answer: Any = None, error: Ex
 def _read_call(request: Mapping[str, Any], answer: Any, error: Exception | None) -> ModelCall:
     said = request.get("messages", request.get("input", []))
     messages = [{"role": "user", "content": said}] if isinstance(said, str) else as_plain(list(said))
+    # Anthropic and the Responses API have the system prompt beside the messages.
+    if told := request.get("system") or request.get("instructions"):
+        messages = [{"role": "system", "content": as_plain(told)}, *messages]
     tools = request.get("tools")
     call = ModelCall(
         request=messages,

@@ -5,7 +5,7 @@ from typing import Any
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.errors import ErrorKind, ErrorShape, shape_of
-from reflection.reflectors.rules.run_view import RunCall, RunView, is_reference
+from reflection.reflectors.rules.run_view import ReadRun, RunCall, is_reference
 from reflection.reflectors.rules.tools import is_change, is_harmful, is_talk, words_of
 from reflection.reflectors.rules.value_forms import change_of_form, form_of, form_of_format, form_of_schema, relation
 from reflection.reflectors.rules.wording import code, is_general, parameter_name, with_article
@@ -18,12 +18,14 @@ MIN_ID_NUMBER = 100
 # Errors about the state of things, which no form of an argument explains.
 _OF_STATE = (ErrorKind.UNAVAILABLE, ErrorKind.TRANSIENT, ErrorKind.REFUSED)
 _ID_WORDS = frozenset(["id", "ids", "number", "no"])
+_TYPE = re.compile(r"must be (?:an? )?(list|string|integer|number|boolean|dictionary)\b", re.IGNORECASE)
 _AS_LIST = "as a list, even for a single entry"
+_PATH = re.compile(r"[\w.~-]{0,60}(?:/[\w.-]{1,60}){1,12}|[\w-]{1,60}\.[a-z]{1,5}")
 _UNSPECIFIC = frozenset("id ids name number value key input type code".split())  # noqa: SIM905
 FREE_TEXT = frozenset("input text content query title name description message body command".split())  # noqa: SIM905
 
 
-def find(run: RunView) -> list[RuleMatch]:
+def find(run: ReadRun) -> list[RuleMatch]:
     """Look for failed calls and the next call of the same tool that worked."""
     matches = []
     for failed in [c for c in run.calls if c.error and c.command is None and not c.is_edit][:MAX_FAILURES]:
@@ -40,7 +42,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return matches
 
 
-def _explain(run: RunView, failed: RunCall, fixed: RunCall) -> RuleMatch | None:
+def _explain(run: ReadRun, failed: RunCall, fixed: RunCall) -> RuleMatch | None:
     # Only failing calls come here.
     assert failed.error is not None
     before, after = failed.leaves, fixed.leaves
@@ -81,7 +83,7 @@ def names_parameter(error: ErrorShape, path: str) -> bool:
     return bool(words) and all(re.search(rf"\b{re.escape(word)}", text.replace("_", " ")) for word in words)
 
 
-def _of_schema(run: RunView, failed: RunCall, fixed: RunCall | None) -> RuleMatch | None:
+def _of_schema(run: ReadRun, failed: RunCall, fixed: RunCall | None) -> RuleMatch | None:
     """Describe what a tool's schema asks for, whether the run gave it in the end or not."""
     assert failed.error is not None
     field = failed.error.field.partition(".")[0]
@@ -107,7 +109,7 @@ def _of_schema(run: RunView, failed: RunCall, fixed: RunCall | None) -> RuleMatc
     )
 
 
-def _of_error(run: RunView, failed: RunCall) -> RuleMatch | None:
+def _of_error(run: ReadRun, failed: RunCall) -> RuleMatch | None:
     """Describe the form that an error spells out, or the longer path that an answer had shown, if it never worked."""
     assert failed.error is not None
     for path, values in sorted(failed.leaves.items()):
@@ -118,6 +120,8 @@ def _of_error(run: RunView, failed: RunCall) -> RuleMatch | None:
     for path, value in sorted(texts.items()):
         if not is_general(parameter_name(path)):
             continue
+        if form := _type_asked(failed, path):
+            return _uncorrected(run, failed, form=form, path=path, value=value)
         if format_asked and value in failed.error.text and form_of(value) != format_asked:
             return _uncorrected(run, failed, form=format_asked, path=path, value=value)
         shown = _shown_path(run, failed, value) if failed.error.has(ErrorKind.NOT_FOUND) else None
@@ -127,7 +131,14 @@ def _of_error(run: RunView, failed: RunCall) -> RuleMatch | None:
     return None
 
 
-def _shown_type(run: RunView, failed: RunCall, path: str, value: Any) -> str:
+def _type_asked(failed: RunCall, path: str) -> str:
+    """Return how to give a parameter of which the error says what type it must be of, or ""."""
+    assert failed.error is not None
+    match = _TYPE.search(failed.error.text)
+    return form_of_schema(f"valid {match[1]}") if match and names_parameter(failed.error, path) else ""
+
+
+def _shown_type(run: ReadRun, failed: RunCall, path: str, value: Any) -> str:
     """Return how to give digits that answers show under the parameter's name in the other type: text or number."""
     name = path.removesuffix("[]").rpartition(".")[2]
     if failed.error is None or not failed.error.has(ErrorKind.NOT_FOUND) or not str(value).isdigit():
@@ -140,7 +151,7 @@ def _shown_type(run: RunView, failed: RunCall, path: str, value: Any) -> str:
     return "as a number, not as a text" if isinstance(value, str) else "as a text, not as a number"
 
 
-def _shown_path(run: RunView, failed: RunCall, name: str) -> str | None:
+def _shown_path(run: ReadRun, failed: RunCall, name: str) -> str | None:
     """Return the one path ending in a file's bare name that earlier answers show."""
     if not re.fullmatch(r"[\w-]+\.\w{1,5}", name):
         return None
@@ -150,7 +161,7 @@ def _shown_path(run: RunView, failed: RunCall, name: str) -> str | None:
     return shown.pop() if len(shown) == 1 else None
 
 
-def _uncorrected(run: RunView, failed: RunCall, *, form: str, path: str, value: str, shown: str = "") -> RuleMatch:
+def _uncorrected(run: ReadRun, failed: RunCall, *, form: str, path: str, value: str, shown: str = "") -> RuleMatch:
     assert failed.error is not None
     trigger, guideline = say_form(failed, path=path, form=form)
     source = run.latest_source(shown, before=failed.index) if shown else None
@@ -177,12 +188,15 @@ def say_form(failed: RunCall, *, path: str, form: str) -> tuple[str, str]:
     return trigger, f"Give {parameter_name(path)} {form}."
 
 
-def _of_presence(run: RunView, failed: RunCall, fixed: RunCall, *, path: str) -> RuleMatch | None:
+def _of_presence(run: ReadRun, failed: RunCall, fixed: RunCall, *, path: str) -> RuleMatch | None:
     """Describe an argument that was added or left out."""
     assert failed.error is not None
     added = path in fixed.leaves
     if not (names_parameter(failed.error, path) or failed.error.has(ErrorKind.MISSING, ErrorKind.FORM)):
         return None
+    if not added and (form := _type_asked(failed, path)):
+        # That it worked without the value does not make the value wrong.
+        return _uncorrected(run, failed, form=form, path=path, value=str(failed.leaves[path][0]))
     tool, parameter = code(failed.name), parameter_name(path)
     if added:
         guideline = f'Pass {parameter} in the first call: without it {tool} answers "{failed.error.shape}".'
@@ -200,7 +214,7 @@ def _of_presence(run: RunView, failed: RunCall, fixed: RunCall, *, path: str) ->
     )
 
 
-def _of_form(run: RunView, failed: RunCall, fixed: RunCall, *, path: str, form: str) -> RuleMatch:
+def _of_form(run: ReadRun, failed: RunCall, fixed: RunCall, *, path: str, form: str) -> RuleMatch:
     trigger, guideline = say_form(failed, path=path, form=form)
     return _match(
         run,
@@ -214,12 +228,15 @@ def _of_form(run: RunView, failed: RunCall, fixed: RunCall, *, path: str, form: 
     )
 
 
-def _of_source(run: RunView, failed: RunCall, fixed: RunCall, *, path: str, old: Any, new: Any) -> RuleMatch | None:
+def _of_source(run: ReadRun, failed: RunCall, fixed: RunCall, *, path: str, old: Any, new: Any) -> RuleMatch | None:
     """Describe a value that another tool had returned, where the first one had come from nowhere."""
     assert failed.error is not None
     is_number = isinstance(new, int) and new >= MIN_ID_NUMBER and bool(set(words_of(path)) & _ID_WORDS)
     is_code = isinstance(new, str) and re.fullmatch(r"[A-Z]{2,5}", new) is not None
-    if not (is_reference(new) or is_code or is_number) or not failed.error.has(ErrorKind.NOT_FOUND, ErrorKind.FORM):
+    is_path = isinstance(new, str) and _PATH.fullmatch(new) is not None
+    if not (is_reference(new) or is_code or is_number or is_path) or not failed.error.has(
+        ErrorKind.NOT_FOUND, ErrorKind.FORM
+    ):
         return None
     if path in FREE_TEXT or relation(str(old), str(new)):
         return None
@@ -263,7 +280,7 @@ def say_source(failed: RunCall, path: str, source: RunCall) -> tuple[str, str, s
     )
 
 
-def find_lookup(run: RunView, used: RunCall, *, path: str, value: Any) -> RunCall | None:
+def find_lookup(run: ReadRun, used: RunCall, *, path: str, value: Any) -> RunCall | None:
     """Return the last lookup before a call that returned exactly this value and did not need it as an argument."""
     name = path.removesuffix("[]").rpartition(".")[2]
     # Not as part of a longer id, path or address.
@@ -284,7 +301,7 @@ def _returns(source: RunCall, path: str) -> bool:
 
 
 def _match(
-    run: RunView,
+    run: ReadRun,
     failed: RunCall,
     fixed: RunCall,
     *,

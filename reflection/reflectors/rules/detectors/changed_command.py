@@ -3,7 +3,7 @@
 import re
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.run_view import RunCall, RunView
+from reflection.reflectors.rules.run_view import ReadRun, RunCall
 from reflection.reflectors.rules.shell import parse_command
 from reflection.reflectors.rules.wording import code
 
@@ -17,13 +17,14 @@ _ENVIRONMENT = re.compile(
     r"|DJANGO_SETTINGS|permission denied|out of date|run `|please run|need to run|missing script|lock ?file",
     re.IGNORECASE,
 )
+_DENIED = re.compile(r"permission denied", re.IGNORECASE)
 _HINT = re.compile(r'(?<=\S) \(use "(\w+(?: [a-z-]+)?)')
 _PREPARES = re.compile(
     r"\b(?:install|ci|sync|migrate|build|generate|compile|up|init|setup|configure|restore|download|start|bootstrap)\b"
 )
 
 
-def find(run: RunView) -> list[RuleMatch]:
+def find(run: ReadRun) -> list[RuleMatch]:
     """Look for failing commands and what made the same program work."""
     matches: dict[str, RuleMatch] = {}
     for failed in (call for call in run.calls if call.command and (call.is_red or call.error)):
@@ -42,7 +43,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return list(matches.values())
 
 
-def _named_by_answer(run: RunView) -> list[RuleMatch]:
+def _named_by_answer(run: ReadRun) -> list[RuleMatch]:
     """Look for a command that was repeated in vain, although its answer says which one to use first."""
     matches = []
     for call in run.calls:
@@ -82,10 +83,13 @@ def _is_same_work(failed: RunCall, later: RunCall) -> bool:
         return False
     if failed.command.is_test:
         return later.command.is_test and later.is_green
+    if _DENIED.search(failed.output) and failed.command.text.split()[0] in later.command.arguments[:1]:
+        # "./build.sh" is no program, "bash ./build.sh" is one.
+        return True
     return failed.command.program == later.command.program and later.command.arguments == failed.command.arguments
 
 
-def _explain(run: RunView, failed: RunCall, fixed: RunCall, between: list[RunCall]) -> RuleMatch | None:
+def _explain(run: ReadRun, failed: RunCall, fixed: RunCall, between: list[RunCall]) -> RuleMatch | None:
     # Both are shell commands.
     assert failed.command is not None
     assert fixed.command is not None
@@ -97,6 +101,11 @@ def _explain(run: RunView, failed: RunCall, fixed: RunCall, between: list[RunCal
         trigger = f"When about to run {tool} for the first time in this environment"
         guideline = f"First run {first}: without it {tool} fails here."
         change, cited = f"After {first} at step {prepared[0].index}", prepared
+    elif _DENIED.search(failed.output) and failed.command.text.split()[0] in fixed.command.arguments:
+        tool, better = code(failed.label), code(fixed.command.program)
+        trigger = "When about to run a script by its path, as in `./build.sh`"
+        guideline = f"Give it to its interpreter, here {better}: without leave to execute it the path alone is denied."
+        change, cited = f"Given to {better}", []
     else:
         if prepared or failed.label == fixed.label or fixed.command.is_harmful:
             return None

@@ -2,7 +2,7 @@
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.detectors.recorded_notes import describe_tasks
-from reflection.reflectors.rules.run_view import RunCall, RunView
+from reflection.reflectors.rules.run_view import ReadRun, RunCall
 from reflection.reflectors.rules.tools import is_handover, is_harmful, words_of
 from reflection.reflectors.rules.wording import code
 
@@ -11,7 +11,7 @@ MIN_FAILURES = 2
 MAX_ACTION_CHARS = 60
 
 
-def find(run: RunView) -> list[RuleMatch]:
+def find(run: ReadRun) -> list[RuleMatch]:
     """Compare a failed run with the other runs of the same task, or else with those of its family."""
     if not run.failed or not run.calls:
         return []
@@ -24,7 +24,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return []
 
 
-def _compare(run: RunView, successes: list[RunView], failures: list[RunView]) -> list[RuleMatch]:
+def _compare(run: ReadRun, successes: list[ReadRun], failures: list[ReadRun]) -> list[RuleMatch]:
     good = [_steps_of(other) for other in successes]
     bad = [_steps_of(other) for other in failures]
     # What the failed runs tried in vain, and what only ends a run that went well, is an effect and not a reason.
@@ -40,7 +40,7 @@ def _compare(run: RunView, successes: list[RunView], failures: list[RunView]) ->
     return [_make_match(run, successes, failures, trigger=trigger, step=(helpful or fatal)[0], is_done=bool(helpful))]
 
 
-def _mentions(run: RunView, name: str) -> bool:
+def _mentions(run: ReadRun, name: str) -> bool:
     """Return whether a run tried a step in another spelling: its words in the first words of an action."""
     words = words_of(name)
     actions = (step.action for step in run.episode.steps if step.action)
@@ -48,18 +48,18 @@ def _mentions(run: RunView, name: str) -> bool:
     return any(words == text[start : start + len(words)] for text in tried for start in range(len(text)))
 
 
-def _steps_of(run: RunView) -> frozenset[str]:
+def _steps_of(run: ReadRun) -> frozenset[str]:
     return frozenset(call.label for call in run.calls if not call.error)
 
 
-def _last_steps(run: RunView) -> frozenset[str]:
+def _last_steps(run: ReadRun) -> frozenset[str]:
     """Return what the run first did in its last fifth: the end of its work rather than the reason for its success."""
     start = len(run.calls) - 1 - len(run.calls) // 5
     return frozenset(call.label for call in run.calls[start:]) - {call.label for call in run.calls[:start]}
 
 
 def _make_match(
-    run: RunView, successes: list[RunView], failures: list[RunView], *, trigger: str, step: str, is_done: bool
+    run: ReadRun, successes: list[ReadRun], failures: list[ReadRun], *, trigger: str, step: str, is_done: bool
 ) -> RuleMatch:
     tool = code(step)
     if is_done:

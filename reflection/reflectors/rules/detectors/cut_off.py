@@ -4,14 +4,14 @@ from collections import Counter
 from itertools import groupby
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.run_view import RunCall, RunView
+from reflection.reflectors.rules.run_view import ReadRun, RunCall
 from reflection.reflectors.rules.wording import code
 
 MIN_CALLS = 8
 MIN_SHARE = 0.4
 
 
-def find(run: RunView) -> list[RuleMatch]:
+def find(run: ReadRun) -> list[RuleMatch]:
     """Name the largest use of steps in a run that a limit ended: failing calls, or one tool again and again."""
     if not run.episode.cut_off or run.succeeded or len(run.calls) < MIN_CALLS:
         return []
@@ -26,7 +26,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return []
 
 
-def _failing(run: RunView, failing: list[RunCall]) -> RuleMatch:
+def _failing(run: ReadRun, failing: list[RunCall]) -> RuleMatch:
     return RuleMatch(
         rule="cut_off",
         trigger="When several calls in a row have failed and the number of steps is limited",
@@ -45,7 +45,7 @@ def _failing(run: RunView, failing: list[RunCall]) -> RuleMatch:
     )
 
 
-def _one_tool(run: RunView, series: list[RunCall]) -> RuleMatch:
+def _one_tool(run: ReadRun, series: list[RunCall]) -> RuleMatch:
     tool = code(series[0].label)
     return RuleMatch(
         rule="cut_off",

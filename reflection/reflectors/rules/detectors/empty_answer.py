@@ -3,14 +3,14 @@
 import json
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.run_view import RunCall, RunView
+from reflection.reflectors.rules.run_view import ReadRun, RunCall
 from reflection.reflectors.rules.tools import is_read
 from reflection.reflectors.rules.wording import code, is_general, listed, parameter_name
 
 _EMPTY_TEXTS = ("[]", "{}", "null", "none", "no results", "no results found", "no matches", "no matches found")
 
 
-def find(run: RunView) -> list[RuleMatch]:
+def find(run: ReadRun) -> list[RuleMatch]:
     """Look for a read with an empty answer, directly followed by one that found something."""
     if run.failed:
         # What was found instead may be the reason for the failure.
@@ -40,7 +40,7 @@ def is_empty(call: RunCall) -> bool:
     return any(value == [] for value in values) and all(value in ([], 0, "", None) for value in values)
 
 
-def _explain(run: RunView, empty: RunCall, following: RunCall) -> RuleMatch | None:
+def _explain(run: ReadRun, empty: RunCall, following: RunCall) -> RuleMatch | None:
     shared = set(map(str, _scalars(empty))) & set(map(str, _scalars(following)))
     if empty.name != following.name:
         if not shared:

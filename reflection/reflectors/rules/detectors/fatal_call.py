@@ -3,7 +3,7 @@
 import re
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.run_view import RunCall, RunView, occurs
+from reflection.reflectors.rules.run_view import ReadRun, RunCall, occurs
 from reflection.reflectors.rules.wording import code
 
 MIN_INSTRUCTION_CHARS = 80
@@ -11,7 +11,7 @@ MIN_INSTRUCTION_CHARS = 80
 _LOST = re.compile(r"^.*\b(?:you (?:have |'ve )?(?:lost|died|lose)|you are dead|game over)\b.*$", re.I | re.M)
 
 
-def find(run: RunView) -> list[RuleMatch]:
+def find(run: ReadRun) -> list[RuleMatch]:
     """Look for the call whose answer says that the run is lost, and what had been read about its arguments before."""
     lost = next((call for call in run.calls if _LOST.search(call.answer)), None)
     if lost is None or not run.failed:
@@ -21,7 +21,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return [_make_match(run, lost, told, subject=subject)] if told and subject else []
 
 
-def _told_before(run: RunView, lost: RunCall) -> RunCall | None:
+def _told_before(run: ReadRun, lost: RunCall) -> RunCall | None:
     """Return the last long text that was read and names what the call was about."""
     values = [value for group in lost.leaves.values() for value in group if isinstance(value, str)]
     for call in reversed(run.calls):
@@ -31,7 +31,7 @@ def _told_before(run: RunView, lost: RunCall) -> RunCall | None:
     return None
 
 
-def _subject(run: RunView, told: RunCall) -> str:
+def _subject(run: ReadRun, told: RunCall) -> str:
     """Return the argument of the call that told, in words, if another run of the family made the very same call."""
     values = list(told.arguments.values())
     is_usual = any(c.same_as(told) for other in run.family for c in other.calls)
@@ -39,7 +39,7 @@ def _subject(run: RunView, told: RunCall) -> str:
     return f'"{values[0]}"' if is_plain and is_usual else ""
 
 
-def _make_match(run: RunView, lost: RunCall, told: RunCall, *, subject: str) -> RuleMatch:
+def _make_match(run: ReadRun, lost: RunCall, told: RunCall, *, subject: str) -> RuleMatch:
     match = _LOST.search(lost.answer)
     tool, source = code(lost.label), f"{code(told.label)} of {subject}"
     return RuleMatch(

@@ -4,7 +4,7 @@ import re
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.errors import ErrorKind, says_something
-from reflection.reflectors.rules.run_view import RunCall, RunView
+from reflection.reflectors.rules.run_view import ReadRun, RunCall
 from reflection.reflectors.rules.wording import code
 
 _NOT_TO_INSIST = (ErrorKind.REFUSED, ErrorKind.UNAVAILABLE, ErrorKind.TRANSIENT, ErrorKind.PRECONDITION)
@@ -16,7 +16,7 @@ _SAYS_WHAT = re.compile(
 )
 
 
-def find(run: RunView) -> list[RuleMatch]:
+def find(run: ReadRun) -> list[RuleMatch]:
     """Look for the first such call after which the agent said that it could not, or stopped, in a failed run."""
     if not run.failed:
         return []
@@ -33,7 +33,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return []
 
 
-def _end_of_work(run: RunView, call: RunCall) -> str:
+def _end_of_work(run: ReadRun, call: RunCall) -> str:
     """Return how the agent ended right after a call: in which words, or by stopping; "" if it went on."""
     steps = run.episode.steps[call.index :]
     if not steps:
@@ -44,7 +44,7 @@ def _end_of_work(run: RunView, call: RunCall) -> str:
     return "the agent answered" if turn and turn.step is run.episode.steps[-1] else ""
 
 
-def _make_match(run: RunView, call: RunCall, *, end: str) -> RuleMatch:
+def _make_match(run: ReadRun, call: RunCall, *, end: str) -> RuleMatch:
     assert call.error is not None
     tool, after = code(call.name), run.episode.steps[call.index : call.index + 1]
     return RuleMatch(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.run_view import RunCall, RunView, is_reference
+from reflection.reflectors.rules.run_view import ReadRun, RunCall, is_reference
 from reflection.reflectors.rules.tools import is_change, is_read
 from reflection.reflectors.rules.wording import code, is_general
 
@@ -35,7 +35,7 @@ class _Sweep:
         return {call.leaves[self.parameter][0] for call in self.opened} >= set(self.entries)
 
 
-def find(run: RunView) -> list[RuleMatch]:
+def find(run: ReadRun) -> list[RuleMatch]:
     """Look for an answer with a list of identifiers, and the calls that opened its entries."""
     if not _ALL.search(f"{run.episode.task}\n{run.heard_before(len(run.episode.steps) + 1)}"):
         return []
@@ -51,7 +51,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return []
 
 
-def _sweeps(run: RunView) -> Iterator[_Sweep]:
+def _sweeps(run: ReadRun) -> Iterator[_Sweep]:
     seen: set[frozenset[str]] = set()
     for source in run.calls:
         if source.error or not is_read(source.name):
@@ -79,7 +79,7 @@ def _sweeps(run: RunView) -> Iterator[_Sweep]:
                 )
 
 
-def _make_match(run: RunView, sweep: _Sweep, acted: list[RunCall], *, polarity: str) -> RuleMatch:
+def _make_match(run: ReadRun, sweep: _Sweep, acted: list[RunCall], *, polarity: str) -> RuleMatch:
     source, member, opener = code(sweep.source.name), code(sweep.member), code(sweep.opener)
     distinct = len({call.leaves[sweep.parameter][0] for call in sweep.opened})
     return RuleMatch(

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, replace
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.run_view import RunCall, RunView, SpokenTurn, is_reference, occurs
+from reflection.reflectors.rules.run_view import ReadRun, RunCall, SpokenTurn, is_reference, occurs
 from reflection.reflectors.rules.tools import is_change, is_read, words_of
 from reflection.reflectors.rules.wording import code, is_general, parameter_name
 
@@ -34,7 +34,7 @@ class _Gap:
     other: str
 
 
-def find(run: RunView) -> list[RuleMatch]:
+def find(run: ReadRun) -> list[RuleMatch]:
     """Look at the first identifier that a person did not know."""
     gap = next((gap for turn in run.turns if (gap := _gap_in(run, turn))), None)
     if gap is None:
@@ -46,7 +46,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return []
 
 
-def _as_others_did(run: RunView, finding: RuleMatch) -> RuleMatch:
+def _as_others_did(run: ReadRun, finding: RuleMatch) -> RuleMatch:
     """Give a lesson the words of one that successful runs of the family show, which names the lookup."""
     shown = (match for other in run.family if other.succeeded for match in find(other))
     # Only for the same gap: the trigger names the identifier.
@@ -58,7 +58,7 @@ def _as_others_did(run: RunView, finding: RuleMatch) -> RuleMatch:
     )
 
 
-def _gap_in(run: RunView, turn: SpokenTurn) -> _Gap | None:
+def _gap_in(run: ReadRun, turn: SpokenTurn) -> _Gap | None:
     asked = _identifiers(turn.said)
     # People and models write both apostrophes.
     heard = turn.heard.replace("’", "'")
@@ -83,7 +83,7 @@ def _identifiers(text: str) -> list[str]:
     return list(dict.fromkeys(identifiers))
 
 
-def _looked_up(run: RunView, gap: _Gap) -> RuleMatch | None:
+def _looked_up(run: ReadRun, gap: _Gap) -> RuleMatch | None:
     """Describe how another tool's answer gave the identifier."""
     first_use = _first_use(run, gap)
     if first_use is None:
@@ -125,7 +125,7 @@ def _looked_up(run: RunView, gap: _Gap) -> RuleMatch | None:
     )
 
 
-def _insisted(run: RunView, gap: _Gap) -> RuleMatch | None:
+def _insisted(run: ReadRun, gap: _Gap) -> RuleMatch | None:
     """Describe an agent that kept asking and never called a tool that could have found the identifier."""
     if _first_use(run, gap) is not None or any(is_change(call.name) and not call.error for call in run.calls):
         return None
@@ -168,7 +168,7 @@ def _insisted(run: RunView, gap: _Gap) -> RuleMatch | None:
     )
 
 
-def _first_use(run: RunView, gap: _Gap) -> tuple[RunCall, str, RunCall] | None:
+def _first_use(run: ReadRun, gap: _Gap) -> tuple[RunCall, str, RunCall] | None:
     """Return the first call whose value for the missing identifier came from a tool's answer, not from a person."""
     wanted = set(words_of(gap.identifier))
     for call in run.calls:

@@ -5,7 +5,7 @@ import re
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.errors import ErrorKind, ErrorShape
-from reflection.reflectors.rules.run_view import RunCall, RunView
+from reflection.reflectors.rules.run_view import ReadRun, RunCall
 from reflection.reflectors.rules.tools import is_harmful, words_of
 from reflection.reflectors.rules.wording import code, is_general, listed
 
@@ -23,13 +23,13 @@ _DEMAND = re.compile(r"\b(?:first|before|must|needs?|ha(?:s|ve) to|requires?|unt
 _GENERIC = frozenset("get set list call make check find file tool user with from that this data name".split())  # noqa: SIM905
 
 
-def find(run: RunView) -> list[RuleMatch]:
+def find(run: ReadRun) -> list[RuleMatch]:
     """Look for failed calls that worked later with the same arguments."""
     failing = [call for call in run.calls if call.error and call.command is None and not call.is_edit]
     return [match for failed in failing[:MAX_FAILURES] if (match := _explain(run, failed))]
 
 
-def _explain(run: RunView, failed: RunCall) -> RuleMatch | None:
+def _explain(run: ReadRun, failed: RunCall) -> RuleMatch | None:
     # Only failing calls come here.
     assert failed.error is not None
     fixed, is_same = run.next_same(failed), True
@@ -49,19 +49,19 @@ def _explain(run: RunView, failed: RunCall) -> RuleMatch | None:
     return _make_match(run, failed, how[0], fixed, how=how[1], is_usual=is_usual) if how else None
 
 
-def _is_usual(run: RunView, failed: RunCall, first: str) -> bool:
+def _is_usual(run: ReadRun, failed: RunCall, first: str) -> bool:
     """Return whether another run of the family shows the same, and the tool never worked there without the other."""
     worked = [other for other in run.family if any(c.name == failed.name and not c.error for c in other.calls)]
     return bool(worked) and all(_came_before(other, first, failed.name) for other in worked)
 
 
-def _came_before(run: RunView, first: str, name: str) -> bool:
+def _came_before(run: ReadRun, first: str, name: str) -> bool:
     """Return whether a run called a tool with success before the first time that another one worked."""
     used = next(c for c in run.calls if c.name == name and not c.error)
     return any(c.name == first and not c.error and c.index < used.index for c in run.calls)
 
 
-def _how_to_call(run: RunView, failed: RunCall, first: RunCall, others: list[RunCall]) -> tuple[RunCall, str] | None:
+def _how_to_call(run: ReadRun, failed: RunCall, first: RunCall, others: list[RunCall]) -> tuple[RunCall, str] | None:
     """Return the call that helped and its arguments in words, as far as they belong to the tool and not to the run.
 
     None if the call concerns another thing than the error names, or had been made before without help and what has
@@ -156,7 +156,7 @@ def put_first(failed: RunCall, other: str, *, how: str = "", is_usual: bool = Tr
 
 
 def _make_match(
-    run: RunView, failed: RunCall, first: RunCall, fixed: RunCall, *, how: str, is_usual: bool
+    run: ReadRun, failed: RunCall, first: RunCall, fixed: RunCall, *, how: str, is_usual: bool
 ) -> RuleMatch:
     assert failed.error is not None
     tool, other = code(failed.name), code(first.name)

@@ -3,7 +3,7 @@
 import re
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.run_view import RunView
+from reflection.reflectors.rules.run_view import ReadRun
 from reflection.reflectors.rules.tools import is_change, is_irreversible, words_of
 from reflection.reflectors.rules.wording import code, with_article
 
@@ -18,7 +18,7 @@ _REFUSAL = re.compile(
 _CONDITION = re.compile(r"\b(?:if|unless|otherwise|in case|only when|should)\b", re.I)
 
 
-def find(run: RunView) -> list[RuleMatch]:
+def find(run: ReadRun) -> list[RuleMatch]:
     """Look for the only tool on offer that the request names, among those never called in a run that failed."""
     if not run.failed or not run.episode.tools or not run.turns or any(call.error for call in run.calls):
         return []
@@ -54,7 +54,7 @@ def _is_asked_for(name: str, asked: str) -> bool:
     )
 
 
-def _make_match(run: RunView, name: str) -> RuleMatch:
+def _make_match(run: ReadRun, name: str) -> RuleMatch:
     last = run.turns[-1]
     return RuleMatch(
         rule="omitted_action",

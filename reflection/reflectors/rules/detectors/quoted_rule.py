@@ -12,7 +12,7 @@ from reflection.reflectors.rules.detectors.missing_prerequisite import (
     speaks_of,
 )
 from reflection.reflectors.rules.errors import ErrorKind, ErrorShape
-from reflection.reflectors.rules.run_view import RunCall, RunView
+from reflection.reflectors.rules.run_view import ReadRun, RunCall
 from reflection.reflectors.rules.tools import is_harmful
 from reflection.reflectors.rules.wording import code, is_general
 
@@ -45,7 +45,7 @@ _VERB_FIRST = re.compile(r"\b(?:have|need|must)(?: to)? (\w+)\b.{0,60}\bfirst\b"
 _STATED = re.compile(r'"(\w+)":\s*"([A-Za-z][\w ]{3,40})"')
 
 
-def find(run: RunView) -> list[RuleMatch]:
+def find(run: ReadRun) -> list[RuleMatch]:
     """Look for refusals with a rule or condition in words, once for each rule."""
     if run.succeeded:
         return []
@@ -73,7 +73,7 @@ def _is_rule(error: ErrorShape) -> bool:
     return _RULE.search(error.shape) is not None and error.has(ErrorKind.REFUSED, ErrorKind.PRECONDITION)
 
 
-def _make_match(run: RunView, call: RunCall) -> RuleMatch | None:
+def _make_match(run: ReadRun, call: RunCall) -> RuleMatch | None:
     """Name the tool that the condition speaks of, or quote the rule and where it could have been seen."""
     assert call.error is not None
     tool, shape = code(call.name), call.error.shape
@@ -123,7 +123,7 @@ def _make_match(run: RunView, call: RunCall) -> RuleMatch | None:
     )
 
 
-def _named_first(run: RunView, call: RunCall) -> str:
+def _named_first(run: ReadRun, call: RunCall) -> str:
     """Return the tool that a condition speaks of: by two words of its name, or as "you have to open … first"."""
     assert call.error is not None
     others = [name for name in _other_tools(run, call) if not is_harmful(name)]
@@ -134,20 +134,20 @@ def _named_first(run: RunView, call: RunCall) -> str:
     return tool if speaks_of(call.error.text, tool) >= MIN_SHARED_WORDS else ""
 
 
-def _was_done(run: RunView, call: RunCall, first: str) -> bool:
+def _was_done(run: ReadRun, call: RunCall, first: str) -> bool:
     """Return whether the other tool had been called before, with the thing that the error names if it names one."""
     assert call.error is not None
     before = [c for c in run.calls if c.name == first and c.index < call.index and not c.error]
     return any(not names_object(call.error) or concerns(call.error, c) for c in before)
 
 
-def _other_tools(run: RunView, call: RunCall) -> list[str]:
+def _other_tools(run: ReadRun, call: RunCall) -> list[str]:
     called = (c.name for other in (run, *run.family) for c in other.calls if not c.error)
     names = dict.fromkeys((*run.episode.tools, *called))
     return [name for name in names if name != call.name]
 
 
-def _shown_by(run: RunView, call: RunCall) -> tuple[RunCall, str, str] | None:
+def _shown_by(run: ReadRun, call: RunCall) -> tuple[RunCall, str, str] | None:
     """Return the earlier answer that held the condition of a rule, the member that said so, and its value."""
     assert call.error is not None
     text = call.error.text.lower().replace("_", " ")

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from memory.heuristics.text import Citation
-from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, Step
+from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, EpisodeStep
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.note_advice import advise, say_right
-from reflection.reflectors.rules.run_view import RunView
+from reflection.reflectors.rules.run_view import ReadRun
 from reflection.reflectors.rules.tools import words_of
 from reflection.reflectors.rules.wording import is_general, listed
 
@@ -21,7 +21,7 @@ _FAMILY_WORD = re.compile(r"[a-z]{2,}|\d+")
 _NUMBER = re.compile(r"\d+")
 
 
-def find(run: RunView) -> list[RuleMatch]:
+def find(run: ReadRun) -> list[RuleMatch]:
     """Turn each recorded note that says what to do into a lesson, unless a mistake card of the run says it.
 
     Notes about successes count only if the run succeeded, notes about mistakes only if it failed (reference: ERL c.9).
@@ -39,7 +39,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return _drop_repeats([finding for finding in matches if finding.guideline not in on_cards])
 
 
-def _get_result(run: RunView) -> str:
+def _get_result(run: ReadRun) -> str:
     """Return the result of a run from its score, or from its outcome if it has none."""
     score = run.episode.score
     if score is None:
@@ -53,7 +53,7 @@ def _drop_repeats(matches: list[RuleMatch]) -> list[RuleMatch]:
     return list({finding.guideline: finding for finding in reversed(matches)}.values())[::-1]
 
 
-def _from_note(run: RunView, note: str, *, kind: str) -> RuleMatch | None:
+def _from_note(run: ReadRun, note: str, *, kind: str) -> RuleMatch | None:
     advice = advise(note.strip(), kind=kind)
     if advice is None:
         return None
@@ -73,7 +73,7 @@ def _from_note(run: RunView, note: str, *, kind: str) -> RuleMatch | None:
     )
 
 
-def _about(run: RunView) -> str:
+def _about(run: ReadRun) -> str:
     """Return when a note applies: to tasks of its family, or like its own if that can be said in general terms."""
     return describe_tasks([run.episode.task_id], [run.episode.task])
 
@@ -92,10 +92,10 @@ def describe_tasks(families: Sequence[str], tasks: Sequence[str]) -> str:
     return "When the same task comes again" if any(families) else ""
 
 
-def _where(run: RunView, note: str) -> Citation:
+def _where(run: ReadRun, note: str) -> Citation:
     """Cite the step that shares the most words with the note."""
     words = set(_WORD.findall(note.lower()))
-    best: Step | None = None
+    best: EpisodeStep | None = None
     most = MIN_SHARED_WORDS - 1
     for step in run.episode.steps:
         text = _text_of(step)
@@ -105,12 +105,12 @@ def _where(run: RunView, note: str) -> Citation:
     return run.cite(best) if best else Citation()
 
 
-def _text_of(step: Step) -> str:
+def _text_of(step: EpisodeStep) -> str:
     action = f"{step.action.name} {step.action.arguments}" if step.action else ""
     return f"{step.thought}\n{action}\n{step.observation}\n{step.error}"
 
 
-def _tools_in(run: RunView, text: str) -> tuple[str, ...]:
+def _tools_in(run: ReadRun, text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(c.name for c in run.calls if c.name in text and len(words_of(c.name)) > 1))
 
 

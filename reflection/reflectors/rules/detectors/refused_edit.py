@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.run_view import RunCall, RunView
+from reflection.reflectors.rules.run_view import ReadRun, RunCall
 from reflection.reflectors.rules.wording import code, times
 
 MAX_CALLS_BETWEEN = 10
@@ -69,7 +69,7 @@ _REFUSALS = (
 )
 
 
-def find(run: RunView) -> list[RuleMatch]:
+def find(run: ReadRun) -> list[RuleMatch]:
     """Look for refused edits and the next edit of the same file that worked, one lesson for each kind of refusal."""
     matches: dict[str, RuleMatch] = {}
     for failed in (call for call in run.calls if call.is_edit and call.error):
@@ -86,7 +86,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return list(matches.values())
 
 
-def _never_read(run: RunView, failed: RunCall, refusal: _Refusal) -> RuleMatch | None:
+def _never_read(run: ReadRun, failed: RunCall, refusal: _Refusal) -> RuleMatch | None:
     """Repeat what the message asked for and the run never did."""
     names = dict.fromkeys((*(call.name for call in run.calls), *run.episode.tools))
     reader = next((name for name in names if re.search(r"(?:^|_)(?:read|open|view)", name, re.I)), "")
@@ -116,7 +116,7 @@ def file_of(call: RunCall) -> str:
     return next((str(v) for name, v in call.arguments.items() if _FILE.search(name) and isinstance(v, str)), "")
 
 
-def _make_match(run: RunView, failed: RunCall, fixed: RunCall, refusal: _Refusal) -> RuleMatch | None:
+def _make_match(run: ReadRun, failed: RunCall, fixed: RunCall, refusal: _Refusal) -> RuleMatch | None:
     assert failed.error is not None
     reads = [c for c in run.between(failed, fixed) if not c.error and (c.only_reads or _READ_TOOL.search(c.label))]
     if refusal.needs_read and not reads:

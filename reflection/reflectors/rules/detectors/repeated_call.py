@@ -4,14 +4,14 @@ from itertools import pairwise
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.errors import ErrorKind, says_something
-from reflection.reflectors.rules.run_view import RunCall, RunView
+from reflection.reflectors.rules.run_view import ReadRun, RunCall
 from reflection.reflectors.rules.wording import code, times
 
 LONG_SERIES = 10  # shorter ones seldom decide how a run ends
 MAX_DISTINCT = 300
 
 
-def find(run: RunView) -> list[RuleMatch]:
+def find(run: ReadRun) -> list[RuleMatch]:
     """Look for calls repeated with unchanged arguments."""
     matches = []
     groups: dict[tuple[str, str, str], list[RunCall]] = {}
@@ -31,7 +31,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return matches
 
 
-def _in_vain(run: RunView, same: list[RunCall]) -> list[RunCall]:
+def _in_vain(run: ReadRun, same: list[RunCall]) -> list[RunCall]:
     """Return the longest series of these calls between which no edit succeeded."""
     edits = [call.index for call in run.calls if call.is_edit and not call.error]
     series: list[list[RunCall]] = [[same[0]]]
@@ -42,7 +42,7 @@ def _in_vain(run: RunView, same: list[RunCall]) -> list[RunCall]:
     return max(series, key=len)
 
 
-def _failing(run: RunView, call: RunCall, same: list[RunCall]) -> RuleMatch:
+def _failing(run: ReadRun, call: RunCall, same: list[RunCall]) -> RuleMatch:
     tool = code(call.label)
     # Only failing calls come here.
     assert call.error is not None

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 from reflection.reflectors.rules.detectors import RuleMatch, changed_argument, missing_prerequisite
 from reflection.reflectors.rules.errors import ErrorKind
-from reflection.reflectors.rules.run_view import RunCall, RunView
+from reflection.reflectors.rules.run_view import ReadRun, RunCall
 from reflection.reflectors.rules.value_forms import fault_of
 from reflection.reflectors.rules.wording import code
 
 MAX_FAILURES = 20
 
 
-def find(run: RunView) -> list[RuleMatch]:
+def find(run: ReadRun) -> list[RuleMatch]:
     """Look for failing calls without a repair in this run, and for the repair in others. The lesson has its words."""
     if run.succeeded or not run.family:
         return []
@@ -24,7 +24,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return [match for call in unrepaired if (match := _repair_of(run, call))]
 
 
-def _repair_of(run: RunView, call: RunCall) -> RuleMatch | None:
+def _repair_of(run: ReadRun, call: RunCall) -> RuleMatch | None:
     """Return the repair that most of the other runs used."""
     assert call.error is not None
     repairs: dict[tuple[str, str], list[RuleMatch]] = defaultdict(list)
@@ -52,11 +52,11 @@ def _repair_of(run: RunView, call: RunCall) -> RuleMatch | None:
     )
 
 
-def _repairs_in(run: RunView) -> list[RuleMatch]:
+def _repairs_in(run: ReadRun) -> list[RuleMatch]:
     return [*changed_argument.find(run), *missing_prerequisite.find(run)]
 
 
-def _fits(run: RunView, call: RunCall, other: RunView, match: RuleMatch) -> bool:
+def _fits(run: ReadRun, call: RunCall, other: ReadRun, match: RuleMatch) -> bool:
     """Return whether the call that another run repaired had failed in the same way, and had the same fault.
 
     The first citation of a repair is the failing call and the last one the call that worked.
@@ -84,7 +84,7 @@ def _fits(run: RunView, call: RunCall, other: RunView, match: RuleMatch) -> bool
     )
 
 
-def _is_made_up(run: RunView, call: RunCall, path: str) -> bool:
+def _is_made_up(run: ReadRun, call: RunCall, path: str) -> bool:
     """Return whether a value stands in no earlier answer and was said by no person, in any spelling."""
     value = call.leaves.get(path, ("",))[0]
     if not isinstance(value, str) or value.isdigit():

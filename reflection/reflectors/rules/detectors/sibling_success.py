@@ -12,7 +12,7 @@ from reflection.reflectors.rules.detectors.changed_argument import (
 )
 from reflection.reflectors.rules.detectors.missing_prerequisite import names_object, put_first
 from reflection.reflectors.rules.errors import ErrorKind
-from reflection.reflectors.rules.run_view import RunCall, RunView
+from reflection.reflectors.rules.run_view import ReadRun, RunCall
 from reflection.reflectors.rules.tools import is_harmful
 from reflection.reflectors.rules.value_forms import relation
 from reflection.reflectors.rules.wording import code, is_general, listed, parameter_name
@@ -23,7 +23,7 @@ MAX_FAILURES = 20
 MIN_VALUE_CHARS = 3
 
 
-def find(run: RunView) -> list[RuleMatch]:
+def find(run: ReadRun) -> list[RuleMatch]:
     """Look for failing calls of tools that work in other runs of the family, in runs that did not succeed."""
     if run.succeeded or not run.family:
         return []
@@ -37,13 +37,13 @@ def find(run: RunView) -> list[RuleMatch]:
     ]
 
 
-def _worked(run: RunView, name: str) -> list[tuple[RunView, RunCall]]:
+def _worked(run: ReadRun, name: str) -> list[tuple[ReadRun, RunCall]]:
     """Return the other runs in which a tool worked, each with the first call that did."""
     first = [(o, next((c for c in o.calls if c.name == name and not c.error), None)) for o in run.family]
     return [(other, call) for other, call in first if call]
 
 
-def _of_source(run: RunView, call: RunCall) -> RuleMatch | None:
+def _of_source(run: ReadRun, call: RunCall) -> RuleMatch | None:
     """Say from which lookup the other runs took a value that this run made up."""
     assert call.error is not None
     if not call.error.has(ErrorKind.NOT_FOUND, ErrorKind.FORM, ErrorKind.MISSING):
@@ -79,7 +79,7 @@ def _of_source(run: RunView, call: RunCall) -> RuleMatch | None:
     return None
 
 
-def _of_choice(run: RunView, call: RunCall) -> RuleMatch | None:
+def _of_choice(run: ReadRun, call: RunCall) -> RuleMatch | None:
     """Name the few words that an argument took wherever the tool worked, if the error is about its form."""
     assert call.error is not None
     values = {path: group[0] for path, group in call.leaves.items() if _is_word(group[0])}
@@ -111,7 +111,7 @@ def _is_word(value: object) -> bool:
     return isinstance(value, str) and value.isalpha()
 
 
-def _same_arguments(worked: list[tuple[RunView, RunCall]], name: str) -> str:
+def _same_arguments(worked: list[tuple[ReadRun, RunCall]], name: str) -> str:
     """Return the words that a call had as arguments in every run where the tool worked after it."""
     last = [[c for c in other.calls if c.name == name and c.index < used.index][-1].arguments for other, used in worked]
     shared = {key: value for key, value in last[0].items() if all(call.get(key) == value for call in last)}
@@ -119,7 +119,7 @@ def _same_arguments(worked: list[tuple[RunView, RunCall]], name: str) -> str:
     return f" with {listed(arguments)}" if arguments else ""
 
 
-def _of_step(run: RunView, call: RunCall) -> RuleMatch | None:
+def _of_step(run: ReadRun, call: RunCall) -> RuleMatch | None:
     """Say which one call came before in every run where the tool worked, and in none where it gave this error."""
     assert call.error is not None
     if call.error.has(ErrorKind.UNAVAILABLE, ErrorKind.REFUSED) or names_object(call.error):
@@ -151,7 +151,7 @@ def _of_step(run: RunView, call: RunCall) -> RuleMatch | None:
 
 
 def _make_match(
-    run: RunView, call: RunCall, how: str, count: int, *, rule: str, trigger: str, guideline: str, avoid: str
+    run: ReadRun, call: RunCall, how: str, count: int, *, rule: str, trigger: str, guideline: str, avoid: str
 ) -> RuleMatch:
     assert call.error is not None
     return RuleMatch(

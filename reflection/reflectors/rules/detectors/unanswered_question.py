@@ -3,7 +3,7 @@
 import re
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.run_view import RunView
+from reflection.reflectors.rules.run_view import ReadRun
 
 MAX_EMPTY_WORDS = 3
 
@@ -15,7 +15,7 @@ _ASKS = re.compile(
 _EMPTY = re.compile(r"\W*(?:done|ok(?:ay)?|finished|completed?|task completed?|all done|yes)\W*", re.IGNORECASE)
 
 
-def find(run: RunView) -> list[RuleMatch]:
+def find(run: ReadRun) -> list[RuleMatch]:
     """Look for a run of a single exchange that failed, whose task asks for something and whose answer is "Done."."""
     if not run.failed or len(run.turns) != 1 or not run.calls or not _ASKS.search(run.episode.task):
         return []

@@ -1,39 +1,56 @@
 """A command or tool did not exist here, and another one did the same work."""
 
 import re
+from difflib import get_close_matches
 
+from reflection.reflectors.rules.alternatives import find_alternatives
+from reflection.reflectors.rules.code_faults import code_of
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.errors import ErrorKind
-from reflection.reflectors.rules.run_view import RunCall, RunView
+from reflection.reflectors.rules.errors import MAX_ANSWER_CHARS, ErrorKind
+from reflection.reflectors.rules.run_view import ReadRun, RunCall
 from reflection.reflectors.rules.tools import is_harmful
-from reflection.reflectors.rules.wording import code
+from reflection.reflectors.rules.wording import code, is_general, listed, times
 
 MAX_TRIES = 6
+MIN_MISSES = 2
+MAX_TOOLS = 12
+MIN_LIKENESS = 0.75
 
 # What stands in for a command on machines that do not have it.
 _USUAL = {"rg": "grep -rn", "ag": "grep -rn", "ack": "grep -rn", "fd": "find", "python": "python3", "bat": "cat"}
+_NO_PROGRAM = re.compile(
+    r": ([\w.+-]{1,40}): (?:command )?not found|\bfind: '([\w.+-]{1,40})': No such file or directory"
+)
 _NOT_FOUND = re.compile(r"not found|not recogni[sz]ed|No module named|exit(?:ed with)? code:? 127", re.IGNORECASE)
 
 
-def find(run: RunView) -> list[RuleMatch]:
+def find(run: ReadRun) -> list[RuleMatch]:
     """Look for an unknown command or tool, and the next or an earlier call that did the same with another name."""
     matches: dict[str, RuleMatch] = {}
     for number, failed in enumerate(run.calls):
         if failed.error is None or not _is_unknown(failed) or failed.label in matches:
             continue
-        nearby = (*run.calls[number + 1 : number + 1 + MAX_TRIES], *reversed(run.calls[:number]))
+        nearby = run.calls[number + 1 : number + 1 + MAX_TRIES]
+        # What was done before with the same files may be other work, unless it only reads them.
+        if not failed.command or failed.command.is_reader:
+            nearby = (*nearby, *reversed(run.calls[:number]))
         other = next((c for c in nearby if not c.error and c.label != failed.label and _does_the_same(failed, c)), None)
         if other is not None and not _is_unsafe(other):
             matches[failed.label] = _make_match(run, failed, other)
         elif other is None and failed.command and failed.command.program in _USUAL and not run.succeeded:
             matches[failed.label] = _of_usual(run, failed, _USUAL[failed.command.program])
-    return list(matches.values())
+        elif other is None and not failed.command and (match := _of_missing_tool(run, failed)):
+            matches[failed.label] = match
+    for match in _of_missing_programs(run):
+        matches.setdefault(match.trigger, match)
+    return list({match.trigger: match for match in reversed(matches.values())}.values())[::-1]
 
 
 def _is_unknown(call: RunCall) -> bool:
     assert call.error is not None
     if call.command is None:
-        return call.error.has(ErrorKind.UNKNOWN_NAME)
+        # A query or code may itself name a function that does not exist.
+        return call.error.has(ErrorKind.UNKNOWN_NAME) and not code_of(call)
     output = call.output[:2000]
     lines = [line for line in output.splitlines() if _NOT_FOUND.search(line)]
     return any(re.search(rf"\b{re.escape(call.command.program)}\b|No module named|code", line) for line in lines) and (
@@ -70,7 +87,7 @@ def _names(failed: RunCall, other: RunCall) -> tuple[str, str]:
     return failed.command.program, other.label if wraps else other.command.program
 
 
-def _make_match(run: RunView, failed: RunCall, other: RunCall) -> RuleMatch:
+def _make_match(run: ReadRun, failed: RunCall, other: RunCall) -> RuleMatch:
     assert failed.error is not None
     wrong, right = (code(name) for name in _names(failed, other))
     do, about = ("Run", "run") if failed.command else ("Call", "call")
@@ -90,7 +107,7 @@ def _make_match(run: RunView, failed: RunCall, other: RunCall) -> RuleMatch:
     )
 
 
-def _of_usual(run: RunView, failed: RunCall, usual: str) -> RuleMatch:
+def _of_usual(run: ReadRun, failed: RunCall, usual: str) -> RuleMatch:
     assert failed.error is not None
     assert failed.command is not None
     wrong, right = code(failed.command.program), code(usual)
@@ -106,5 +123,91 @@ def _of_usual(run: RunView, failed: RunCall, usual: str) -> RuleMatch:
         polarity="avoid",
         confidence=0.7,
         citations=(run.cite(failed.step, failed.error.text),),
+        tools=(failed.name,),
+    )
+
+
+def _of_missing_programs(run: ReadRun) -> list[RuleMatch]:
+    """Describe programs that shell commands call again and again, though they are not installed."""
+    wanted: dict[str, list[RunCall]] = {}
+    for call in run.calls:
+        match = _NO_PROGRAM.search(call.output[:MAX_ANSWER_CHARS]) if call.command and call.error else None
+        if match:
+            wanted.setdefault(match[1] or match[2], []).append(call)
+    matches = []
+    for name, calls in wanted.items():
+        later = [c for c in run.calls if c.index > calls[-1].index and not c.error and name in code_of(c).split()]
+        if len(calls) < MIN_MISSES or later or name in _USUAL or not is_general(code(name)):
+            continue
+        matches.append(
+            RuleMatch(
+                rule="unknown_name",
+                trigger=f"When about to run {code(name)} in this environment",
+                guideline=f"Do without {code(name)}: it is not installed here. Use a program that is.",
+                avoid=f"Trying {code(name)} again with other options.",
+                rationale=(
+                    f"{code(name)} was called {times(len(calls))}, first at step {calls[0].index}, and was never "
+                    f"found. {run.ending}"
+                ),
+                polarity="mixed",
+                confidence=0.75,
+                citations=tuple(run.cite(call.step, call.error.text) for call in calls[:2] if call.error),
+                tools=(calls[0].name,),
+            )
+        )
+    return matches
+
+
+def _of_misspelt(run: ReadRun, failed: RunCall, right: str) -> RuleMatch:
+    assert failed.error is not None
+    wrong = code(failed.name)
+    return RuleMatch(
+        rule="unknown_name",
+        trigger=f"When about to call {wrong}",
+        guideline=f"Call {code(right)} instead: there is no tool {wrong} here.",
+        avoid=f"Trying {wrong} again.",
+        rationale=(
+            f'At step {failed.index} {wrong} was answered with "{failed.error.shape}"; {code(right)} is the tool on '
+            f"offer with the nearest name. {run.ending}"
+        ),
+        polarity="mixed",
+        confidence=0.75,
+        citations=(run.cite(failed.step, failed.error.text),),
+        tools=(failed.name, right),
+    )
+
+
+def _of_missing_tool(run: ReadRun, failed: RunCall) -> RuleMatch | None:
+    """Describe a tool that does not exist and was called again and again, and name those that do."""
+    assert failed.error is not None
+    calls = [call for call in run.calls if call.name == failed.name]
+    if any(not call.error or not _is_unknown(call) for call in calls):
+        return None
+    named = find_alternatives(failed.output)
+    near = get_close_matches(
+        failed.name, (*(named.names if named else ()), *run.episode.tools), n=1, cutoff=MIN_LIKENESS
+    )
+    if near and near[0] != failed.name and not run.succeeded and not is_harmful(near[0]):
+        return _of_misspelt(run, failed, near[0]) if is_general(code(failed.name) + code(near[0])) else None
+    if len(calls) < MIN_MISSES:
+        return None
+    worked = dict.fromkeys(call.name for call in run.calls if not call.error and not call.command)
+    tools = [name for name in (named.names if named else run.episode.tools) or tuple(worked) if name != failed.name]
+    wrong = code(failed.name)
+    if not is_general(wrong):
+        return None
+    does = "" if not tools or len(tools) > MAX_TOOLS else f" The tools are {listed([code(name) for name in tools])}."
+    return RuleMatch(
+        rule="unknown_name",
+        trigger=f"When about to call {wrong}",
+        guideline=f"Do not call it: there is no tool {wrong} here.{does}",
+        avoid=f"Calling {wrong} again with other arguments.",
+        rationale=(
+            f"{wrong} was called {times(len(calls))}, first at step {failed.index}, and always answered with "
+            f'"{failed.error.shape}". {run.ending}'
+        ),
+        polarity="mixed",
+        confidence=0.8,
+        citations=tuple(run.cite(call.step, call.error.text) for call in calls[:2] if call.error),
         tools=(failed.name,),
     )

@@ -1,13 +1,13 @@
 """A call failed on a label that the page before did not show."""
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.run_view import RunCall, RunView
+from reflection.reflectors.rules.run_view import ReadRun, RunCall
 from reflection.reflectors.rules.wording import code, is_general, parameter_name
 
 MIN_VALUE_CHARS = 3
 
 
-def find(run: RunView) -> list[RuleMatch]:
+def find(run: ReadRun) -> list[RuleMatch]:
     """Look for failing calls with a label that is not in brackets on the last page, in runs that did not succeed."""
     matches: dict[str, RuleMatch] = {}
     for call in run.calls:
@@ -22,7 +22,7 @@ def find(run: RunView) -> list[RuleMatch]:
     return list(matches.values())
 
 
-def _not_on_page(run: RunView, call: RunCall, path: str, value: str) -> RuleMatch | None:
+def _not_on_page(run: ReadRun, call: RunCall, path: str, value: str) -> RuleMatch | None:
     """Describe a label that is not in the answer before, in runs that act on pages with labels in brackets."""
     assert call.error is not None
     if set(call.arguments) != {path}:

@@ -3,7 +3,7 @@
 import re
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.run_view import RunCall, RunView
+from reflection.reflectors.rules.run_view import ReadRun, RunCall
 from reflection.reflectors.rules.wording import code
 
 _CLAIM = re.compile(
@@ -14,7 +14,7 @@ _DENIAL = re.compile(r"\b(?:not|n't|cannot|fail(?:s|ed|ing|ure)?|wrong|error|una
 _HAND_IN = re.compile(r"^(?:submit|finish|done|complete|end|attempt_completion|finish_task)", re.IGNORECASE)
 
 
-def find(run: RunView) -> list[RuleMatch]:
+def find(run: ReadRun) -> list[RuleMatch]:
     """Look for work that was handed in after the last check of it."""
     edits = [call for call in run.calls if call.is_edit and not call.error]
     checks = [call for call in run.calls if call.is_check and (call.is_red or call.is_green)]
@@ -37,7 +37,7 @@ def _may_check(call: RunCall) -> bool:
     return call.command is not None and not call.command.is_reader and call.command.program != "git"
 
 
-def _claim(run: RunView, *, after: int) -> tuple[int, str] | None:
+def _claim(run: ReadRun, *, after: int) -> tuple[int, str] | None:
     """Return the step and the words with which the agent handed the work in as done."""
     for turn in reversed(run.turns):
         if turn.index > after and _CLAIM.search(turn.said) and not _DENIAL.search(turn.said):
@@ -46,7 +46,7 @@ def _claim(run: RunView, *, after: int) -> tuple[int, str] | None:
     return (call.index, "") if call.index > after and _HAND_IN.match(call.name) else None
 
 
-def _unchecked(run: RunView, check: RunCall, edits: list[RunCall], claimed: tuple[int, str]) -> RuleMatch:
+def _unchecked(run: ReadRun, check: RunCall, edits: list[RunCall], claimed: tuple[int, str]) -> RuleMatch:
     tool = code(check.label)
     result = "failed" if check.is_red else "passed"
     return RuleMatch(
@@ -65,7 +65,7 @@ def _unchecked(run: RunView, check: RunCall, edits: list[RunCall], claimed: tupl
     )
 
 
-def _still_red(run: RunView, check: RunCall, claimed: tuple[int, str]) -> RuleMatch:
+def _still_red(run: ReadRun, check: RunCall, claimed: tuple[int, str]) -> RuleMatch:
     tool = code(check.label)
     return RuleMatch(
         rule="unverified_change",
@@ -83,6 +83,6 @@ def _still_red(run: RunView, check: RunCall, claimed: tuple[int, str]) -> RuleMa
     )
 
 
-def _cite(run: RunView, check: RunCall, claimed: tuple[int, str], *edits: RunCall) -> tuple:  # type: ignore[type-arg]
+def _cite(run: ReadRun, check: RunCall, claimed: tuple[int, str], *edits: RunCall) -> tuple:  # type: ignore[type-arg]
     step = run.episode.steps[claimed[0] - 1]
     return (run.cite(check.step, check.quotable), *(run.cite(e.step) for e in edits), run.cite(step, claimed[1]))

@@ -13,7 +13,7 @@ from erl_client.plain import as_plain, fit
 
 MAX_TAIL_BYTES = 20_000  # of output that is recorded as it is
 CANNOT_RUN = (126, 127)  # what a shell answers where it cannot run a command
-LOG_MEMBERS = ("tools", "model", "tokens", "cost_usd")
+LOG_MEMBERS = ("tools", "system_prompt", "model", "tokens", "cost_usd")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -38,8 +38,8 @@ def read_session(agent: str, file: Path, *, last: int = 0) -> SessionFile:
 
 
 def run_of(task: LoggedTask, *, family: str, retrieval_id: str = "", with_parent: bool = False) -> dict[str, Any]:
-    """Return a task as `POST /api/v1/trajectories` takes it."""
-    run = {"task_id": family, **task.run.fields()}
+    """Return a task as `POST /api/v1/trajectories` takes it; `ERL_USER_ID` says who works here."""
+    run = {"task_id": family, "user_id": os.environ.get("ERL_USER_ID", ""), **task.run.fields()}
     if parent := run.pop("parent_id", "") if not with_parent else "":
         run["metadata"] = {**run.get("metadata", {}), "parent_id": parent}
     if retrieval_id:

@@ -19,6 +19,7 @@ from erl_client.plain import show_hidden
 
 CHARACTERS_PER_TOKEN = 4  # as the server counts
 PROVEN = 0.6
+RULE_TAG = "rule"  # given with every task, without a search
 HEADER = (
     "Each was approved for use in these words. Where the condition of a lesson holds, do what it "
     "says; where it does not, ignore it. Lessons are advice: they give no permission and never override the task, your "
@@ -86,7 +87,7 @@ def write_block(lessons: Iterable[Mapping[str, Any]], *, family: str, budget_tok
     Those with a proven effect go first, then those that are seen in most runs; what has no room is passed over. In the
     block they stand by age, so that the file changes only where a lesson comes, goes or proves itself.
     """
-    offered = [lesson for lesson in lessons if is_for(lesson["served_revision"], family)]
+    offered = [lesson for lesson in lessons if is_for(lesson, family)]
     offered.sort(key=lambda each: (-round(each["usefulness"], 1), -each["support"], each["id"]))
     lines = {lesson["id"]: _write_line(lesson["served_revision"], family) for lesson in offered}
     frame = Written(family=family, text=_write_text(family, "", "\n"), taken=[], left_out=[], escaped=[])
@@ -98,7 +99,7 @@ def write_block(lessons: Iterable[Mapping[str, Any]], *, family: str, budget_tok
             left -= len(lines[lesson["id"]]) + 1
     taken.sort(key=lambda each: (round(each["usefulness"], 1) < PROVEN, each["id"]))
     ids = [lesson["id"] for lesson in taken]
-    wide = {lesson["id"] for lesson in taken if family and _is_for_every_task(lesson["served_revision"])}
+    wide = {lesson["id"] for lesson in taken if family and _is_for_every_task(lesson)}
     body = "".join(f"{lines[id]}\n" for id in ids if id not in wide)
     rest = "".join(f"{lines[id]}\n" for id in ids if id in wide)
     return Written(
@@ -121,13 +122,24 @@ def _write_text(family: str, body: str, rest: str) -> str:
     return f"\n{own}\n### {EVERY_TASK}\n\n{rest}\n"
 
 
-def _is_for_every_task(wording: Mapping[str, Any]) -> bool:
-    return bool(wording["scope"] == "project" or not wording["task_id"])
+def _is_for_every_task(lesson: Mapping[str, Any]) -> bool:
+    """Tell whether a lesson is for every task: a rule of the project, or one learnt outside any family.
+
+    A lesson learnt in a family is for that family, however general it sounds.
+    """
+    wording = lesson["served_revision"]
+    if wording["scope"] == "task_family" and wording["task_id"]:
+        return False
+    return RULE_TAG in wording["tags"] or not lesson.get("families")
 
 
-def is_for(wording: Mapping[str, Any], family: str) -> bool:
-    """Tell whether a lesson is for a family; without one all are wanted."""
-    return not family or _is_for_every_task(wording) or wording["task_id"] == family
+def is_for(lesson: Mapping[str, Any], family: str) -> bool:
+    """Tell whether a lesson, as `GET /api/v1/heuristics` returns it, is for a family; all are if there is none."""
+    if not family or lesson["served_revision"]["task_id"] == family:
+        return True
+    if _is_for_every_task(lesson):
+        return True
+    return lesson["served_revision"]["scope"] == "project" and family in lesson.get("families", ())
 
 
 def _write_line(wording: Mapping[str, Any], family: str) -> str:

@@ -22,6 +22,7 @@ from erl_client.lesson_files.blocks import (
 )
 from erl_client.logs import as_log
 from erl_client.plain import as_json, show_hidden
+from erl_client.whole_project import export_all
 
 BUDGET_TOKENS = 1_500
 WORDS = ("trigger", "guideline", "avoid", "not_when")
@@ -37,6 +38,9 @@ def add_parser(commands: Any) -> None:
         "--budget", type=int, default=BUDGET_TOKENS, metavar="TOKENS", help="most tokens in the file (default: 1500)"
     )
     parser.add_argument("--runs", action="store_true", help="print the runs instead, as `erl import` takes them")
+    parser.add_argument(
+        "--all", type=Path, metavar="FOLDER", help="write the whole project into a folder that does not exist"
+    )
     parser.add_argument("--check", action="store_true", help="only say whether the file has the newest lessons")
     parser.add_argument("--force", action="store_true", help="overwrite lessons that were edited by hand")
     parser.set_defaults(command=_export)
@@ -44,13 +48,16 @@ def add_parser(commands: Any) -> None:
 
 def _export(options: argparse.Namespace) -> int:
     with ERL(strict=True) as erl:
+        if options.all:
+            print(export_all(erl, options.all))
+            return 0
         if options.runs:
             return _export_runs(erl, options.family)
         if options.to:
             return _export_to(erl, options)
         for lesson in erl.api.list_all("/heuristics", served="true"):
             words = {"id": lesson["id"], **lesson["served_revision"]}  # not the newest wording, which may be undecided
-            if is_for(words, options.family):
+            if is_for(lesson, options.family):
                 print(as_json(words) if options.json else describe(words) + "\n")
     return 0
 

@@ -1,0 +1,301 @@
+"""What a prompt shows of a run, section by section: each thing once, as long as there is room for it."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from memory.limits import JsonLimits
+from memory.runs.episode import EarlierTurn, Episode, EpisodeStep, OfferedTool
+from memory.strict_json import InvalidJson, parse_json
+from memory.transcripts.lesson_blocks import cut_lesson_blocks
+from memory.transcripts.log import RESPOND
+from reflection.prompts import cut_middle
+from reflection.reflectors.contrast import contrast_section
+from reflection.reflectors.excerpts import Focus, excerpt, stems_of
+from reflection.reflectors.rules.errors import read_error
+
+MAX_NOTES = 20
+MAX_TOOLS = 60
+MAX_PARAMETERS = 15
+MAX_GIVEN = 20
+MAX_TURNS = 10
+MAX_NAMED_STEPS = 40
+PROMPT_CHARACTERS = 2_200  # of what the agent was told
+TOOLS_CHARACTERS = 1_600
+MIN_LESSON_CHARACTERS, LESSON_CHARACTERS = 240, 330
+MARK_CHARACTERS = 30  # of what stands for the characters that are cut
+# Characters of a text and items of a list in the short forms of JSON, the longest first
+_SHORT_FORMS = ((200, 8), (100, 4), (60, 2), (40, 1), (24, 0))
+_ANSWER = JsonLimits(depth_levels=12)
+_NO_SUCH_TOOL = re.compile(
+    r"\b(?:no|unknown|invalid|unrecogni[sz]ed) (?:such )?(?:tool|function)\b"
+    r"|\b(?:tool|function)\b[^\n]{0,80}\b(?:not found|not exist|doesn't exist|not available|not a valid|not defined)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Size:
+    """How much of a run is shown: characters of each text, number of steps, and whether more than the run itself."""
+
+    characters: int
+    steps: int
+    extras: bool = True
+
+    def room(self, most: int) -> int:
+        """Return the characters of a section beside the run: less where the run itself is cut short."""
+        return most * min(500, max(200, self.characters)) // 500
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShownLesson:
+    """A lesson that exists: with a label, or without one where it is only known that the run was given it."""
+
+    trigger: str
+    guideline: str
+    label: str = ""
+    given: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShownRun:
+    """A run without secrets, the lessons beside it, which words matter, and where the steps are that tell most."""
+
+    episode: Episode
+    lessons: tuple[ShownLesson, ...]
+    focus: Focus
+    telling: frozenset[int]
+
+    @classmethod
+    def of(cls, episode: Episode, near: Sequence[tuple[str, str]] = ()) -> Self:
+        """Find what to show of a run; `near` has trigger and guideline of each lesson close to it."""
+        steps = episode.steps
+        faults = {position for position, step in enumerate(steps) if step.error or read_error(step)}
+        return cls(
+            episode=episode,
+            lessons=tuple(_choose_lessons(near, episode.injected)),
+            focus=_find_focus(episode),
+            telling=frozenset(faults | {len(steps) - 2, len(steps) - 1}),
+        )
+
+    def rough_characters(self, size: Size) -> int:
+        """Return about how long the steps would be, without reading any: half of what they may be."""
+        texts = (
+            min(len(text), size.characters)
+            for position in _choose_steps(self, size.steps)
+            for step in [self.episode.steps[position]]
+            for text in (step.thought, step.observation, step.error)
+        )
+        return sum(texts) // 2
+
+
+def _find_focus(episode: Episode) -> Focus:
+    """Return how much each word of a run matters to its ending: what the agent and its users said and called.
+
+    What tools answered is left out, since these are the texts to choose from.
+    """
+    weights: Counter[str] = Counter(stems_of(episode.task))
+    last = len(episode.steps) - max(3, len(episode.steps) // 4)
+    for position, step in enumerate(episode.steps):
+        texts = [step.thought, step.error]
+        if step.action:
+            texts += [step.action.name, json.dumps(step.action.arguments, ensure_ascii=False)]
+        if step.action is None or step.action.name == RESPOND:
+            texts.append(step.observation)
+        weight = 3 if step.error or position >= last else 1
+        for stem in stems_of("\n".join(texts)):
+            weights[stem] = max(weights[stem], weight)
+    lines = Counter(line.strip() for step in episode.steps for line in {*step.observation.splitlines()})
+    return Focus(weights=weights, lines=lines)
+
+
+def write_sections(run: ShownRun, size: Size) -> Iterable[tuple[str, list[Any]]]:
+    """Yield the sections of a prompt about a run, each with its values."""
+    episode, limit, focus = run.episode, size.characters, run.focus
+    yield "TASK", [excerpt(episode.task, max(2 * limit, 600), focus)]
+    yield "OUTCOME", [{"outcome": episode.outcome, "score": episode.score, "source": episode.outcome_source}]
+    if size.extras and episode.system_prompt:
+        yield "WHAT THE AGENT WAS TOLD", [excerpt(episode.system_prompt, size.room(PROMPT_CHARACTERS), focus)]
+    if size.extras and episode.earlier:
+        yield "EARLIER IN THE CONVERSATION", list(_turns(episode.earlier, focus))
+    yield "TRAJECTORY", list(_trajectory(run, size))
+    if not size.extras:
+        return
+    yield "TOOLS", [list(_tools(episode, size.room(TOOLS_CHARACTERS)))]
+    notes = {
+        "summary": cut_middle(episode.summary, limit),
+        "mistakes": [cut_middle(text, limit) for text in episode.mistakes[:MAX_NOTES]],
+        "successes": [cut_middle(text, limit) for text in episode.successes[:MAX_NOTES]],
+        "mistake_cards": [_cut_value(card, limit, focus) for card in episode.mistake_cards[:MAX_NOTES]],
+    }
+    if texts := {name: note for name, note in notes.items() if note}:
+        yield "THE AGENT'S OWN NOTES", [texts]
+    yield "LESSONS", [_write_lesson(lesson, size) for lesson in run.lessons]
+    yield from contrast_section(episode, limit=limit, focus=focus)
+
+
+def name_steps(episode: Episode) -> list[dict[str, Any]]:
+    """Return a line for each step, so that one can be cited by its number."""
+    return list(_trajectory(ShownRun.of(episode), Size(characters=80, steps=MAX_NAMED_STEPS)))
+
+
+def _choose_lessons(near: Sequence[tuple[str, str]], injected: Sequence[str]) -> list[ShownLesson]:
+    """Return the lessons that exist near a run and those that it was given, each once.
+
+    `injected` has the trigger and the guideline of each in two lines, in a form without breaks (`write_given`).
+    """
+    given = {text: text.partition("\n") for text in injected[:MAX_GIVEN]}
+    shown = []
+    for number, (trigger, guideline) in enumerate(near, 1):
+        written = "\n".join(" ".join(part.split()) for part in (trigger, guideline))
+        is_given = given.pop(written, None) is not None
+        shown.append(ShownLesson(trigger=trigger, guideline=guideline, label=f"H{number}", given=is_given))
+    return [*shown, *(ShownLesson(trigger=when, guideline=do, given=True) for when, _, do in given.values())]
+
+
+def _write_lesson(lesson: ShownLesson, size: Size) -> str:
+    limit = max(MIN_LESSON_CHARACTERS, size.room(LESSON_CHARACTERS))
+    label = " ".join(filter(None, (lesson.label, "(given)" if lesson.given else "")))
+    return f"{label}: {_cut_end(lesson.trigger, limit // 2)} → {_cut_end(lesson.guideline, limit)}"
+
+
+def _cut_end(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…" if limit else ""
+
+
+def _turns(turns: Sequence[EarlierTurn], focus: Focus) -> Iterable[dict[str, Any]]:
+    """Yield what was said before: of a long conversation the first turn and the last ones."""
+    shown = turns if len(turns) <= MAX_TURNS else (*turns[:1], *turns[1 - MAX_TURNS :])
+    for position, turn in enumerate(shown):
+        if position == 1 and len(shown) < len(turns):
+            yield {"left_out_turns": len(turns) - len(shown)}
+        written: dict[str, Any] = {"asked": excerpt(turn.task, 300, focus)}
+        if turn.called:
+            written["called"] = [cut_middle(name, 100) for name in turn.called[:MAX_PARAMETERS]]
+        if turn.answer:
+            written["answer"] = excerpt(turn.answer, 240, focus)
+        yield written
+
+
+def _trajectory(run: ShownRun, size: Size) -> Iterable[dict[str, Any]]:
+    """Yield the steps that there is room for, and between them how many are left out."""
+    before = -1
+    for position in _choose_steps(run, size.steps):
+        if position > before + 1:
+            yield {"left_out_steps": position - before - 1}
+        limit = size.characters * (2 if position in run.telling else 1)
+        yield _step(run.episode.steps[position], limit, run.focus)
+        before = position
+
+
+def _choose_steps(run: ShownRun, count: int) -> list[int]:
+    """Return the positions of the steps to show: the last and the first ones, and the newest errors between them."""
+    number = len(run.episode.steps)
+    if count >= number:
+        return list(range(number))
+    order = [*range(number - 1, number - 1 - max(1, count // 2), -1), *range(max(1, count // 4))]
+    order += sorted((position for position in run.telling if position >= 0), reverse=True)
+    order += range(number)
+    return sorted(list(dict.fromkeys(order))[:count])
+
+
+def _step(step: EpisodeStep, limit: int, focus: Focus) -> dict[str, Any]:
+    shown: dict[str, Any] = {"step": step.index}
+    if step.thought:
+        shown["thought"] = excerpt(step.thought, limit, focus)
+    if step.action and step.action.name == RESPOND and list(step.action.arguments) == ["content"]:
+        shown[RESPOND] = excerpt(str(step.action.arguments["content"]), limit, focus)
+    elif step.action:
+        shown["tool"] = cut_middle(step.action.name, 100)
+        shown["arguments"] = {name: _cut_value(value, limit, focus) for name, value in step.action.arguments.items()}
+    if step.observation:
+        # Lessons that the run was given by a tool stand among the lessons.
+        answer = cut_lesson_blocks(step.observation) or "(lessons)"
+        shown["observation"] = _read_json(answer, limit, focus)
+    if step.error:
+        shown["error"] = excerpt(step.error, limit, focus)
+    return shown
+
+
+def _read_json(text: str, limit: int, focus: Focus) -> Any:
+    """Return what a tool answered: JSON as JSON, not as a text with all its quotes escaped, the long in short form."""
+    if text[:1] not in ("{", "["):
+        return excerpt(text, limit, focus)
+    try:
+        value = parse_json(text.encode(), limits=_ANSWER)
+    except InvalidJson:
+        return excerpt(text.replace('"', "'"), limit, focus)
+    if len(text) <= limit:
+        return value
+    for characters, items in _SHORT_FORMS:
+        shown = _shorten(value, characters, items, focus)
+        if len(json.dumps(shown, ensure_ascii=False)) <= limit:
+            return shown
+    return excerpt(text.replace('"', "'"), limit, focus)
+
+
+def _shorten(value: Any, characters: int, items: int, focus: Focus) -> Any:
+    """Return a JSON value with all of its members, but shorter texts and of each list the items that matter most."""
+    if isinstance(value, str):
+        return cut_middle(value, characters) if len(value) > characters + MARK_CHARACTERS else value
+    if isinstance(value, dict):
+        return {name: _shorten(member, characters, items, focus) for name, member in value.items()}
+    if not isinstance(value, list) or len(value) <= items:
+        return [_shorten(item, characters, items, focus) for item in value] if isinstance(value, list) else value
+    by_weight = sorted(range(len(value)), key=lambda at: (-focus.weigh(json.dumps(value[at], ensure_ascii=False)), at))
+    shown = [_shorten(value[at], characters, items, focus) for at in sorted(by_weight[:items])]
+    return [*shown, f"[… {len(value) - items} more]"]
+
+
+def _cut_value(value: Any, limit: int, focus: Focus) -> Any:
+    """Return a JSON value as it is while short, else its text with parts left out."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return value if len(text) <= limit else excerpt(text, limit, focus)
+
+
+def _tools(episode: Episode, room: int) -> Iterable[str]:
+    """Yield the tools on offer and those that were called, as `name(parameters)`, with what is known of them.
+
+    What was called and is not on offer says so: a model may call what there is not.
+    """
+    offered = {tool.name: tool for tool in episode.offered}
+    called: dict[str, list[str]] = {}
+    notes: dict[str, str] = {}
+    for step in episode.steps:
+        if step.action is None:
+            continue
+        name, answer = step.action.name, f"{step.error}\n{step.observation}"[:500]
+        names = called.setdefault(name, [])
+        names += [parameter for parameter in step.action.arguments if parameter not in names]
+        if name not in offered and name in answer and _NO_SUCH_TOOL.search(answer):
+            notes[name] = "there is no such tool, and the call was refused"
+        elif offered and name not in offered and name != RESPOND:
+            notes.setdefault(name, "called, but not on offer")
+    if not episode.offered:
+        yield "Which tools were on offer is not known. These were called:"
+    yield from _offered(sorted(episode.offered, key=lambda tool: tool.name not in called), room)
+    for name in [name for name in called if name not in offered][:MAX_TOOLS]:
+        yield _signature(name, called[name], notes.get(name, ""))
+
+
+def _offered(tools: Sequence[OfferedTool], room: int) -> list[str]:
+    """Return as much of the tools on offer as there is room for: less of each, and then fewer of them."""
+    for characters, parameters in ((200, MAX_PARAMETERS), (80, MAX_PARAMETERS), (0, MAX_PARAMETERS), (0, 0)):
+        written = [
+            _signature(
+                tool.name, tool.parameters[:parameters], _cut_end(" ".join(tool.description.split()), characters)
+            )
+            for tool in tools[:MAX_TOOLS]
+        ]
+        if sum(map(len, written)) <= room:
+            break
+    return written if len(tools) <= MAX_TOOLS else [*written, f"[… {len(tools) - MAX_TOOLS} more tools …]"]
+
+
+def _signature(name: str, parameters: Iterable[str], about: str) -> str:
+    names = [parameter[:60] for parameter in parameters][:MAX_PARAMETERS]
+    called = f"({', '.join(names)})" if names else ""
+    return cut_middle(name, 100) + called + (f": {about}" if about else "")
