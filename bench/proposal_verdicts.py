@@ -10,6 +10,8 @@
   proposals would have helped
 - `held-out.jsonl`: failed runs of kinds of agents that had no part in the design of version 10, and two verdicts
   on what it proposed for each, if anything; `held_out/` has the runs
+- `held-out-12.jsonl`: the same of three other kinds, with one verdict on what version 11 proposed; `held_out_2/` has
+  the runs
 
 A proposal counts as approved if both judges would approve it unedited, and as wrong if either says so. With `--sample`
 it prints that many proposals of version 7 instead, drawn by seed, in Markdown.
@@ -128,6 +130,28 @@ def held_out_table(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
+def once_judged_table(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the lines of a Markdown table of failed runs whose proposals one reader judged, and of its precision.
+
+    The share of approved ones is of the runs that show why they failed.
+    """
+    lines = [
+        "| runs of | failed | cause visible | with a proposal | approved | to be edited | wrong or noise |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for kind in [*sorted({run["kind"] for run in runs}), "all"]:
+        chosen = [run for run in runs if kind in (run["kind"], "all")]
+        said = Counter(run["verdict"] for run in chosen if "do" in run)
+        visible = sum(run["visible_cause"] for run in chosen)
+        helped = sum(run["visible_cause"] and run.get("verdict") == "approve" for run in chosen)
+        share = f" ({helped / visible:.0%})" if visible else ""
+        cells = (len(chosen), visible, said.total(), f"{helped}{share}", said["edit"], said["wrong"] + said["noise"])
+        lines.append(f"| {kind} | " + " | ".join(map(str, cells)) + " |")
+    verdicts = [run["verdict"] for run in runs if "do" in run]
+    precision = f" ({verdicts.count('approve') / len(verdicts):.0%})" if verdicts else ""
+    return [*lines, "", f"Of {len(verdicts)} proposals, {verdicts.count('approve')}{precision} are approved."]
+
+
 def describe_other_words(judge: str, said: Sequence[str]) -> str:
     """Say what a judge thinks of the proposals with other words."""
     if not said:
@@ -162,7 +186,8 @@ def report(folder: Path) -> str:
         path = folder / f"verdicts-7-{judge}.jsonl"
         changes.append(describe_other_words(judge, read_verdicts(path, new) if path.stat().st_size else ()))
     lines = [*judged_table(proposals, first, other), "", agreement, failures_line(failures, *seen), *changes]
-    return "\n".join([*lines, "", *held_out_table(read_rows(folder / "held-out.jsonl"))])
+    lines += ["", *held_out_table(read_rows(folder / "held-out.jsonl"))]
+    return "\n".join([*lines, "", *once_judged_table(read_rows(folder / "held-out-12.jsonl"))])
 
 
 def sample(folder: Path, count: int) -> str:

@@ -41,6 +41,12 @@ def folder(tmp_path: Path) -> Path:
         {"kind": "shell", "visible_cause": False},
     ]
     write(tmp_path / "held-out.jsonl", held_out)
+    once_judged = [
+        {"kind": "grid", "visible_cause": True, "do": "List", "verdict": "approve"},
+        {"kind": "grid", "visible_cause": True, "do": "Guess", "verdict": "noise"},
+        {"kind": "data", "visible_cause": False},
+    ]
+    write(tmp_path / "held-out-12.jsonl", once_judged)
     return tmp_path
 
 
@@ -67,6 +73,14 @@ def test_report_counts_approved_proposals_for_held_out_runs(folder: Path) -> Non
 
     assert "| sql | 2 | 2 | 2 | 1 (50%) | 1 of 2 |" in text
     assert "| all | 3 | 2 | 2 | 1 (50%) | 1 of 2 |" in text
+
+
+def test_report_counts_verdicts_of_a_single_reader(folder: Path) -> None:
+    text = report(folder)
+
+    assert "| data | 1 | 0 | 0 | 0 | 0 | 0 |" in text
+    assert "| grid | 2 | 2 | 2 | 1 (50%) | 0 | 1 |" in text
+    assert "Of 2 proposals, 1 (50%) are approved." in text
 
 
 def test_missing_verdict_is_refused(folder: Path) -> None:
