@@ -124,6 +124,48 @@ def test_values_of_a_schema_are_named() -> None:
     assert "'r' or 'rw'" in finding.rationale
 
 
+NO_ROOM = "1 validation error for bookArguments\nroom\n  Field required [type=missing, input_type=dict]"
+
+
+def test_argument_that_a_schema_misses_as_it_was_wrapped_is_unwrapped() -> None:
+    wrapped = call("book", NO_ROOM, params={"room": "blue", "day": "Monday"})
+
+    (never,) = find(view(wrapped))
+    (elsewhere,) = find(view(call("book", room="green"), wrapped))
+
+    assert never.trigger == "When about to call `book` with `room` inside `params`"
+    assert never.guideline == "Pass `room` as an argument of its own: `book` does not find it inside `params`."
+    assert "The run did not correct it" in never.rationale
+    assert "On its own it was taken at step 1" in elsewhere.rationale
+
+
+@pytest.mark.parametrize("given", [{}, {"params": {"day": "Monday"}}, {"a": {"room": "blue"}, "b": {"room": "blue"}}])
+def test_argument_that_a_schema_misses_is_asked_for_where_none_or_two_hold_it(given: dict[str, object]) -> None:
+    (finding,) = find(view(call("book", NO_ROOM, **given)))
+
+    assert finding.guideline == "Pass `room`: the schema of `book` requires it."
+
+
+def test_wrapper_whose_name_belongs_to_one_run_is_not_named() -> None:
+    assert find(view(call("book", NO_ROOM, call_4711={"room": "blue"}))) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "more"),
+    [
+        (None, " It takes no null: without a value, leave it out if the schema allows that."),
+        ("Any", " No word stands for all: to ask for all, leave it out if the schema allows that."),
+        ("three", ""),
+    ],
+)
+def test_null_and_words_for_all_are_left_out_where_a_schema_asks_for_a_number(given: object, more: str) -> None:
+    error = "1 validation error for listArguments\nlimit\n  Input should be a valid integer [type=int_type]"
+
+    (finding,) = find(view(call("list_rooms", error, limit=given)))
+
+    assert finding.guideline == f"Give `limit` as a whole number.{more}"
+
+
 def test_form_that_an_error_spells_out_is_said_though_it_never_worked() -> None:
     error = "Error: time data 'May 4' does not match format '%Y-%m-%d %H:%M'"
 

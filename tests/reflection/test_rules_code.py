@@ -118,6 +118,13 @@ def test_keys_printed_after_a_guess_are_the_lesson() -> None:
     assert finding.guideline.startswith("First list the columns or keys with `.keys()`")
 
 
+def test_name_of_the_interpreter_is_no_key_of_data() -> None:
+    listed, fixed = python("print({}.keys())"), python("print(1)")
+
+    assert guessed_name.find(view(python("print({}['__import__'])"), listed, fixed)) == []
+    assert guessed_name.find(view(python("print({}['revenue'])"), listed, fixed)) != []
+
+
 def test_paths_guessed_again_and_again_are_the_lesson(tmp_path: Path) -> None:
     (finding,) = guessed_name.find(view(*(shell(f"cp data/{name} .", tmp_path) for name in ("a", "b", "c"))))
 

@@ -124,6 +124,16 @@ def test_unknown_tool_names_the_one_that_took_the_same_value() -> None:
     assert unknown_name.find(run)[0].guideline == "Call `take` instead: `pick` does not exist here."
 
 
+def test_unknown_tool_is_not_replaced_by_one_of_many_that_took_the_same_value() -> None:
+    run = view(
+        call("get_gases", "Unknown tool: get_gases", asset="T-020"),
+        call("get_sensors", "oil", asset="T-020"),
+        call("estimate_downtime", "24 hours", asset="T-020"),
+    )
+
+    assert unknown_name.find(run) == []
+
+
 def test_failing_run_of_the_api_guide_gives_the_rule() -> None:
     run: Episode = make_run(
         call("get_reservation_details", {"cabin": "basic_economy", "insurance": "no"}, reservation_id="EHGLP3"),

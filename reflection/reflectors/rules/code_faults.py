@@ -94,7 +94,8 @@ _FAULTS: tuple[tuple[FaultKind, str, re.Pattern[str]], ...] = tuple(
             r"TypeError: (?P<name>\w{1,80})\(\) (?:takes (?:from )?\d[^\n]{0,40} given|missing \d{1,2} required pos)",
         ),
         (FaultKind.TESTED_NAME, "", r"\bassert (?P<name>[A-Za-z_]\w{1,80})\("),
-        (FaultKind.KEY, "", r"KeyError: ['\"](?P<name>[^'\"\n]{1,60})['\"]"),
+        # Names such as `__import__` are the interpreter's own, not keys of data.
+        (FaultKind.KEY, "", r"KeyError: ['\"](?P<name>(?!__\w{1,40}__['\"])[^'\"\n]{1,60})['\"]"),
         (FaultKind.KEY, "", r"\['(?P<name>[^'\n]{1,60})'[^\]\n]{0,200}\] not (?:in index|found in axis)"),
     )
 )

@@ -95,7 +95,7 @@ class RulesReflector:
     """
 
     name = "rules"
-    version = "11"
+    version = "12"
     reads_near = True
     reads_family = True
     reads_tries = False

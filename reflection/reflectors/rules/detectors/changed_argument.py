@@ -21,6 +21,7 @@ _ID_WORDS = frozenset(["id", "ids", "number", "no"])
 _TYPE = re.compile(r"must be (?:an? )?(list|string|integer|number|boolean|dictionary)\b", re.IGNORECASE)
 _AS_LIST = "as a list, even for a single entry"
 _PATH = re.compile(r"[\w.~-]{0,60}(?:/[\w.-]{1,60}){1,12}|[\w-]{1,60}\.[a-z]{1,5}")
+_EVERYTHING = frozenset(["any", "all", "*", "every", "everything"])
 _UNSPECIFIC = frozenset("id ids name number value key input type code".split())  # noqa: SIM905
 FREE_TEXT = frozenset("input text content query title name description message body command".split())  # noqa: SIM905
 
@@ -91,8 +92,12 @@ def _of_schema(run: ReadRun, failed: RunCall, fixed: RunCall | None) -> RuleMatc
         return None
     tool, parameter, shape = code(failed.name), code(field), shape_of(failed.error.text)
     is_missing = shape.lower() == "field required"
+    if is_missing and (outer := _outer_of(failed, field)):
+        return _of_nesting(run, failed, field=field, outer=outer)
     form = form_of_schema(failed.error.text)
     asked = f"Give {parameter} {form}." if form else f'Give {parameter} as the schema of {tool} asks: "{shape}".'
+    if field in failed.arguments:
+        asked += _about_nothing(failed.arguments[field])
     return RuleMatch(
         rule="changed_argument",
         trigger=f"When about to call {tool}{f' without {parameter}' if is_missing else ''}",
@@ -107,6 +112,45 @@ def _of_schema(run: ReadRun, failed: RunCall, fixed: RunCall | None) -> RuleMatc
         citations=(run.cite(failed.step, failed.error.text), *((run.cite(fixed.step),) if fixed else ())),
         tools=(failed.name,),
     )
+
+
+def _outer_of(failed: RunCall, field: str) -> str:
+    """Return the argument in which a parameter was given that the tool did not find, or ""."""
+    outer = [name for name, value in failed.arguments.items() if isinstance(value, dict) and field in value]
+    return outer[0] if len(outer) == 1 and field not in failed.arguments else ""
+
+
+def _of_nesting(run: ReadRun, failed: RunCall, *, field: str, outer: str) -> RuleMatch | None:
+    """Describe arguments that were wrapped in another one, where the tool does not look for them."""
+    assert failed.error is not None
+    tool, parameter, wrapper = code(failed.name), code(field), code(outer)
+    right = next((c for c in run.calls if c.name == failed.name and not c.error and field in c.arguments), None)
+    end = f"On its own it was taken at step {right.index}" if right else "The run did not correct it"
+    if not is_general(parameter + wrapper):
+        return None
+    return RuleMatch(
+        rule="changed_argument",
+        trigger=f"When about to call {tool} with {parameter} inside {wrapper}",
+        guideline=f"Pass {parameter} as an argument of its own: {tool} does not find it inside {wrapper}.",
+        avoid=f"Wrapping the arguments of {tool} in {wrapper}.",
+        rationale=(
+            f"At step {failed.index} {tool} did not find {parameter}, which was given inside {wrapper}. "
+            f"{end}. {run.ending}"
+        ),
+        polarity="mixed",
+        confidence=0.85,
+        citations=(run.cite(failed.step, failed.error.text), *((run.cite(right.step),) if right else ())),
+        tools=(failed.name,),
+    )
+
+
+def _about_nothing(value: Any) -> str:
+    """Return what to do instead of giving a value that stands for nothing or for everything, or ""."""
+    if value is None:
+        return " It takes no null: without a value, leave it out if the schema allows that."
+    if isinstance(value, str) and value.strip().lower() in _EVERYTHING:
+        return " No word stands for all: to ask for all, leave it out if the schema allows that."
+    return ""
 
 
 def _of_error(run: ReadRun, failed: RunCall) -> RuleMatch | None:

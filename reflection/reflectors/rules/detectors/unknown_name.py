@@ -34,7 +34,9 @@ def find(run: ReadRun) -> list[RuleMatch]:
         # What was done before with the same files may be other work, unless it only reads them.
         if not failed.command or failed.command.is_reader:
             nearby = (*nearby, *reversed(run.calls[:number]))
-        other = next((c for c in nearby if not c.error and c.label != failed.label and _does_the_same(failed, c)), None)
+        other = next(
+            (c for c in nearby if not c.error and c.label != failed.label and _does_the_same(run, failed, c)), None
+        )
         if other is not None and not _is_unsafe(other):
             matches[failed.label] = _make_match(run, failed, other)
         elif other is None and failed.command and failed.command.program in _USUAL and not run.succeeded:
@@ -60,7 +62,7 @@ def _is_unknown(call: RunCall) -> bool:
     )
 
 
-def _does_the_same(failed: RunCall, other: RunCall) -> bool:
+def _does_the_same(run: ReadRun, failed: RunCall, other: RunCall) -> bool:
     if failed.command and other.command:
         if other.command.is_reader != failed.command.is_reader:
             return False
@@ -69,8 +71,14 @@ def _does_the_same(failed: RunCall, other: RunCall) -> bool:
         return same_program or not words.isdisjoint(other.command.arguments)
     if failed.command or other.command:
         return False
-    values = {str(value) for group in failed.leaves.values() for value in group if len(str(value)) > 2}
-    return not values.isdisjoint(str(value) for group in other.leaves.values() for value in group)
+    # What a third tool was given too is what the run is about, not what these two do.
+    third = [call for call in run.calls if call.name not in (failed.name, other.name)]
+    values = {value for value in _values_of(failed) if len(value) > 2}
+    return not (values - {value for call in third for value in _values_of(call)}).isdisjoint(_values_of(other))
+
+
+def _values_of(call: RunCall) -> set[str]:
+    return {str(value) for group in call.leaves.values() for value in group}
 
 
 def _is_unsafe(call: RunCall) -> bool:
