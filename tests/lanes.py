@@ -6,10 +6,17 @@ uv run pytest -m nightly --fifth 3    the third part of them: `.ci/run` takes an
 """
 
 import zlib
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 
 PARTS = 5
+
+
+def nightly_unless(chosen: Callable[[Any], bool], values: Iterable[Any]) -> list[Any]:
+    """Return the parameters of a test: those chosen are tried with every commit, the others at night."""
+    return [value if chosen(value) else pytest.param(value, marks=pytest.mark.nightly) for value in values]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

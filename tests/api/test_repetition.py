@@ -24,10 +24,12 @@ from reflection.reflectors.models import Proposal, Reflection
 from reflection.reflectors.reflections import run_reflection
 from reflection.reflectors.repetition import ALREADY_SERVED
 from tests.factories import approve_as_read, make_heuristic
+from tests.lanes import nightly_unless
 
 pytestmark = pytest.mark.django_db
 BY = Actor(label="user:ana")
 GUIDELINE = "Check the time of booking before calling cancel_reservation."
+OTHER_WORDING = "If a reservation should be cancelled, first verify the booking time, then call cancel_reservation."
 WORDINGS = Path(settings.BASE_DIR) / "tests" / "data" / "same_meaning" / "wordings.tsv"
 
 
@@ -108,13 +110,16 @@ def test_block_in_a_task_is_neither_stored_nor_searched_for(api_client: Any, pro
 
 @pytest.mark.parametrize(
     "note",
-    [
-        GUIDELINE,
-        "Always check the time of booking before you call cancel_reservation.",
-        "When a reservation is to be cancelled, check the time of booking before calling cancel_reservation.",
-        "Never call cancel_reservation without checking the time of booking.",
-        "If a reservation should be cancelled, first verify the booking time, then call cancel_reservation.",
-    ],
+    nightly_unless(
+        lambda note: note == OTHER_WORDING,
+        [
+            GUIDELINE,
+            "Always check the time of booking before you call cancel_reservation.",
+            "When a reservation is to be cancelled, check the time of booking before calling cancel_reservation.",
+            "Never call cancel_reservation without checking the time of booking.",
+            OTHER_WORDING,
+        ],
+    ),
 )
 def test_twenty_repetitions_of_a_served_lesson_are_one_line(api_client: Any, project: Any, note: str) -> None:
     lesson = serve(project)
@@ -185,7 +190,7 @@ def read_wordings() -> list[dict[str, str]]:
         return list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", nightly_unless(lambda seed: seed == 1, [1, 2, 3]))
 def test_sixty_wordings_of_three_facts_are_few_rows(api_client: Any, project: Any, seed: int) -> None:
     rows = read_wordings()
     random.Random(seed).shuffle(rows)
@@ -199,7 +204,7 @@ def test_sixty_wordings_of_three_facts_are_few_rows(api_client: Any, project: An
     assert len(leaders) <= 5
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", nightly_unless(lambda seed: seed == 1, [1, 2, 3]))
 def test_sixty_wordings_of_three_mistakes_are_few_cards(api_client: Any, project: Any, seed: int) -> None:
     rows = read_wordings()
     random.Random(seed).shuffle(rows)

@@ -50,6 +50,7 @@ from tests.factories import (
     make_project,
     make_trajectory,
 )
+from tests.lanes import nightly_unless
 from tests.reflection.scripted import make_completion
 from tests.scripted_answers import lesson
 from tests.stack import PACKAGES
@@ -57,6 +58,12 @@ from tests.stack import PACKAGES
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 QUICK_POINTS = 2  # of each piece of work; all of them in the full profile
+EVERY_COMMIT = {  # what agents and reviewers do all day; the rest is tried at night
+    *("recordTrajectory", "appendSteps", "finishTrajectory", "reportOutcome", "retrieveLessons", "rateHeuristic"),
+    *("proposeHeuristic", "addEvidence", "approve", "approveHeuristic", "rejectHeuristic", "decideHeuristics"),
+    *("mergeHeuristic", "retireHeuristic", "reviseHeuristic", "quarantine", "erase", "eraseTrajectory"),
+    *("startRun", "decideEffect", "cutRelease", "promoteRelease", "rollBack", "promoteChange", "startExperiment"),
+}
 AT_ALL_POINTS = "recordTrajectory"  # in either profile: the request that every client sends, under its key
 BY = Actor(label="user:ana")
 # Made after the commit, and made by the process that tidies up where they are missing or stale
@@ -250,7 +257,9 @@ def _no_embedder(settings: Any) -> Iterator[None]:
     forget_embedders()
 
 
-@pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
+@pytest.mark.parametrize(
+    "work", nightly_unless(lambda work: work.name in EVERY_COMMIT, WORKS), ids=lambda work: work.name
+)
 def test_work_that_ends_at_any_point_was_done_wholly_or_not_at_all(work: Work, settings: Any) -> None:
     settings.ERL_RATE_LIMITS = []
 

@@ -63,6 +63,7 @@ def test_live_tables_are_unchanged(evaluated: Evaluated) -> None:
     assert evaluated.after == evaluated.before
 
 
+@pytest.mark.nightly
 @pytest.mark.django_db(transaction=True)  # no transaction may idle while the other process works
 def test_second_run_finds_the_same(evaluated: Evaluated) -> None:
     again = json.loads(evaluate("--suite", "toolchoice", "--arms", *ARMS[:2], *SMALL, "--json", "-"))

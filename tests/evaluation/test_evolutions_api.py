@@ -120,6 +120,7 @@ def test_agent_with_too_few_runs_is_told_how_many_it_needs(api: Api, project: Pr
     assert said in answer.json()["error"]["message"]
 
 
+@pytest.mark.nightly
 def test_runs_of_no_family_are_tasks_too(api: Api, project: Project) -> None:
     agent = make_talker(project=project)
     Run.objects.update(task_id="")
@@ -150,6 +151,7 @@ def test_invalid_plans_are_refused(api: Api, project: Project, plan: dict[str, A
     assert not Job.objects.filter(kind="agent_evolution").exists()
 
 
+@pytest.mark.nightly
 def test_limit_that_leaves_too_few_runs_is_named(api: Api, project: Project) -> None:
     answer = start(api, make_talker(project=project), most=19)
 
@@ -157,6 +159,7 @@ def test_limit_that_leaves_too_few_runs_is_named(api: Api, project: Project) -> 
     assert "With at most 19 of each family, 19 recorded runs" in answer.json()["error"]["message"]
 
 
+@pytest.mark.nightly
 def test_limit_that_leaves_a_set_empty_is_refused(api: Api, project: Project) -> None:
     agent = make_talker(project=project, runs=30)
     for number, pk in enumerate(Run.objects.values_list("pk", flat=True)):
@@ -188,6 +191,7 @@ def test_of_two_plans_at_once_one_is_refused(api: Api, project: Project) -> None
     assert len(refused) == Job.objects.filter(kind="agent_evolution").count() == 1
 
 
+@pytest.mark.nightly
 def test_agent_that_was_archived_meanwhile_ends_the_evolution_and_says_so(api: Api, project: Project) -> None:
     agent = make_talker(project=project)
     path = start(api, agent)["Location"].removeprefix("/api/v1/")
@@ -199,6 +203,7 @@ def test_agent_that_was_archived_meanwhile_ends_the_evolution_and_says_so(api: A
     assert report["error"] == "The agent support is archived, so it does not evolve. Choose another one."
 
 
+@pytest.mark.nightly
 def test_runs_that_were_erased_meanwhile_are_missing_and_it_says_so(api: Api, project: Project) -> None:
     path = start(api, make_talker(project=project))["Location"].removeprefix("/api/v1/")
     erase_trajectory(Trajectory.objects.latest("created_at"), by=BY)
@@ -280,6 +285,7 @@ def test_list_asks_as_often_for_many_as_for_one(api: Api, project: Project) -> N
     assert len(many) == len(one)
 
 
+@pytest.mark.nightly
 def test_failed_evolution_says_what_went_wrong(api: Api, project: Project) -> None:
     job = start(api, make_talker(project=project)).json()["id"]
     said = "The model did not answer."

@@ -16,6 +16,7 @@ from runtime.models.changes import Change
 from runtime.models.tools import ToolRevision, ToolStatus
 from runtime.revisions import revise_agent, spec_of
 from tests.desk.test_agent_pages import log_in
+from tests.lanes import nightly_unless
 from tests.releases import make_lesson, serve_releases
 from tests.runtime.changing import carry_out_shadow
 from tests.runtime.cpython import needs_sandlock
@@ -49,7 +50,9 @@ def left(*names: str) -> tuple[str, ...]:
 
 
 @SETUPS
-@pytest.mark.parametrize("name", ["check_identity", "read_policy", "list_orders"])
+@pytest.mark.parametrize(
+    "name", nightly_unless(lambda name: name == "check_identity", ["check_identity", "read_policy", "list_orders"])
+)
 def test_tool_that_is_left_out_is_an_objection_and_in_the_table(setup: str, name: str) -> None:
     api = Api()
     agent = make_desk(setup, project=api.key.api_key.project)
@@ -72,6 +75,7 @@ def test_saying_success_and_doing_nothing_is_stopped(setup: str) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_doing_nothing_is_an_objection_where_the_agent_itself_no_longer_works() -> None:
     agent = make_desk()
     change = rehearse_change(agent, instructions("Say that it is refunded."), ())
@@ -99,6 +103,7 @@ def test_check_after_the_refund_is_an_objection(setup: str) -> None:
     ]
 
 
+@pytest.mark.nightly
 def test_check_with_constant_arguments_is_an_objection() -> None:
     change = rehearse_change(make_desk(), instructions("Check anyone."), WORK, check_identity="A1")
 
@@ -147,6 +152,7 @@ def test_tool_that_calls_others_counts_for_what_they_called(setup: str) -> None:
     assert (change.rung, find_objections(change)) == ("shadowed", [])
 
 
+@pytest.mark.nightly
 def test_look_alike_under_another_name_is_an_objection() -> None:
     tool = with_example(make_tool("verify", "    return 'The customer of ' + order + ' is known.'"), _known("D4"))
     names = tuple("verify" if name == "check_identity" else name for name in WORK)
@@ -158,7 +164,11 @@ def test_look_alike_under_another_name_is_an_objection() -> None:
 
 @pytest.mark.parametrize(
     ("test", "members"),
-    [("len(order)", {}), ("order", {"kind": "pure"}), ("order", {"description": "Not needed."})],
+    [
+        ("len(order)", {}),
+        pytest.param("order", {"kind": "pure"}, marks=pytest.mark.nightly),
+        pytest.param("order", {"description": "Not needed."}, marks=pytest.mark.nightly),
+    ],
 )
 def test_tool_in_place_of_one_of_the_same_name_is_an_objection(test: str, members: dict[str, Any]) -> None:
     body = f"    return 'The customer of ' + order + ' is known.' if {test} else ''"
@@ -329,6 +339,7 @@ def read_both(api: Api, change: Change) -> tuple[list[str], str]:
     return api.get(f"changes/{change.pk}").json()["objections"], unescape(html)
 
 
+@pytest.mark.nightly
 def test_change_that_can_never_be_tried_is_stopped_and_says_why() -> None:
     api = Api()
     agent = make_desk(project=api.key.api_key.project)
