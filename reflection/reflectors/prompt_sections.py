@@ -23,6 +23,7 @@ MAX_PARAMETERS = 15
 MAX_GIVEN = 20
 MAX_TURNS = 10
 MAX_NAMED_STEPS = 40
+COMPARED_CHARACTERS = 200  # of a task and of what was said, which may be cut or have more after it
 PROMPT_CHARACTERS = 2_500  # of what the agent was told
 TOOLS_CHARACTERS = 1_600
 MIN_LESSON_CHARACTERS, LESSON_CHARACTERS = 240, 330
@@ -93,6 +94,28 @@ class ShownRun:
             for text in (step.thought, step.observation, step.error)
         )
         return sum(texts) // 2
+
+
+def is_task_unseen(episode: Episode) -> bool:
+    """Tell whether the agent was asked in other words than the task, as by a simulated user who was given the task.
+
+    Only the log of a conversation says so: it begins with what a person said, and the person answers the agent. The
+    first observation of other runs may show an environment.
+    """
+    steps = episode.steps
+    if not steps or steps[0].action or steps[0].thought or not steps[0].observation:
+        return False
+    if not any(step.action and step.action.name == RESPOND and step.observation for step in steps):
+        return False
+    task, asked = _plain(episode.task), _plain(steps[0].observation)
+    if task.startswith(asked[:COMPARED_CHARACTERS]):
+        return False
+    texts = (episode.system_prompt, *(turn.task for turn in episode.earlier), *(step.observation for step in steps))
+    return not any(task[:COMPARED_CHARACTERS] in _plain(text) for text in texts)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()
 
 
 def _find_focus(episode: Episode) -> tuple[Focus, RulesFocus]:

@@ -206,6 +206,36 @@ def test_rule_is_shown_if_its_heading_is_about_the_run(heading: str) -> None:
     assert f"{'d' * 20} {rule}" not in told
 
 
+UNSEEN = "the agent never saw the TASK"
+OPENING = EpisodeStep(index=1, observation="Hi, I need another flight.")
+REPLY = EpisodeStep(
+    index=2, action=Action(name="respond", arguments={"content": "Which one?"}), observation="The one on May 17."
+)
+
+
+def test_prompt_says_that_only_a_simulated_user_saw_the_task() -> None:
+    run = as_trajectory(json.loads(TAU.read_text())[0], defaults={})
+
+    assert UNSEEN in build(as_episode(run)).request.user
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        {"task": "Hi,  I need another flight."},
+        {"task": "hi, i need another flight. It is urgent: my mother is ill."},
+        {"task": "The one on May 17."},
+        {"task": "Serve the customer.", "system_prompt": "You work at an airline. Serve the customer."},
+        {"task": "Move my flight.", "earlier": (EarlierTurn(task="Move my flight."),)},
+        {"task": "Put a mug on the desk.", "steps": (OPENING, EpisodeStep(index=2, action=Action(name="go")))},
+        {"task": "Move my flight.", "steps": (replace(REPLY, index=1),)},
+        {"steps": ()},
+    ],
+)
+def test_task_that_the_agent_may_have_seen_is_not_called_unseen(seen: dict[str, Any]) -> None:
+    assert UNSEEN not in build(make_episode(**{"steps": (OPENING, REPLY)} | seen)).request.user
+
+
 def test_run_of_a_benchmark_costs_at_most_3000_tokens() -> None:
     runs = [as_episode(as_trajectory(run, defaults={})) for run in json.loads(TAU.read_text())]
 
