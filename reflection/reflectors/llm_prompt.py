@@ -154,7 +154,7 @@ def _sizes(steps: int) -> Iterable[Size]:
     for characters in TEXT_CHARACTERS:
         yield Size(characters=characters, steps=steps)
     while steps > 2:
-        steps = max(2, steps * 2 // 3)
+        steps = max(2, steps * 5 // 6)
         yield Size(characters=TEXT_CHARACTERS[-1], steps=steps)
     yield Size(characters=TEXT_CHARACTERS[-1], steps=steps, extras=False)
 
