@@ -1,8 +1,9 @@
 """Show the parts of a long text that bear on a run: those that share words with it, rather than its two ends."""
 
+import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reflection.prompts import cut_middle
@@ -22,6 +23,9 @@ _NAMED_FAULT = re.compile(
 )
 # A sentence that begins so means nothing without the one before it.
 _LEANS = re.compile(r"\s*(?:This|That|These|Those|It|They|Otherwise|If (?:so|not)|In (?:this|that) case)\b")
+# What stands above rules that belong together: ## Cancel a flight, <refunds>
+_HEADING = re.compile(r"^(?:#{1,6} |<(?=\w))[^\n]{1,100}", re.MULTILINE)
+OF_HEADING, OF_NEIGHBOUR = 3.0, 0.3  # of their words' weight goes to each rule under a heading, and beside another
 _WORD = re.compile(r"[^\W_]{2,}")
 _UNSPACED = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
@@ -53,13 +57,7 @@ class Focus:
         if text not in self._ranked:
             pieces = _split(text if len(text) <= MOST_CHARACTERS else cut_middle(text, MOST_CHARACTERS))
             stems = [stems_of(piece) for piece in pieces]
-            spread = Counter(stem for of_piece in stems for stem in of_piece)
-            scores = [
-                (sum(self.weights[stem] / spread[stem] for stem in of_piece if stem in self.weights) + _fault_in(piece))
-                / (1 + len(piece) / PIECE_CHARACTERS)
-                / self._repeated(piece)
-                for piece, of_piece in zip(pieces, stems, strict=True)
-            ]
+            scores = self._score(pieces, stems, Counter(stem for of_piece in stems for stem in of_piece))
             telling = [at for at in range(1, len(pieces)) if scores[at] > 0]
             self._ranked[text] = pieces, sorted(telling, key=lambda at: (-scores[at], at))
         return self._ranked[text]
@@ -68,9 +66,40 @@ class Focus:
         """Return how much the words of a text matter."""
         return sum(self.weights.get(stem, 0.0) for stem in stems_of(text))
 
+    def _score(self, pieces: Sequence[str], stems: Sequence[set[str]], spread: Mapping[str, int]) -> list[float]:
+        """Return how much each piece matters; `spread` is in how many of them a stem stands."""
+        return [
+            (sum(self.weights[stem] / spread[stem] for stem in of_piece if stem in self.weights) + _fault_in(piece))
+            / (1 + len(piece) / PIECE_CHARACTERS)
+            / self._repeated(piece)
+            for piece, of_piece in zip(pieces, stems, strict=True)
+        ]
+
     def _repeated(self, piece: str) -> int:
         """Return in how many texts the rarest line of a piece stands: what each answer of a tool says tells little."""
         return min((self.lines.get(line.strip(), 1) for line in piece.splitlines() if line.strip()), default=1)
+
+
+class RulesFocus(Focus):
+    """What matters in rules: those about what was often said and done, under a heading about it, and their neighbours.
+
+    The weight of a word is the number of steps with it. A rule alone shares few words with a run that broke it.
+    """
+
+    __slots__ = ()
+
+    def _score(self, pieces: Sequence[str], stems: Sequence[set[str]], spread: Mapping[str, int]) -> list[float]:
+        weights = {stem: self.weights.get(stem, 0.0) * math.log(len(pieces) / spread[stem]) for stem in spread}
+        own = [
+            sum(weights[stem] for stem in of_piece) / (1 + len(piece) / PIECE_CHARACTERS)
+            for piece, of_piece in zip(pieces, stems, strict=True)
+        ]
+        scores, heading = [], 0.0
+        for piece, before, score, after in zip(pieces, [0.0, *own], own, [*own[1:], 0.0], strict=False):
+            for line in _HEADING.findall(piece):
+                heading = sum(weights[stem] for stem in stems_of(line))
+            scores.append(score + OF_NEIGHBOUR * (before + after) + OF_HEADING * heading)
+        return scores
 
 
 def excerpt(text: str, limit: int, focus: Focus) -> str:

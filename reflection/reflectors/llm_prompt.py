@@ -16,7 +16,7 @@ from reflection.llm.base import estimate_tokens
 from reflection.llm.chat import ChatRequest
 from reflection.prompts import Frame, cut_middle, prompt_version, read_prompt
 from reflection.reflectors.base import NearHeuristic
-from reflection.reflectors.prompt_sections import ShownRun, Size, name_steps, write_sections
+from reflection.reflectors.prompt_sections import ShownRun, Size, is_task_unseen, name_steps, write_sections
 
 TEXT_CHARACTERS = (4000, 2800, 2000, 1400, 1000, 700, 500, 360, 250, 180, 140, 110)
 # What a reflection should cost by the cautious estimate, a third above what models count; longer runs cost more
@@ -24,7 +24,8 @@ TARGET_TOKENS, USUAL_STEPS, TOKENS_OF_MORE_STEPS = 4_050, 15, 50
 MAX_NEAR = 6
 REPAIR_TOKENS = 800
 MIN_REPAIRED_CHARACTERS, MAX_REPAIRED_CHARACTERS = 200, 6_000
-PARTS = ("reflect-rules", "reflect-data")
+UNSEEN_TASK = "reflect-unseen-task"  # added to the variant where the agent did not see the task
+PARTS = ("reflect-rules", "reflect-data", UNSEEN_TASK)
 VARIANTS = ("reflect-success", "reflect-failure", "reflect-mixed")
 # Faults for which the run is sent again: there is no whole answer that could be mended.
 NO_ANSWER = frozenset({"empty", "cut_off"})
@@ -64,7 +65,8 @@ def version_for(episode: Episode) -> str:
 
 def version_of_all() -> str:
     """Return one version for all reflection prompts together."""
-    return prompt_version("reflect-data", "reflect-rules", *VARIANTS, "repair").replace("reflect-data", "reflect")
+    version = prompt_version("reflect-data", "reflect-rules", UNSEEN_TASK, *VARIANTS, "repair")
+    return version.replace("reflect-data", "reflect")
 
 
 def build_prompt(
@@ -74,6 +76,8 @@ def build_prompt(
     shape = _shape(max_lessons)
     system = read_prompt("reflect-rules").fill(how_many=_how_many(max_lessons), shape=shape)
     variant = read_prompt(choose_variant(episode)).fill()
+    if is_task_unseen(episode):
+        variant += "\n\n" + read_prompt(UNSEEN_TASK).fill()
     room = settings.ERL_LLM_MAX_INPUT_TOKENS - REPAIR_TOKENS
     target = TARGET_TOKENS + TOKENS_OF_MORE_STEPS * max(0, len(episode.steps) - USUAL_STEPS)
     budget = min(room, target) - estimate_tokens(system)
@@ -150,7 +154,7 @@ def _sizes(steps: int) -> Iterable[Size]:
     for characters in TEXT_CHARACTERS:
         yield Size(characters=characters, steps=steps)
     while steps > 2:
-        steps = max(2, steps * 2 // 3)
+        steps = max(2, steps * 5 // 6)
         yield Size(characters=TEXT_CHARACTERS[-1], steps=steps)
     yield Size(characters=TEXT_CHARACTERS[-1], steps=steps, extras=False)
 

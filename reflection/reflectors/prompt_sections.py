@@ -14,7 +14,7 @@ from memory.transcripts.lesson_blocks import cut_lesson_blocks
 from memory.transcripts.log import RESPOND
 from reflection.prompts import cut_middle
 from reflection.reflectors.contrast import contrast_section
-from reflection.reflectors.excerpts import Focus, excerpt, stems_of
+from reflection.reflectors.excerpts import Focus, RulesFocus, excerpt, stems_of
 from reflection.reflectors.rules.errors import read_error
 
 MAX_NOTES = 20
@@ -23,7 +23,8 @@ MAX_PARAMETERS = 15
 MAX_GIVEN = 20
 MAX_TURNS = 10
 MAX_NAMED_STEPS = 40
-PROMPT_CHARACTERS = 2_200  # of what the agent was told
+COMPARED_CHARACTERS = 200  # of a task and of what was said, which may be cut or have more after it
+PROMPT_CHARACTERS = 2_500  # of what the agent was told
 TOOLS_CHARACTERS = 1_600
 MIN_LESSON_CHARACTERS, LESSON_CHARACTERS = 240, 330
 MARK_CHARACTERS = 30  # of what stands for the characters that are cut
@@ -67,6 +68,7 @@ class ShownRun:
     episode: Episode
     lessons: tuple[ShownLesson, ...]
     focus: Focus
+    rules: RulesFocus
     telling: frozenset[int]
 
     @classmethod
@@ -74,10 +76,12 @@ class ShownRun:
         """Find what to show of a run; `near` has trigger and guideline of each lesson close to it."""
         steps = episode.steps
         faults = {position for position, step in enumerate(steps) if step.error or read_error(step)}
+        focus, rules = _find_focus(episode)
         return cls(
             episode=episode,
             lessons=tuple(_choose_lessons(near, episode.injected)),
-            focus=_find_focus(episode),
+            focus=focus,
+            rules=rules,
             telling=frozenset(faults | {len(steps) - 2, len(steps) - 1}),
         )
 
@@ -92,12 +96,35 @@ class ShownRun:
         return sum(texts) // 2
 
 
-def _find_focus(episode: Episode) -> Focus:
-    """Return how much each word of a run matters to its ending: what the agent and its users said and called.
+def is_task_unseen(episode: Episode) -> bool:
+    """Tell whether the agent was asked in other words than the task, as by a simulated user who was given the task.
+
+    Only the log of a conversation says so: it begins with what a person said, and the person answers the agent. The
+    first observation of other runs may show an environment.
+    """
+    steps = episode.steps
+    if not steps or steps[0].action or steps[0].thought or not steps[0].observation:
+        return False
+    if not any(step.action and step.action.name == RESPOND and step.observation for step in steps):
+        return False
+    task, asked = _plain(episode.task), _plain(steps[0].observation)
+    if task.startswith(asked[:COMPARED_CHARACTERS]):
+        return False
+    texts = (episode.system_prompt, *(turn.task for turn in episode.earlier), *(step.observation for step in steps))
+    return not any(task[:COMPARED_CHARACTERS] in _plain(text) for text in texts)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _find_focus(episode: Episode) -> tuple[Focus, RulesFocus]:
+    """Return how much each word of a run matters to its ending, and how often: what agent and users said and called.
 
     What tools answered is left out, since these are the texts to choose from.
     """
     weights: Counter[str] = Counter(stems_of(episode.task))
+    counts = Counter(weights)
     last = len(episode.steps) - max(3, len(episode.steps) // 4)
     for position, step in enumerate(episode.steps):
         texts = [step.thought, step.error]
@@ -106,10 +133,12 @@ def _find_focus(episode: Episode) -> Focus:
         if step.action is None or step.action.name == RESPOND:
             texts.append(step.observation)
         weight = 3 if step.error or position >= last else 1
-        for stem in stems_of("\n".join(texts)):
+        stems = stems_of("\n".join(texts))
+        counts.update(stems)
+        for stem in stems:
             weights[stem] = max(weights[stem], weight)
     lines = Counter(line.strip() for step in episode.steps for line in {*step.observation.splitlines()})
-    return Focus(weights=weights, lines=lines)
+    return Focus(weights=weights, lines=lines), RulesFocus(weights=counts)
 
 
 def write_sections(run: ShownRun, size: Size) -> Iterable[tuple[str, list[Any]]]:
@@ -118,7 +147,7 @@ def write_sections(run: ShownRun, size: Size) -> Iterable[tuple[str, list[Any]]]
     yield "TASK", [excerpt(episode.task, max(2 * limit, 600), focus)]
     yield "OUTCOME", [{"outcome": episode.outcome, "score": episode.score, "source": episode.outcome_source}]
     if size.extras and episode.system_prompt:
-        yield "WHAT THE AGENT WAS TOLD", [excerpt(episode.system_prompt, size.room(PROMPT_CHARACTERS), focus)]
+        yield "WHAT THE AGENT WAS TOLD", [excerpt(episode.system_prompt, size.room(PROMPT_CHARACTERS), run.rules)]
     if size.extras and episode.earlier:
         yield "EARLIER IN THE CONVERSATION", list(_turns(episode.earlier, focus))
     yield "TRAJECTORY", list(_trajectory(run, size))

@@ -10,8 +10,16 @@ from django.test import override_settings
 from evaluation.errors import EvaluationError
 from evaluation.reports.report import present, write_text
 from evaluation.suites.base import Options
-from evaluation.suites.reflection.recording import LATER, RECORDED, read_answers, read_runs, read_verdicts
+from evaluation.suites.reflection.recording import (
+    LATER,
+    RECORDED,
+    read_answers,
+    read_briefing,
+    read_runs,
+    read_verdicts,
+)
 from evaluation.suites.reflection.suite import ReflectionSuite
+from memory.heuristics.models import Evidence
 from reflection.llm.registry import close_provider
 from tests.scripted_answers import answer, lesson
 from tests.scripted_provider import ScriptedProvider
@@ -46,6 +54,7 @@ def server() -> Iterator[ScriptedProvider]:
 def test_every_verdict_and_answer_is_about_a_recorded_run(arm: str) -> None:
     verdicts = read_verdicts(arm)
     judged = {flag["run"] for flag in verdicts["flags"]} | {run for pair in verdicts["duplicates"] for run in pair}
+    judged |= verdicts.get("rules", {}).keys()
 
     assert judged <= read_answers(arm).keys() <= read_runs().keys()
 
@@ -92,6 +101,29 @@ def test_agents_of_the_airline_were_told_their_policy_unless_the_arm_is_untold()
         if figure["name"] == "WHAT THE AGENT WAS TOLD"
     }
     assert told["recorded"] > 0 == told["untold"]
+
+
+def test_rules_that_decide_are_counted_where_they_are_shown() -> None:
+    """The second run fails by two rules; without the policy there is none to show."""
+    report = run("recorded", "untold", limit=2)
+
+    counts = {arm: read_figures(report, arm) for arm in ("recorded", "untold")}
+    assert counts["recorded"]["rules that decide"] == counts["untold"]["rules that decide"] == 3
+    assert counts["recorded"]["of these, shown"] == 2
+    assert counts["untold"]["of these, shown"] == 0
+
+
+def test_every_rule_that_decides_is_in_the_policy() -> None:
+    rules = [rule for rules in read_verdicts()["rules"].values() for rule in rules]
+
+    assert [rule for rule in rules if rule not in read_briefing()["system_prompt"]] == []
+
+
+def test_answer_cites_its_steps_after_what_the_customer_said_first() -> None:
+    run("recorded-1.1", limit=1)
+
+    cited = Evidence.objects.values_list("trajectory__steps__0__observation", "first_step", "last_step")
+    assert [(opening[:9], first, last) for opening, first, last in cited] == [("Hi there!", 2, 5)]
 
 
 def test_live_needs_a_model() -> None:

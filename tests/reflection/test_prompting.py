@@ -178,15 +178,62 @@ def test_long_conversation_is_shown_by_its_first_and_last_turns() -> None:
 
 
 def test_policy_of_an_agent_is_shown_where_it_bears_on_the_failure() -> None:
-    """The run of a customer who does not know the reservation: it fails, and the policy says why."""
+    """The run of a customer who looks for another flight: it is changed, and the policy says what may be changed."""
     run = as_trajectory(json.loads(TAU.read_text())[0], defaults={})
 
     blocks = read_blocks(build(as_episode(run)).request.user)
 
     (told,) = blocks["WHAT THE AGENT WAS TOLD"]
-    assert len(told) < 2_400 < len(run["system_prompt"])
+    assert len(told) < 2_700 < len(run["system_prompt"])
     assert told.startswith("# Airline Agent Policy")
-    assert "transfer the user to a human agent if and only if the request cannot be handled" in told
+    assert "Other reservations can be modified without changing the origin, destination, and trip type" in told
+
+
+@pytest.mark.parametrize("heading", ["## {}", "<{}>"])
+def test_rule_is_shown_if_its_heading_is_about_the_run(heading: str) -> None:
+    """The rule itself shares no word with the run."""
+    rule = "Above fifty euros someone signs first."
+    subjects = ("invoices", "deliveries", "refunds", "vouchers", "addresses", "complaints")
+    texts = {name: f"{'You help all those who write to you. ' * 2}{name[0] * 20} {rule}" for name in subjects}
+    sections = [f"{heading.format(name)}\n{text}\n{'Nothing else. ' * 60}" for name, text in texts.items()]
+    step = EpisodeStep(index=1, action=Action(name="make_refund", arguments={"amount": 80}), observation="Done.")
+
+    (told,) = blocks_of(make_episode(task="Pay it back.", steps=(step,), system_prompt="\n".join(sections)))[
+        "WHAT THE AGENT WAS TOLD"
+    ]
+
+    assert f"{'r' * 20} {rule}" in told
+    assert f"{'d' * 20} {rule}" not in told
+
+
+UNSEEN = "the agent never saw the TASK"
+OPENING = EpisodeStep(index=1, observation="Hi, I need another flight.")
+REPLY = EpisodeStep(
+    index=2, action=Action(name="respond", arguments={"content": "Which one?"}), observation="The one on May 17."
+)
+
+
+def test_prompt_says_that_only_a_simulated_user_saw_the_task() -> None:
+    run = as_trajectory(json.loads(TAU.read_text())[0], defaults={})
+
+    assert UNSEEN in build(as_episode(run)).request.user
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        {"task": "Hi,  I need another flight."},
+        {"task": "hi, i need another flight. It is urgent: my mother is ill."},
+        {"task": "The one on May 17."},
+        {"task": "Serve the customer.", "system_prompt": "You work at an airline. Serve the customer."},
+        {"task": "Move my flight.", "earlier": (EarlierTurn(task="Move my flight."),)},
+        {"task": "Put a mug on the desk.", "steps": (OPENING, EpisodeStep(index=2, action=Action(name="go")))},
+        {"task": "Move my flight.", "steps": (replace(REPLY, index=1),)},
+        {"steps": ()},
+    ],
+)
+def test_task_that_the_agent_may_have_seen_is_not_called_unseen(seen: dict[str, Any]) -> None:
+    assert UNSEEN not in build(make_episode(**{"steps": (OPENING, REPLY)} | seen)).request.user
 
 
 def test_run_of_a_benchmark_costs_at_most_3000_tokens() -> None:

@@ -32,6 +32,13 @@ def read_briefing() -> dict[str, Any]:
 
 
 @cache
+def read_openings() -> dict[str, str]:
+    """Return what the customer said first in each run of the airline: the logs begin with the agent's answer."""
+    openings: dict[str, str] = json.loads((DATA / "openings.json").read_text(encoding="utf-8"))
+    return openings
+
+
+@cache
 def read_answers(arm: str = RECORDED) -> dict[str, dict[str, Any]]:
     """Return the recorded calls by run and kind, in the order of the recording."""
     answers: dict[str, dict[str, Any]] = defaultdict(dict)
@@ -43,6 +50,6 @@ def read_answers(arm: str = RECORDED) -> dict[str, dict[str, Any]]:
 
 @cache
 def read_verdicts(arm: str = RECORDED) -> dict[str, Any]:
-    """Return which flags of the checks a reader found right, and which lessons say the same."""
+    """Return what a reader judged: which flags are right, which lessons say the same, which rules decide a run."""
     verdicts: dict[str, Any] = json.loads((DATA / _VERDICTS[arm]).read_text(encoding="utf-8"))
     return verdicts

@@ -6,6 +6,7 @@ The prompts change from version to version, so an answer is found by its run and
 import json
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ from evaluation.suites.reflection.recording import (
     UNTOLD,
     read_answers,
     read_briefing,
+    read_openings,
     read_runs,
+    read_verdicts,
 )
 from evaluation.suites.reflection.summary import INSTRUCTIONS, summarise_answers
 from memory.heuristics.models import Heuristic
@@ -103,8 +106,9 @@ class ReflectionSuite(Suite):
             data = _read_run(name, unit)
             trajectory = record_trajectory(project, data=data, by=EVALUATION, reflect=True).trajectory
             reflections[name] = Reflection.objects.get(trajectory=trajectory)
-            answer = _ask_configured(options) if unit == LIVE else _replay(answers[name], reflections)
-            rows.append({"run": name} | _reflect(reflections[name], answer))
+            before = 1 if name in read_openings() else 0
+            answer = _ask_configured(options) if unit == LIVE else _replay(answers[name], reflections, before)
+            rows.append({"run": name} | _reflect(reflections[name], answer, read_verdicts()["rules"].get(name, ())))
             progress(f"{unit} answers", number, len(names))
         pairs = _find_pairs({name: reflection.pk for name, reflection in reflections.items()})
         return {"rows": rows, "pairs": pairs, "timing": {"seconds": round(time.perf_counter() - started, 1)}}
@@ -129,13 +133,19 @@ class _Watched:
 
 
 def _read_run(name: str, arm: str) -> dict[str, Any]:
-    """Return a run as it is recorded: those of the airline with the policy and tools of their agents."""
+    """Return a run as it is recorded: those of the airline with the policy and tools of their agents.
+
+    They begin with what the customer said, which the logs lack.
+    """
+    log, opening = read_runs()[name], read_openings().get(name)
+    if opening:
+        log = log | {"steps": [{"observation": opening}, *log["steps"]]}
     briefing = read_briefing() if name.startswith("tau-airline-") and arm != UNTOLD else {}
-    return as_trajectory(read_runs()[name], defaults=briefing)
+    return as_trajectory(log, defaults=briefing)
 
 
-def _reflect(reflection: Reflection, answer: Ask) -> dict[str, Any]:
-    """Reflect on one run; return what was asked and what became of the answer."""
+def _reflect(reflection: Reflection, answer: Ask, rules: Sequence[str]) -> dict[str, Any]:
+    """Reflect on one run; return what was asked, which of the rules that decide it showed, and what became of it."""
     asked = _Asked()
 
     def ask(step: str, request: ChatRequest) -> ChatAnswer:
@@ -153,9 +163,12 @@ def _reflect(reflection: Reflection, answer: Ask) -> dict[str, Any]:
         raise EvaluationError("The limit on calls of the language model is reached. Raise --max-calls or --max-cost.")
     proposals = list(Proposal.objects.filter(reflection=reflection).order_by("ordinal"))
     repair = asked.prompts.get("reflect:repair")
+    user = asked.prompts["reflect"].user if "reflect" in asked.prompts else ""
+    told = user.partition(" WHAT THE AGENT WAS TOLD\n")[2].partition("\nEND ")[0]
     return {
         "tokens": _measure(asked.prompts["reflect"]) if "reflect" in asked.prompts else {},
         "repair_tokens": _size(repair) if repair else 0,
+        "rules": sum(rule in told for rule in rules),
         "finished": attempt.outcome == Outcome.DONE,
         "error": reflection.last_error,
         "lessons": asked.lessons,
@@ -167,10 +180,15 @@ def _reflect(reflection: Reflection, answer: Ask) -> dict[str, Any]:
     }
 
 
-def _replay(answers: dict[str, Any], reflections: dict[str, Reflection]) -> Ask:
+def _replay(answers: dict[str, Any], reflections: dict[str, Reflection], before: int) -> Ask:
+    """Return what answers about one run; `before` is how many steps the run has before those that the answers cite."""
+
     def ask(step: str, request: ChatRequest) -> ChatAnswer:
         kind = "repair" if step == "reflect:repair" else "reflect"
         text = answers[kind]["answer"] if kind in answers else NOTHING
+        if before and kind in answers:
+            cited = json.loads(text)["evidence_steps"]
+            text = json.dumps(json.loads(text) | {"evidence_steps": [number + before for number in cited]})
         if covered := answers.get(kind, {}).get("covers"):
             text = json.dumps(json.loads(text) | {"covers_existing": _find_label(reflections[covered], request)})
         return ChatAnswer(

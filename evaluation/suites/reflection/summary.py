@@ -59,6 +59,8 @@ def _count_stations(name: str, unit: UnitResult) -> dict[str, int]:
     side_by_side = {frozenset(pair["runs"]) for pair in unit["pairs"]} - joined
     return {
         "runs": len(rows),
+        "rules that decide": sum(len(read_verdicts()["rules"].get(row["run"], ())) for row in rows),
+        "of these, shown": sum(row["rules"] for row in rows),
         "answers that could be read": sum(row["finished"] for row in rows),
         "answers that were repaired": sum(bool(row["repair_tokens"]) for row in rows),
         "nothing to learn": sum(row["finished"] and not row["lessons"] for row in rows),
