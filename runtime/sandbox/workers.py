@@ -5,6 +5,7 @@ limits, or crashes, is killed and replaced.
 """
 
 import atexit
+import ctypes
 import os
 import threading
 
@@ -22,7 +23,6 @@ CALLS_PER_WORKER = 1_000  # then it is replaced, so that memory it did not give 
 _lock = threading.Lock()
 _pool: Monty | None = None
 _has_run = False
-# Kept and never closed: closing would end the workers of the parent.
 _left_to_parent: list[Monty | None] = []
 
 
@@ -87,6 +87,9 @@ def _leave_to_parent() -> None:
     # A thread that did not survive the fork may have held the old one.
     _lock = threading.Lock()
     if _has_run:
+        # Neither closed nor freed, not even when this process ends: both would take the workers' pipes out of the epoll
+        # set that the two processes share, and the parent would wait for ever.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(_pool))
         _left_to_parent.append(_pool)
         _pool = None
 
