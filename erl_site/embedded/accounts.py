@@ -107,7 +107,8 @@ def _copy_binaries(binaries: Path) -> Path:
         # Copied under another name and then renamed, so that an incomplete copy is never used.
         draft = copy.with_name(f".{copy.name}.{os.getpid()}")
         _make_state_folder()
-        draft.mkdir(mode=0o755)
+        draft.mkdir()
+        draft.chmod(0o755)  # whatever the umask is
         shutil.copytree(package / "pginstall", draft / PACKAGE / "pginstall")
         libraries = package.with_name(f"{PACKAGE}.libs")  # found by a path relative to the programs
         if libraries.exists():
@@ -125,12 +126,12 @@ def _make_reachable(home: Path, uid: int) -> None:
     # Others reach a folder only if all folders above it let them pass.
     reachable = all(parent.stat().st_mode & 0o001 for parent in home.parents)
     if reachable:
-        home.chmod(0o711)
         folder = home
     else:
         _make_state_folder()
         folder = STATE / hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
-    folder.mkdir(mode=0o711, exist_ok=True)
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o711)  # whatever the umask is
     for link in {home / "data", home / "run"} & {home / "data", socket_folder(home)}:
         target = link if folder == home else folder / link.name
         target.mkdir(mode=0o700, exist_ok=True)
@@ -141,7 +142,10 @@ def _make_reachable(home: Path, uid: int) -> None:
 
 def _make_state_folder() -> None:
     try:
-        STATE.mkdir(mode=0o755, exist_ok=True)
+        STATE.mkdir()
+        STATE.chmod(0o755)  # whatever the umask is
+    except FileExistsError:
+        pass
     except OSError as error:
         raise EmbeddedServerError(
             f"PostgreSQL refuses to run as root, this machine refuses user namespaces, and {STATE} cannot be "

@@ -66,6 +66,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         home: Path = settings.ERL_HOME
+        # What others could write, such as the schedule, would be trusted
+        os.umask(os.umask(0o022) | 0o022)
         try:
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             log_to(home / "logs" / "quickstart.log")
