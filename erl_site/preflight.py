@@ -11,6 +11,10 @@ from erl_site.embedded.roles import OWNER
 MIN_POSTGRES = 16
 # Older versions may corrupt an HNSW index, or fail inserts during a vacuum.
 MIN_PGVECTOR = (0, 8, 4)
+READ_ONLY = (
+    "The database takes no writes: it is a standby, or default_transaction_read_only is on. Let DATABASE_URL lead to "
+    "the primary server, or switch the setting off."
+)
 EXTENSIONS = ("vector", "pg_trgm", "btree_gin")
 _STATE = """
 SELECT current_setting('server_version_num')::int,
@@ -18,7 +22,8 @@ SELECT current_setting('server_version_num')::int,
     current_database(),
     has_database_privilege(current_database(), 'CREATE'),
     (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
-    (SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = current_database())
+    (SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = current_database()),
+    current_setting('transaction_read_only')::bool
 """
 _EXTENSIONS = """
 SELECT a.name, a.installed_version, a.default_version, coalesce(bool_or(v.trusted), false), n.nspname
@@ -42,7 +47,9 @@ def find_faults(alias: str = "default") -> list[str]:
             history = _read_history(cursor)
     except Error as error:
         return [_explain(error, alias)]
-    version, may_create, database, may_extend, is_superuser, owner_of_database = state
+    version, may_create, database, may_extend, is_superuser, owner_of_database, is_read_only = state
+    if is_read_only:
+        return [READ_ONLY]
     role = connections[alias].settings_dict["USER"]
     faults, lines = [], list[str]()
     if version // 10_000 < MIN_POSTGRES:

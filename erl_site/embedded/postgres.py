@@ -153,7 +153,8 @@ def _start_and_wait(home: Path, dsn: str, *, durable: bool, options: list[str], 
             _refuse_damaged_lock(home)
             if starts == START_ATTEMPTS:
                 told = f"The embedded PostgreSQL does not start.\n{failure}\n{read_log_tail(_log(home), since=since)}\n"
-                raise EmbeddedServerError(told.replace("\n\n", "\n") + f"The full log is {_log(home)}.")
+                told += f"The full log is {_log(home)}."
+                raise EmbeddedServerError(told.replace("\n\n", "\n") + _advise(told, home))
             account = account or _prepare(home, durable=durable)
             failure = _start(home, account, options, wait_seconds=wait_seconds)
             starts += 1
@@ -213,8 +214,16 @@ def _initialise(data: Path, account: Account, *, durable: bool) -> None:
     options += [f"--username={ADMINISTRATOR}", *([] if durable else ["--no-sync"])]
     failure = _run(account, "initdb", "-D", str(draft), *options)
     if failure:
-        raise EmbeddedServerError(f"The embedded PostgreSQL cannot create its data in {data}.\n{failure}")
+        told = f"The embedded PostgreSQL cannot create its data in {data}.\n{failure}"
+        raise EmbeddedServerError(told + _advise(failure, data.parent))
     draft.rename(data)
+
+
+def _advise(output: str, home: Path) -> str:
+    """Return a line that says what to do about what PostgreSQL's programs said, or ""."""
+    signs = ("No space left on device", "Disk quota exceeded", "Check free disk space")
+    is_full = any(sign in output for sign in signs)
+    return f"\nFree some space on the disk with {home}, and start again." if is_full else ""
 
 
 def _start(home: Path, account: Account, options: list[str], *, wait_seconds: float) -> str:

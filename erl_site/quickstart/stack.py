@@ -125,16 +125,20 @@ def build_supervisor(port: int, report: Callable[[str, str], None]) -> Superviso
     )
 
 
-def load_all() -> None:
-    """Load what the processes need before they are forked, so that it is there once."""
+def load_all() -> str:
+    """Load what the processes need before they are forked, so that it is there once.
+
+    Return what is wrong with the embedding model, or "".
+    """
     settings.ERL_LLM_SCRIPT = settings.ERL_LLM_SCRIPT or str(SCRIPT)  # what the sample's agent plays
     for program in PROGRAMS:
         import_module(program)
     app.autodiscover_tasks(force=True)
     app.loader.import_default_modules()
     app.finalize()
-    load_embedder()
+    fault = load_embedder()
     freeze()
+    return fault
 
 
 def wait_until_ready(supervisor: Supervisor, url: str) -> None:

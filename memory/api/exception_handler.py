@@ -34,9 +34,10 @@ _DRF_CODES: dict[type[exceptions.APIException], ErrorCode] = {
     exceptions.Throttled: ErrorCode.RATE_LIMITED,
     exceptions.ParseError: ErrorCode.INVALID_REQUEST,
 }
-# PostgreSQL ended the connection because this process was idle in a transaction: idle_in_transaction_session_timeout,
-# transaction_timeout (https://www.postgresql.org/docs/18/errcodes-appendix.html).
-_ENDED = ("25P03", "25P04")
+# The database only reads, as a standby does, or PostgreSQL ended the connection because this process was idle in a
+# transaction: read_only_sql_transaction, idle_in_transaction_session_timeout, transaction_timeout
+# (https://www.postgresql.org/docs/18/errcodes-appendix.html).
+_UNAVAILABLE = ("25006", "25P03", "25P04")
 
 
 def exception_handler(exc: Exception, context: Mapping[str, Any]) -> HttpResponse | None:
@@ -113,7 +114,7 @@ def _from_database(exc: BaseException) -> Refusal | None:
     if cause == "40P01":  # deadlock_detected: the database is there, and the request can be sent again
         log.warning("deadlock_unresolved")
         return Refusal(ErrorCode.CONFLICT, DETAILS[ErrorCode.CONFLICT], headers={"Retry-After": "1"})
-    if isinstance(exc, OperationalError | InterfaceError) or (isinstance(exc, InternalError) and cause in _ENDED):
+    if isinstance(exc, OperationalError | InterfaceError) or (isinstance(exc, InternalError) and cause in _UNAVAILABLE):
         log.warning("database_unavailable", sqlstate=cause, error=type(exc.__cause__ or exc).__name__)
         return Refusal(
             ErrorCode.DATABASE_UNAVAILABLE,

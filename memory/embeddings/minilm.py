@@ -155,8 +155,13 @@ def has_exact_fast_products() -> bool:
 
 def _load_files(model: str | bytes) -> _Loaded:
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # must be set before the import
-    import onnxruntime  # takes 100 ms and 30 MB, so import it only where it is needed
-    from tokenizers import Tokenizer
+    try:
+        import onnxruntime  # takes 100 ms and 30 MB, so import it only where it is needed
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        raise EmbedderError(
+            f"The embedding model cannot run: {error}. Install the exact packages of requirements.txt.", transient=False
+        ) from error
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # requests already run in parallel

@@ -1,7 +1,6 @@
 """The configured embedder."""
 
 import os
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -65,12 +64,18 @@ def _get_bundled(kind: type[MiniLM]) -> MiniLM:
     return kind()
 
 
-def load_embedder() -> None:
-    """Load a bundled model now, which takes about a second, so that no request waits and forks share it."""
-    with suppress(EmbedderError):  # /ready and the first request report it
-        embedder = get_embedder()
-        if isinstance(embedder, MiniLM):
+def load_embedder() -> str:
+    """Load a bundled model now, which takes about a second, so that no request waits and forks share it.
+
+    Return what is wrong with it, or "".
+    """
+    embedder = get_embedder()
+    if isinstance(embedder, MiniLM):
+        try:
             embedder.warm_up()
+        except EmbedderError as error:
+            return str(error)
+    return ""
 
 
 def forget_embedders() -> None:

@@ -65,6 +65,17 @@ def test_request_without_database_is_503_with_a_time_to_come_back(
     assert (problem["error"]["retryable"], response["Retry-After"]) == (True, "5")
 
 
+def test_database_that_only_reads_is_503_with_a_time_to_come_back(api_client: APIClient) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_read_only = on")  # as on a standby
+    response = api_client.post("/tiny", {"task": "x"}, **KEY)
+    connection.close()
+
+    problem = read_problem(response)
+    assert (problem["status"], problem["error"]["code"]) == (503, "database_unavailable")
+    assert (problem["error"]["retryable"], response["Retry-After"]) == (True, "5")
+
+
 def test_key_verified_a_moment_ago_does_not_hide_the_outage(api_client: APIClient, outage: Any) -> None:
     api_client.get("/tiny")
     outage.begin()

@@ -13,6 +13,11 @@ def server_error(handler: "_Handler") -> None:
     handler.send(500, b"<h1>Server Error (500)</h1>")
 
 
+def limited(handler: "_Handler") -> None:
+    """Answer as nginx does to more than its `client_max_body_size`."""
+    handler.send(413, b"<html><h1>413 Request Entity Too Large</h1></html>")
+
+
 def garbage(handler: "_Handler") -> None:
     handler.send(200, b"\x00\xff not what you asked for")
 

@@ -15,11 +15,28 @@ from memory.heuristics.models import Heuristic
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
+from tests.clients.broken_erl import BrokenErl, limited
 from tests.factories import make_heuristic
 
 TASK = "Cancel reservation EHGLP3."
 MESSAGES = [{"role": "user", "content": TASK}, {"role": "assistant", "content": "It cannot be cancelled."}]
 pytestmark = pytest.mark.usefixtures("erl")
+
+
+def test_limit_of_a_proxy_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "run.json"
+    log.write_text(json.dumps({"task": TASK, "steps": []}))
+
+    with BrokenErl(limited) as proxy:
+        monkeypatch.setenv("ERL_URL", proxy.url)
+        assert main(["import", str(log)]) == 1
+
+    said = capsys.readouterr()
+    assert "A proxy before ERL refuses a request of " in said.err
+    assert "client_max_body_size" in said.err
+    assert said.out.endswith("0 runs recorded, 1 refused.\n")
 
 
 def make_lesson(project: Project, status: str = "approved") -> Heuristic:

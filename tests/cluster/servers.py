@@ -112,7 +112,7 @@ class Network:
         """Start Valkey; return its URL."""
         host = self.add("valkey", number)
         options = ("--bind", host.address, "--port", str(BROKER_PORT), "--save", "", "--protected-mode", "no")
-        host.start(str(valkey._find_server()), *options, log=self.log)
+        host.start(str(valkey.find_server()), *options, log=self.log)
         return f"redis://{host.address}:{BROKER_PORT}/0"
 
     def start_pooler(self, number: int, primary: Host) -> str:

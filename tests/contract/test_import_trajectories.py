@@ -16,6 +16,7 @@ from tests.real_runs import EXCERPTS, TAU, TAU_NATIVE, WEBSHOP
 
 pytestmark = pytest.mark.django_db
 
+EXPORT = Path(__file__).parents[1] / "data" / "exports" / "small"
 RUN = {"id": "r1", "task": "Find a lamp", "steps": [{"action": "search[lamp]", "observation": "one lamp"}]}
 
 
@@ -43,6 +44,21 @@ def test_import_records_real_runs_and_queues_their_reflection(path: Path, count:
     assert (code, err) == (0, "")
     assert f"\n{count} imported, 0 unchanged, 0 failed ({path.name})." in out
     assert Trajectory.objects.count() == Reflection.objects.count() == count
+
+
+@pytest.mark.parametrize("named", [".", "..", "memory_trajectory.jsonl"])
+def test_part_of_a_whole_project_is_no_log(tmp_path: Path, named: str) -> None:
+    make_project()
+    folder = tmp_path / "export"
+    shutil.copytree(EXPORT, folder)
+
+    with pytest.raises(CommandError) as refused:
+        run_import((folder / named).resolve())
+
+    assert str(refused.value) == (
+        f"{folder / 'memory_trajectory.jsonl'} is part of a whole project. Import all of {folder} with manage.py "
+        "import_memory."
+    )
 
 
 def test_import_again_changes_nothing() -> None:

@@ -209,13 +209,18 @@ def test_ensure_without_user_namespaces_runs_as_an_ordinary_user(reachable: Path
         assert (home / "data").stat().st_uid == ORDINARY_UID
 
 
-@pytest.mark.parametrize("folder", ["short", "long-" * 20])
+@pytest.mark.parametrize(("folder", "umask"), [("short", 0o022), ("long-" * 20, 0o022), ("short", 0o077)])
 def test_ensure_without_user_namespaces_in_a_private_folder_moves_the_data_within_reach(
-    private: Path, reachable: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+    private: Path, reachable: Path, monkeypatch: pytest.MonkeyPatch, folder: str, umask: int
 ) -> None:
     monkeypatch.setattr(accounts, "STATE", reachable / "state")
     with discarded(private / folder / "postgres") as home:
-        assert run_without_user_namespaces(lambda: postgres.ensure(home, durable=False)) == ""
+
+        def ensure() -> None:
+            os.umask(umask)
+            postgres.ensure(home, durable=False)
+
+        assert run_without_user_namespaces(ensure) == ""
         assert postgres.is_running(home)
         assert (home / "data").stat().st_uid == ORDINARY_UID
         assert private.stat().st_mode & 0o777 == 0o700

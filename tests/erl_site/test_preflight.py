@@ -26,6 +26,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         administrator.execute("CREATE DATABASE foreign_one TEMPLATE template0")
         administrator.execute("CREATE ROLE first SUPERUSER LOGIN")
         administrator.execute("CREATE DATABASE old OWNER first")
+        administrator.execute("CREATE DATABASE standby")
+        administrator.execute("ALTER DATABASE standby SET default_transaction_read_only = on")
         administrator.execute("CREATE DATABASE ours OWNER erl_owner")
     yield home
     postgres.discard(home / "postgres")
@@ -49,6 +51,7 @@ def url(home: Path, user: str, name: str) -> str:
         ("nobody_here", "foreign_one", "The role nobody_here does not exist"),
         ("app", "foreign_one", "CREATE EXTENSION vector;"),
         ("app", "foreign_one", "GRANT CREATE ON SCHEMA public TO app;"),
+        ("app", "standby", "The database takes no writes: it is a standby, or default_transaction_read_only is on."),
         ("erl", "ours", "Set DATABASE_OWNER_URL to the same database as erl_owner."),
     ],
 )

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from memory.projects.models import ApiKey, Project
 from memory.review.models import Review
 from memory.runs.models import Trajectory
 from reflection.imports.execution import MOST_ATTEMPTS, run_import
+from reflection.imports.models import ProjectImport
 from reflection.jobs.models import Job
 from tests.api.conftest import make_client
 from tests.api.problems import error_of
@@ -429,6 +431,42 @@ def test_the_client_takes_no_part_of_an_export_for_a_log(
 
     assert f"{small / RUNS} is part of a whole project" in capsys.readouterr().err
     assert not Trajectory.objects.exists()
+
+
+def cut_short(file: Path) -> None:
+    os.truncate(file, 100)
+
+
+def change_a_letter(file: Path) -> None:
+    file.write_text(file.read_text().replace("Cancel", "cancel"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (cut_short, "memory_trajectory.jsonl has 100 bytes, and manifest.json says "),
+        (change_a_letter, "memory_trajectory.jsonl is not the file that manifest.json names."),
+        (Path.unlink, "memory_trajectory.jsonl cannot be read: No such file or directory."),
+    ],
+)
+@pytest.mark.django_db(transaction=True)
+def test_the_client_sends_nothing_of_a_damaged_export(
+    live_server: Any,
+    small: Path,
+    damage: Callable[[Path], object],
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("ERL_URL", live_server.url)
+    monkeypatch.setenv("ERL_API_KEY", make_api_key(scopes=[ApiKey.Scope.IMPORT]).token)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(small / "config"))
+    damage(small / RUNS)
+
+    assert main(["import", str(small)]) == 1
+
+    assert sentence in capsys.readouterr().err
+    assert not ProjectImport.objects.exists()
 
 
 @pytest.mark.django_db(transaction=True)

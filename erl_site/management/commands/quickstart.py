@@ -66,6 +66,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         home: Path = settings.ERL_HOME
+        # What others could write, such as the schedule, would be trusted
+        os.umask(os.umask(0o022) | 0o022)
         try:
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             log_to(home / "logs" / "quickstart.log")
@@ -136,10 +138,12 @@ class Command(BaseCommand):
         # one of them has died
         prepared = call_in_fork(prepare, expected=(*FAILURES, CommandError), poll=lambda: None)
         with terminal.working("Processes") as words:
-            load_all()
+            fault = load_all()
             supervisor.start()
             wait_until_ready(supervisor, site_url(port))
             words.append(f"web at {site_url(port)}, worker, scheduler")
+        if fault:
+            terminal.say(f"{fault} Until this is mended, lessons are found by their words alone.")
         return prepared
 
     def _run_loop(

@@ -22,6 +22,7 @@ from memory.projects.models import Project
 from memory.runs.models import Trajectory
 
 MAX_SHOWN_ERRORS = 50
+PROJECT_RUNS = f"{Trajectory._meta.db_table}.jsonl"  # of export_memory --format project
 CODING_AGENTS = ("claude-code", "codex", "cursor", "gemini-cli", "opencode", "qwen-code")  # those that have hooks
 SUFFIXES = frozenset({".json", ".jsonl", ".ndjson", ".traj", ".log", ARCHIVE_SUFFIX, *PROTOBUF_SUFFIXES})
 
@@ -116,6 +117,11 @@ class Command(BaseCommand):
         path: Path = options["path"]
         if not path.exists():
             raise CommandError(f"There is no file {path}.")
+        # Its runs would be recorded again, under other ids and without all that refers to them.
+        if parts := [path] if path.name == PROJECT_RUNS else sorted(path.rglob(PROJECT_RUNS)):
+            raise CommandError(
+                f"{parts[0]} is part of a whole project. Import all of {parts[0].parent} with manage.py import_memory."
+            )
         files = _files_in(path) if path.is_dir() else [path]
         if not files:
             raise CommandError(f"There is no log in {path}: no file ends in {', '.join(sorted(SUFFIXES))}.")

@@ -151,9 +151,14 @@ def _read(response: "httpx.Response") -> dict[str, Any]:
         answer = None
     if response.is_success and isinstance(answer, dict):
         return answer
-    if response.status_code == 413:  # from ERL or a proxy with a smaller limit: trying again cannot help
-        raise Refused("The run is too large for the server.", status=413, code="request_too_large")
     error = answer.get("error") if isinstance(answer, dict) else None
+    if response.status_code == 413 and not isinstance(error, dict):  # trying again cannot help
+        size = len(response.request.content)
+        message = (
+            f"A proxy before ERL refuses a request of {size:,} bytes as too large. Let it pass as much as "
+            "ERL_API_MAX_REQUEST_BYTES says (in nginx, client_max_body_size)."
+        )
+        raise Refused(message, status=413, code="request_too_large")
     wait = _seconds(response.headers.get("Retry-After"))
     if not isinstance(error, dict) or not isinstance(error.get("code"), str):
         what = f"ERL answered {response.status_code}, but not in the form of its API."

@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,6 +18,7 @@ MANIFEST = "manifest.json"
 RUNS = "memory_trajectory.jsonl"
 FORMAT = "erl-project"
 PART_CHARS = 50_000
+READ_BYTES = 1_000_000
 MOST_PARTS = 100  # in one request
 POLL_SECONDS = 1.0
 BREAK_SECONDS = 2.0  # after a part that ERL did not answer
@@ -59,6 +61,8 @@ def import_all(
     `only` names families of rows, such as `lessons`. What they cannot do without comes along.
     """
     manifest = json.loads((folder / MANIFEST).read_bytes())
+    with suppress(KeyError, TypeError):  # a manifest of another form is for ERL to refuse
+        _check_files(folder, manifest)
     body = {"manifest": manifest, "families": list(only), "dry_run": dry_run}
     state = erl.api.post("/imports", body, idempotency_key=str(uuid4()), timeout_seconds=60)
     path = f"/imports/{state['id']}"
@@ -82,6 +86,26 @@ def import_all(
     if dry_run:
         return f"{rows} would be imported. Nothing was changed."
     return f"{rows} are imported. Searches find its lessons and passages once the workers have embedded them."
+
+
+def _check_files(folder: Path, manifest: dict[str, Any]) -> None:
+    """Refuse files that are not as the manifest says, before anything is sent."""
+    for file in manifest.get("files", ()):
+        path, digest = folder / f"{file['table']}.jsonl", hashlib.sha256()
+        try:
+            with path.open("rb") as content:
+                while part := content.read(READ_BYTES):
+                    digest.update(part)
+            size = path.stat().st_size
+        except OSError as error:
+            raise ERLError(f"{path} cannot be read: {error.strerror}. Copy the folder again.") from None
+        if size != file["bytes"]:
+            raise ERLError(
+                f"{path} has {size:,} bytes, and {MANIFEST} says {file['bytes']:,}. Nothing was sent: copy the folder "
+                "again."
+            )
+        if digest.hexdigest() != file["sha256"]:
+            raise ERLError(f"{path} is not the file that {MANIFEST} names. Nothing was sent: copy the folder again.")
 
 
 def _read_parts(folder: Path, manifest: dict[str, Any]) -> Iterator[str]:
