@@ -25,7 +25,15 @@ from memory.heuristics.extensions import Tally, find_flags, find_tallies
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.index.recent_tasks import find_projects_to_remember, remember_tasks
 from memory.retrieval.ranking import FLOORS, FOREIGN_WORDS_FLOOR
-from memory.retrieval.scoring import MEANING_WEIGHT
+from memory.retrieval.scoring import (
+    FLOOR_CHARACTERS,
+    GROWTH,
+    LONGEST,
+    MEANING_WEIGHT,
+    SHARED_WORDS,
+    SHORTEST,
+    UNSHARED_SHARE,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -43,9 +51,11 @@ SELECT v.heuristic_id, t.trajectory_id, t.recorded_at, max(fit.similarity) AS si
 FROM memory_heuristic h
 JOIN memory_heuristicembedding v ON v.revision_id = h.current_revision_id
 JOIN (
-    SELECT s.*, CASE WHEN m.floors IS NULL THEN {FLOORS["hybrid"]} ELSE (m.floors ->> s.language)::float8 END AS floor
+    SELECT s.*, CASE WHEN m.floors IS NULL THEN {FLOORS["hybrid"]} ELSE (m.floors ->> s.language)::float8
+           + coalesce((m.floors ->> '{GROWTH}')::float8, 0)
+             * log(2, least(greatest(s.length, {SHORTEST}), {LONGEST}) / {FLOOR_CHARACTERS}.0)::float8 END AS floor
     FROM (
-        SELECT t.*, memory_language(r.task) AS language
+        SELECT t.*, memory_language(r.task) AS language, length(r.task) AS length
         FROM memory_taskvector t JOIN memory_trajectory r ON r.id = t.trajectory_id
         WHERE t.project_id IN (SELECT project_id FROM memory_heuristic WHERE id = ANY(%(ids)s)) OFFSET 0
     ) s JOIN memory_embeddingmodel m ON m.id = s.embedding_model_id
@@ -53,7 +63,8 @@ JOIN (
 CROSS JOIN LATERAL (SELECT -(v.vector <#> t.vector) AS meaning, coalesce(-(v.terms <#> t.terms), 0) AS words) AS near
 CROSS JOIN LATERAL (
     SELECT near.meaning IS NOT NULL AND t.floor IS NOT NULL AS has_meaning,
-           CASE WHEN near.meaning IS NULL OR t.floor IS NULL THEN near.words WHEN v.kind = 'lesson' THEN near.meaning
+           CASE WHEN near.meaning IS NULL OR t.floor IS NULL THEN near.words WHEN v.kind = 'lesson'
+           THEN near.meaning - (near.words < {SHARED_WORDS})::int * {UNSHARED_SHARE} * (1 - near.meaning)
            ELSE {MEANING_WEIGHT} * near.meaning + {1 - MEANING_WEIGHT} * near.words END AS similarity
 ) AS fit
 WHERE h.id = ANY(%(ids)s) AND NOT EXISTS (

@@ -51,7 +51,7 @@ class MiniLM:
 
     model_id = f"all-minilm-l6-v2-integers@{_get_version(f'{MODEL_SHA256} {GRAPH_SHA256}')}"
     dimensions = 384
-    floors: Mapping[str, float] | None = {"english": 0.28}  # as in FLOORS; other languages all look the same to it
+    floors: Mapping[str, float] | None = {"english": 0.25}  # as in FLOORS; other languages all look the same to it
     batch_size = 1  # one scale rounds all numbers of a batch, so a vector would depend on the other texts
 
     def __init__(self) -> None:

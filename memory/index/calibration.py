@@ -1,12 +1,13 @@
 """What an embedding model knows: measured on questions that lessons answer, and on some that no lesson answers.
 
 A cosine means nothing by itself. To one model two sentences without anything in common are at .1, to another at .8, and
-to a model of English all sentences in Chinese are nearly the same. So a model of a service is tried, once, on thirty
-lessons with their questions in each of eight languages (`memory/embeddings/data/calibration.jsonl`).
+to a model of English all sentences in Chinese are nearly the same. To many models a long text is more similar to any
+other than a short one. So a model of a service is tried, once, on thirty lessons with their questions in each of eight
+languages, and on questions without an answer of all lengths (`memory/embeddings/data/calibration.jsonl`).
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ import numpy as np
 from memory.embeddings.base import Embedder, embed_composites, join_sections
 from memory.embeddings.registry import find_embedder
 from memory.retrieval.models import EmbeddingModel
+from memory.retrieval.scoring import FLOOR_CHARACTERS, GROWTH
 
 QUESTIONS = Path(__file__).parent.parent / "embeddings" / "data" / "calibration.jsonl"
-# Standard deviations above the mean similarity of unanswered questions to their nearest lesson: about one in thirty is
-# above.
-ABOVE = 2.0
-KNOWN_SHARE = 0.25  # of questions must find their lesson above the floor, or the model does not know the language
+# Standard deviations above what unanswered questions of a length are usually like to their nearest lesson: about one in
+# twenty is above.
+ABOVE = 1.6
+KNOWN_SHARE = 0.2  # of questions must find their lesson above the floor, or the model does not know the language
 # The languages that memory_language tells apart and that are not tried, and how many of the foreign ones that are tried
 # a model has to know to be taken for one of many languages
 UNTRIED = (
@@ -53,23 +55,45 @@ def calibrate(model: EmbeddingModel) -> Mapping[str, float]:
 
 
 def measure_floors(embedder: Embedder) -> dict[str, float]:
-    """Return the floor of each language that an embedder knows.
+    """Return the floor of each language that an embedder knows, and how they grow with the length of a question.
 
     Raises:
         EmbedderError: from the embedder.
     """
+    questions = read_questions(QUESTIONS)
+    similarities = {language: _compare(embedder, rows) for language, rows in questions.items()}
+    # Of the questions that no lesson answers: to their nearest lesson
+    nearest = {language: their[len(their[0]) :].max(axis=1) for language, their in similarities.items()}
+    lengths = {language: _measure_lengths(rows, "unrelated") for language, rows in questions.items()}
+    growth = _fit_slope([(lengths[language], nearest[language]) for language in questions])
     floors = {}
-    for language, rows in read_questions(QUESTIONS).items():
-        answered = [row for row in rows if "question" in row]
-        texts = [join_sections((row["trigger"], row["guideline"])) for row in answered]
-        asked = [row["question"] for row in answered] + [row["unrelated"] for row in rows if "unrelated" in row]
-        vectors = embed_composites(embedder, [[text] for text in texts + asked])
-        similarities = vectors[len(texts) :] @ vectors[: len(texts)].T
-        nearest = similarities[len(texts) :].max(axis=1)
-        floor = float(nearest.mean() + ABOVE * nearest.std())
-        if np.mean(np.diagonal(similarities) >= floor) >= KNOWN_SHARE:
+    for language, rows in questions.items():
+        usual = nearest[language] - growth * lengths[language]
+        floor = float(usual.mean() + ABOVE * usual.std())
+        own = np.diagonal(similarities[language]) - growth * _measure_lengths(rows, "question")
+        if np.mean(own >= floor) >= KNOWN_SHARE:
             floors[language] = round(floor, 4)
-    return add_untried(floors)
+    return add_untried(floors) | ({GROWTH: round(growth, 5)} if floors else {})
+
+
+def _compare(embedder: Embedder, rows: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """Return the cosines of questions (rows) and lessons: the questions that have a lesson first, in their order."""
+    answered = [row for row in rows if "question" in row]
+    texts = [join_sections((row["trigger"], row["guideline"])) for row in answered]
+    asked = [row["question"] for row in answered] + [row["unrelated"] for row in rows if "unrelated" in row]
+    vectors = embed_composites(embedder, [[text] for text in texts + asked])
+    return np.asarray(vectors[len(texts) :] @ vectors[: len(texts)].T)
+
+
+def _measure_lengths(rows: Sequence[Mapping[str, Any]], member: str) -> np.ndarray:
+    """Return by how many doublings the texts are longer than those that floors are given for."""
+    return np.log2([len(row[member]) / FLOOR_CHARACTERS for row in rows if member in row])
+
+
+def _fit_slope(groups: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
+    """Return the slope of least-squares lines through the points of groups, each with an intercept of its own."""
+    pairs = [(x - x.mean(), y - y.mean()) for x, y in groups]
+    return float(sum(x @ y for x, y in pairs) / sum(x @ x for x, _ in pairs))
 
 
 def add_untried(floors: Mapping[str, float]) -> dict[str, float]:

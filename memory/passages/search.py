@@ -27,7 +27,7 @@ from memory.redaction import redact_text
 from memory.retrieval.models import EmbeddingModel
 from memory.retrieval.name_match import MAX_NAMES, MOST_LESSONS, choose_added, find_names, weigh
 from memory.retrieval.ranking import FLOORS, LISTED_SHARE, find_floor, find_listing_floor, weigh_meaning
-from memory.retrieval.scoring import Parts, score_heuristic
+from memory.retrieval.scoring import Parts, fit_floors, score_heuristic
 from memory.retrieval.task_vector import embed_task
 
 log = structlog.get_logger(__name__)
@@ -150,12 +150,13 @@ def search_passages(project: Project, query: PassageQuery, *, limit: int = 10, o
     model = get_searched_model()
     vector = _embed(text, model.pk)
     ((language,),) = _read("SELECT memory_language(%(text)s)", {"text": text})
+    known = fit_floors(model.floors, text)
     asked = {
         "project": project.pk,
         "model": model.pk,
         "text": text,
         "vector": vector,
-        "weight": weigh_meaning(language, model.floors) if vector is not None else 0.0,
+        "weight": weigh_meaning(language, known) if vector is not None else 0.0,
         "limit": MAX_FOUND_PASSAGES,
         "breadth": BREADTH,
         "matches": MATCHES,
@@ -166,7 +167,7 @@ def search_passages(project: Project, query: PassageQuery, *, limit: int = 10, o
         "since": query.since,
         "until": query.until,
     }
-    floors = _find_floors(language, model.floors, by_meaning=vector is not None)
+    floors = _find_floors(language, known, by_meaning=vector is not None)
     ranked = _rank(asked, text, _write_search(model, asked), floors)
     page = ranked[offset : offset + limit]
     # Only this page is read; one that was deleted meanwhile is left out below.

@@ -133,8 +133,8 @@ class Retrieval(models.Model):
 class EmbeddingModel(models.Model):
     """A model that vectors came from. Exactly one is active: it embeds the queries and its vectors are searched.
 
-    `floors` say for each language that the model knows how similar a lesson must be to fit a task (calibration.py);
-    they are null until they have been measured.
+    `floors` say for each language that the model knows how similar a lesson must be to fit a task, and may say how
+    much more that is for a longer one (calibration.py); they are null until they have been measured.
     """
 
     id = models.TextField(primary_key=True, help_text="Name and hash, for example all-minilm-l6-v2-integers@1f2e3d4c.")

@@ -13,6 +13,7 @@ from uuid import UUID
 from memory.retrieval.assignment import DEPLOYED_COLUMNS, Deployed
 from memory.retrieval.database import read_prepared
 from memory.retrieval.database_search import INDEX_FROM_TEXTS, UsableIndex, is_indexable
+from memory.retrieval.scoring import fit_floors
 
 _STATE = """
 SELECT changed.whole # coalesce(hashtextextended(ended.ended_at::text, 0), 0), changed.texts, coalesce(m.id, ''),
@@ -80,7 +81,7 @@ def read_state(
         texts=texts,
         model_id=model_id,
         quotas=quotas or {},
-        floors=floors,
+        floors=fit_floors(floors, task or ""),
         language=language,
         words=words,
         index=UsableIndex(model_id, dimensions) if is_large else None,

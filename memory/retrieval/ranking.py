@@ -23,8 +23,8 @@ LOWEST_BOOST, HIGHEST_BOOST = 0.9, 1.1
 
 # How similar to the task a lesson must be to be injected (`measure_fit`), by mode: chosen by leaving one domain out
 # (docs/retrieval.md). Those from LISTED_SHARE of that on are listed without being injected.
-FLOORS = {"hybrid": 0.28, "embedding": 0.28, "lexical": 0.07}
-LISTED_SHARE = 0.36
+FLOORS = {"hybrid": 0.25, "embedding": 0.25, "lexical": 0.07}
+LISTED_SHARE = 0.4
 # How relevant a lesson must be, compared with the best one, to be injected: measured (docs/retrieval.md). Only what it
 # says, and the tasks it comes from, count: no boost lifts a lesson over this line or over the floor.
 RELEVANT_SHARE = 0.3
@@ -51,7 +51,7 @@ def find_floor(mode: str, language: str, floors: Mapping[str, float] | None) -> 
 def find_listing_floor(language: str, floors: Mapping[str, float] | None) -> float:
     """Return the cosine of meaning from which a text is listed: further below the floor than what is injected.
 
-    It has the same share of the way from unrelated texts to equal ones for every language that a model knows: of 0.28,
+    It has the same share of the way from unrelated texts to equal ones for every language that a model knows: of 0.25,
     it is LISTED_SHARE.
     """
     floor = find_floor("hybrid", language, floors)

@@ -4,7 +4,8 @@ The searches, in the database and in memory, only find candidates and their simi
 scored here. docs/appendix/retrieval.md says what else was tried.
 """
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 # The cosine of sentence vectors counts so much, and the cosine of word vectors the rest.
@@ -20,6 +21,16 @@ TASKS_WEIGHT = 0.6
 # For naming everything that the task names, where no other lesson names it. A name that several lessons have, or one of
 # several names, says much less, so the share is raised to a power.
 NAMES_WEIGHT, NAMES_POWER = 0.3, 3
+
+# Two texts that share words may well be about the same thing. Below this cosine of words, a lesson is this share of the
+# way from equal texts less similar to a task than its meaning says: chosen on questions that no lesson answers.
+SHARED_WORDS, UNSHARED_SHARE = 0.1, 0.05
+
+# Beside its languages, the floors of a model may say how much higher they are for a text of twice the length. Then they
+# hold for texts of FLOOR_CHARACTERS.
+GROWTH = "growth"
+FLOOR_CHARACTERS = 64
+SHORTEST, LONGEST = 8, 512  # the lengths that calibration has tried
 
 
 class Parts(NamedTuple):
@@ -85,7 +96,21 @@ def measure_fit(
     """Return how similar a lesson is to a task at all, 0–1, from the arguments of `find_rises` and names.
 
     It is the highest of the cosine of meaning, the similarity of the nearest earlier task, and the share of names. The
-    cosine of words decides only where meaning was not compared: a long story shares words with anything.
+    cosine of words decides only where meaning was not compared: a long story shares words with anything. But what
+    shares hardly a word with the task has to be a little nearer in meaning.
     """
     own = meaning if meaning is not None else words
+    if meaning is not None and words is not None and words < SHARED_WORDS:
+        own = meaning - UNSHARED_SHARE * (1 - meaning)
     return max(own or 0.0, tasks[0] if tasks else 0.0, named_share)
+
+
+def fit_floors(floors: Mapping[str, float] | None, text: str) -> Mapping[str, float] | None:
+    """Return the floors of a model for a text of this length, by language.
+
+    To many models a long text is more similar to any other than a short one is.
+    """
+    if floors is None or GROWTH not in floors:
+        return floors
+    doublings = math.log2(min(max(len(text), SHORTEST), LONGEST) / FLOOR_CHARACTERS)
+    return {language: floor + floors[GROWTH] * doublings for language, floor in floors.items() if language != GROWTH}

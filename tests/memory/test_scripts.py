@@ -17,6 +17,7 @@ from memory.retrieval.models import EmbeddingModel
 from memory.retrieval.name_match import find_names
 from memory.retrieval.question import Question
 from memory.retrieval.safe_text import clean, clean_lines
+from memory.retrieval.scoring import GROWTH, fit_floors
 from tests.factories import make_heuristic, make_project
 from tests.memory.embedding_service import EmbeddingService
 
@@ -205,7 +206,13 @@ def test_text_in_a_language_without_a_stemmer_is_given_no_other_text_for_its_for
 
 
 def test_bundled_model_knows_english_alone() -> None:
-    assert set(measure_floors(MiniLM())) == set(MiniLM.floors or {}) == {"english"}
+    assert set(measure_floors(MiniLM())) - {GROWTH} == set(MiniLM.floors or {}) == {"english"}
+
+
+def test_floor_grows_with_the_length_of_a_text() -> None:
+    assert fit_floors({"english": 0.8, GROWTH: 0.02}, "x" * 128) == pytest.approx({"english": 0.82})
+    assert fit_floors({"english": 0.8, GROWTH: 0.02}, "x" * 10**6) == pytest.approx({"english": 0.86})
+    assert fit_floors({"english": 0.25}, "x" * 128) == {"english": 0.25}
 
 
 def test_model_of_many_languages_has_a_floor_for_those_not_tried() -> None:

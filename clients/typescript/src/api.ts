@@ -125,12 +125,17 @@ function readAnswer(response: HttpResponse): Json {
   const { status } = response;
   const answer = parseObject(response.text);
   if (status >= 200 && status < 300 && answer) return answer;
-  if (status === 413) {
-    // From ERL or a proxy with a smaller limit: trying again cannot help.
-    throw new Refused("The run is too large for the server.", 413, "request_too_large");
+  const error = answer?.error as Json | undefined;
+  if (status === 413 && typeof error?.code !== "string") {
+    // Trying again cannot help.
+    throw new Refused(
+      "A proxy before ERL refuses a request of this size. Let it pass as much as ERL_API_MAX_REQUEST_BYTES says " +
+        "(in nginx, client_max_body_size).",
+      413,
+      "request_too_large",
+    );
   }
   const wait = readSeconds(response.retryAfter);
-  const error = answer?.error as Json | undefined;
   if (typeof error?.code !== "string") {
     throw new Unavailable(`ERL answered ${status}, but not in the form of its API.`, wait);
   }
