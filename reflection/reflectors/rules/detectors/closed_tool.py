@@ -16,6 +16,9 @@ MAX_LATER_CALLS = 6
 _GONE = re.compile(
     r"not subscribed|no longer (?:available|supported|maintained|exists)|discontinued|has been (?:shut ?down|retired)"
     r"|(?:api|endpoint|service) (?:(?:is )?(?:deprecated|disabled)|(?:doesn't|does not|do not) exists?)"
+    r"|please add an environment variable|unable to locate credentials|could not automatically determine credentials"
+    r"|(?:api[ _-]?key|credentials?|token) (?:is |are |was |were |has )?not (?:been )?(?:set|configured|found)\b"
+    r"|exceeded your current quota|insufficient_quota|not implemented(?: yet)?\b|under maintenance"
     r"|(?:disabled|not available) for your (?:subscription|plan|account)",
     re.IGNORECASE,
 )
