@@ -196,18 +196,27 @@ def test_id_that_was_given_or_did_no_harm_is_no_lesson(fields: dict[str, Any]) -
 
 
 MADE = call("create_ticket", {"ticket_id": "TK-88"}, title="a")
-LOST = call("close_ticket", {"error": "Ticket 'TK-88' not found in this session."}, ticket_id="TK-88")
+LOST = call("update_ticket", {"error": "Ticket 'TK-88' not found in this session."}, ticket_id="TK-88")
+
+READ = call("get_ticket", {"error": "Ticket 'TK-88' not found."}, ticket_id="TK-88")
+NAMED = call("create_ticket", "created TK-88", name="TK-88")
 
 
 def test_thing_that_another_tool_does_not_find_is_the_lesson() -> None:
     (finding,) = lost_object.find(view(MADE, LOST))
 
-    assert finding.trigger == "When the request needs `close_ticket` for what `create_ticket` is about to make"
+    assert finding.trigger == "When the request needs `update_ticket` for what `create_ticket` is about to make"
 
 
 @pytest.mark.parametrize(
     "steps",
-    [(LOST,), (MADE, LOST, call("close_ticket", "closed", ticket_id="TK-88")), (call("get_ticket", "TK-88"), LOST)],
+    [
+        (LOST,),
+        (MADE, LOST, call("update_ticket", "updated", ticket_id="TK-88")),
+        (call("get_ticket", "TK-88"), LOST),
+        (MADE, READ),
+        (NAMED, LOST),
+    ],
 )
 def test_thing_that_was_not_lost_is_no_lesson(steps: tuple[dict[str, Any], ...]) -> None:
     assert lost_object.find(view(*steps)) == []

@@ -26,6 +26,7 @@ _GONE = re.compile(
 _NO_ACCESS = re.compile(
     r"\bunauthori[sz]ed\b|(?:invalid|missing|expired|incorrect|wrong) (?:api|access|subscription)[ _-]?(?:key|token)"
     r"|(?:api|access)[ _-]?(?:key|token) (?:is |was |has )?(?:invalid|missing|expired|required|not valid)"
+    r"|\b(?:bad|invalid)[ _]credentials|\binvalid_auth\b|authentication (?:failed|required)"
     r"|\bforbidden\b|access denied|not (?:authori[sz]ed|entitled) to (?:access|use)|blocked",
     re.IGNORECASE,
 )

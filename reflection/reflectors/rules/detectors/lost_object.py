@@ -1,4 +1,4 @@
-"""One tool made something, and another one did not find it."""
+"""One tool made something, and another one, which was to change it, did not find it."""
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.errors import ErrorKind
@@ -15,6 +15,8 @@ def find(run: ReadRun) -> list[RuleMatch]:
     for failed in run.calls:
         if failed.error is None or failed.command or not failed.error.has(ErrorKind.NOT_FOUND):
             continue
+        if not is_change(failed.name):
+            continue
         made = _maker_of(run, failed)
         if made and is_general(code(made[0].name) + code(failed.name)) and not run.next_success(failed):
             match = _make_match(run, made[0], failed, value=made[1])
@@ -29,7 +31,9 @@ def _maker_of(run: ReadRun, failed: RunCall) -> tuple[RunCall, str] | None:
         if not is_reference(value) or not occurs(value, failed.output) or occurs(value, run.episode.task):
             continue
         source = run.source_of(value, before=failed.index)
-        if source and not source.error and source.name != failed.name and is_change(source.name):
+        is_maker = source and not source.error and source.name != failed.name and is_change(source.name)
+        # A name that the agent chose itself may be meant otherwise by the other tool.
+        if source and is_maker and not occurs(value, repr(source.arguments)):
             return source, value
     return None
 
