@@ -117,8 +117,14 @@ def test_missing_tool_called_again_and_again_names_the_tools() -> None:
     )
 
 
-def test_missing_tool_called_once_is_no_lesson() -> None:
-    assert unknown_name.find(view(call("get_weather", NO_TOOL, city="a"))) == []
+def test_missing_tool_called_once_is_no_lesson_if_the_run_went_on() -> None:
+    assert unknown_name.find(view(call("get_weather", NO_TOOL, city="a"), call("search", "sunny", text="b"))) == []
+
+
+def test_missing_tool_with_which_a_run_ended_is_the_lesson() -> None:
+    (finding,) = unknown_name.find(view(call("get_weather", NO_TOOL, city="a")))
+
+    assert finding.guideline.startswith("Do not call it: there is no tool `get_weather` here.")
 
 
 def test_program_that_is_not_installed_is_named_once_it_was_wanted_twice(tmp_path: Path) -> None:

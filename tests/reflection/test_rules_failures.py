@@ -169,6 +169,21 @@ def test_limit_spent_on_paging_names_the_tool() -> None:
     assert finding.trigger == "When `read_page` has been called many times in a row without getting closer to the goal"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Agent stopped due to iteration limit or time limit.",
+        "Reached max steps.",
+        "Recursion limit of 25 reached without hitting a stop condition.",
+        "Max turns (10) exceeded",
+    ],
+)
+def test_limit_in_the_words_of_a_framework_cut_the_run_off(words: str) -> None:
+    failing = [call("open", "Error: no", door=door) for door in "abcdefghi"]
+
+    assert len(cut_off.find(view(*failing, call("open", f"Error: no\n{words}", door="j")))) == 1
+
+
 def test_run_that_no_limit_ended_was_not_cut_off() -> None:
     assert cut_off.find(view(*[call("open", "Error: no", door="a")] * 9)) == []
 

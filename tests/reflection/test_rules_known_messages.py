@@ -16,7 +16,9 @@ from reflection.reflectors.rules.detectors import (
     repaired_code,
     unknown_name,
 )
-from reflection.reflectors.rules.known_messages import OF_CODE, OF_COMMANDS, KnownMessage
+from reflection.reflectors.rules.known_code_messages import OF_CODE
+from reflection.reflectors.rules.known_messages import OF_COMMANDS, KnownMessage
+from reflection.reflectors.rules.known_tool_messages import OF_TOOLS
 from reflection.reflectors.rules.wording import is_general
 from tests.reflection.real_programs import python, shell, sql
 from tests.reflection.rules_runs import call, view
@@ -103,13 +105,127 @@ def test_message_with_several_causes_needs_the_repair() -> None:
     assert [finding.guideline[:14] for finding in known_message.find(repaired)] == ["Make a `tuple`"]
 
 
+@pytest.mark.parametrize(
+    ("command", "answer", "guideline"),
+    [
+        ("git log", "fatal: not a git repository (or any of the parent directories): .git", "Change into the folder"),
+        ("git log", "fatal: detected dubious ownership in repository at '/a'", "First run `git config --global"),
+        (
+            "git checkout a",
+            "error: Your local changes to the following files would be overwritten by checkout:\n\ta",
+            "Commit the changes first",
+        ),
+        ("git push", " ! [rejected] main -> main (fetch first)\nerror: failed to push some refs", "First take over"),
+        ("git push", "error: src refspec main does not match any", "Commit something first"),
+        ("git commit -m a", 'no changes added to commit (use "git add" and/or "git commit -a")', "Name the changes"),
+        ("apt-get install jq", "E: Unable to locate package jq", "Run `apt-get update` first"),
+        ("node a.js", "Error: listen EADDRINUSE: address already in use :::3000", "Choose another port"),
+        ("npm test", "npm error enoent Could not read package.json: Error: ENOENT", "Change into the folder"),
+        ("npm run a", 'npm error Missing script: "a"', "List the scripts"),
+        ("npm install", "npm ERR! code ERESOLVE", "Choose versions that fit"),
+        ("make all", "make: *** No rule to make target 'all'.  Stop.", "Look for the folder with the makefile"),
+        (
+            "go build",
+            "go: go.mod file not found in current directory or any parent directory",
+            "Change into the folder",
+        ),
+        (
+            "python a/b.py",
+            "ImportError: attempted relative import with no known parent package",
+            "Run it as `python -m`",
+        ),
+        ("jq .a b.json", 'jq: error (at b.json:1): Cannot index array with "a"', "Look at the structure first"),
+        ("tar xzf a.gz", "gzip: stdin: not in gzip format", "Ask `file` first"),
+        ("curl a.org", "curl: (6) Could not resolve host: a.org", "Do without: there is no network here."),
+        ("pytest", "Error: Command timed out after 120s", "Give it less to do"),
+    ],
+)
+def test_message_of_a_program_that_has_one_cause_is_the_lesson(command: str, answer: str, guideline: str) -> None:
+    (finding,) = known_message.find(view(call("bash", answer, command=command), call("bash", "ok", command="ls -l a")))
+
+    assert finding.guideline.startswith(guideline)
+
+
+def test_message_of_a_shell_with_which_a_failed_run_ended_twice_is_the_lesson() -> None:
+    answer = "curl: (6) Could not resolve host: a.org"
+
+    (finding,) = known_message.find(view(*(call("bash", answer, command=f"curl a.org/{page}") for page in "ab")))
+
+    assert finding.avoid == "Trying other addresses or mirrors."
+
+
+@pytest.mark.parametrize(
+    ("code", "answer", "guideline"),
+    [
+        ("import os", "InterpreterError: Import of os is not allowed. Authorized imports are: ['re']", "Import only"),
+        ("open('a')", "InterpreterError: Forbidden function evaluation: 'open' is not among", "Call only the tools"),
+        ("asyncio.run(a())", "RuntimeError: asyncio.run() cannot be called from a running event loop", "Write `await`"),
+        (
+            "a.b.str.len()",
+            "AttributeError: Can only use .str accessor with string values!",
+            "Turn the column into text",
+        ),
+        (
+            "a = b.dt.year",
+            "AttributeError: Can only use .dt accessor with datetimelike values",
+            "Turn the column into time",
+        ),
+        ("a = a.append(b)", "AttributeError: 'DataFrame' object has no attribute 'append'", "Use `pd.concat()`"),
+        ("np.float(a)", "AttributeError: module 'numpy' has no attribute 'float'.", "Write `float`"),
+        ("a.corr()", "ValueError: could not convert string to float: 'red'", "Choose the columns with numbers"),
+        (
+            "a = b - c",
+            "TypeError: Cannot subtract tz-naive and tz-aware datetime-like objects.",
+            "Give all of them a zone",
+        ),
+        ("m.fit(a, b)", "ValueError: Input X contains NaN.", "Fill or drop the missing values"),
+        ("a[a.b.str.contains('c')]", "ValueError: Cannot mask with non-boolean array containing NA", "Pass `na=False`"),
+        ("a = pd.read_csv('b')", "ParserError: Error tokenizing data. C error: Expected 3 fields", "Look at its first"),
+        ("plt.show()", "TclError: no display name and no $DISPLAY environment variable", "Run it without a screen"),
+        (
+            "a = b['c']",
+            "TypeError: string indices must be integers, not 'str'",
+            "Look at its type first: this is a text",
+        ),
+        (
+            "a = b['c']",
+            "TypeError: list indices must be integers or slices, not str",
+            "Look at its type first: this is",
+        ),
+        ("re.search('a', b).group()", "AttributeError: 'NoneType' object has no attribute 'group'", "Check first"),
+        ("for a in b: b.pop(a)", "RuntimeError: dictionary changed size during iteration", "Go through a copy"),
+        ("page.click('a')", "Error: strict mode violation: locator('a') resolved to 2 elements", "Name the element"),
+        ("SELECT YEAR(a) FROM b", "Error: no such function: YEAR", "Use `strftime()`"),
+        (
+            "SELECT a FROM b",
+            "ERROR: current transaction is aborted, commands ignored until end",
+            "Send `ROLLBACK` first",
+        ),
+        (
+            "SELECT round(a, 2) FROM b",
+            "ERROR: function round(double precision, integer) does not exist",
+            "Convert the number",
+        ),
+        ("SELECT a FROM b LIMIT 3", "Error: Incorrect syntax near 'LIMIT'.", "Write `SELECT TOP`"),
+        ("SELECT c.a FROM b", 'ERROR: missing FROM-clause entry for table "c"', "Use exactly the aliases"),
+        ("SELECT a FROM b", "ERROR 1046 (3D000): No database selected", "Choose the database"),
+        ("SELECT a / b FROM c", "ERROR: division by zero", "Wrap the divisor in `NULLIF`"),
+        ("CREATE TABLE a (b int)", "ERROR: cannot execute CREATE TABLE in a read-only transaction", "Only read"),
+    ],
+)
+def test_message_of_a_library_that_has_one_cause_is_the_lesson(code: str, answer: str, guideline: str) -> None:
+    (finding,) = known_message.find(view(call("run_code", answer, code=code)))
+
+    assert finding.guideline.startswith(guideline)
+
+
 def test_message_that_a_file_holds_is_no_lesson(folder: Path) -> None:
     (folder / "log").write_text("cp: -r not specified; omitting directory 'src'\n")
 
     assert known_message.find(view(shell("cat log", folder))) == []
 
 
-@pytest.mark.parametrize("known", [*OF_COMMANDS, *OF_CODE], ids=lambda known: known.trigger)
+@pytest.mark.parametrize("known", [*OF_COMMANDS, *OF_CODE, *OF_TOOLS], ids=lambda known: known.trigger)
 def test_words_of_known_messages_are_general(known: KnownMessage) -> None:
     assert all(is_general(text) for text in (known.trigger, known.guideline, known.avoid))
 

@@ -33,11 +33,16 @@ def test_english_and_texts_too_short_to_tell_are_english(task: str) -> None:
 
 
 def test_lesson_from_a_run_in_another_language_says_so() -> None:
-    assert reflect_on(make_run(*CORRECTED, task=GERMAN)).text.rationale.endswith(ENGLISH_ONLY)
+    assert reflect_on(make_run(*CORRECTED, task=GERMAN, outcome="success")).text.rationale.endswith(ENGLISH_ONLY)
 
 
 def test_lesson_from_a_run_in_english_does_not_speak_of_languages() -> None:
-    assert ENGLISH_ONLY not in reflect_on(make_run(*CORRECTED, task="Book the day that the user wants.")).text.rationale
+    assert (
+        ENGLISH_ONLY
+        not in reflect_on(
+            make_run(*CORRECTED, task="Book the day that the user wants.", outcome="success")
+        ).text.rationale
+    )
 
 
 def test_note_in_another_language_is_quoted_and_not_turned_into_advice() -> None:

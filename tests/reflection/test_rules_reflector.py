@@ -217,7 +217,11 @@ def test_result_without_lessons_says_why(episode: Episode, reason: str) -> None:
 
 
 def test_score_stands_in_for_an_unknown_outcome() -> None:
-    corrected = (call("book", "Error: invalid day", day="1/2/24"), call("book", day="2024-01-02"))
+    corrected = (
+        call("book", "Error: invalid day", day="1/2/24"),
+        call("look"),
+        call("book", day="2024-01-02"),
+    )
     (good,) = reflect(make_run(*corrected, outcome="unknown", score=0.9)).lessons
     (bad,) = reflect(make_run(*corrected, outcome="unknown", score=0.2)).lessons
 

@@ -22,6 +22,14 @@ def test_short_series_is_ignored_even_if_other_runs_show_it_too() -> None:
     assert find(view(*[FAILING] * 9, family=(make_run(*[FAILING] * 9),))) == []
 
 
+def test_short_series_with_which_a_limit_ended_the_run_is_told_to_change() -> None:
+    stopped = FAILING | {"observation": f"{FAILING['observation']}\n\nAgent stopped due to max iterations."}
+
+    (finding,) = find(view(FAILING, FAILING, stopped))
+
+    assert "`cancel` was called 3 times" in finding.rationale
+
+
 def test_repeated_question_with_the_same_answer_is_ignored() -> None:
     assert find(view(*[ANSWERED] * 12)) == []
 

@@ -67,7 +67,11 @@ _STARTS = re.compile(
     | (?:you\ can't|you\ cannot|you\ don't\ have|that's\ not|i\ don't\ understand|you\ (?:need|have)\ to)\b
     | nothing\ happens | permission\ denied | access\ denied | bad\ request | timed?[\ -]?out\b | execution\ timed\ out
     | wrong\b[^\n]{0,40}$ | your\ (?:proposed\ edit|command|edit)\ (?:has|was|could|did)\ [^\n]*(?:error|not|refused)
-    | \d{1,3}\ validation\ errors?\b | (?:http\ )?[45]\d\d\s+[A-Za-z] | \w*(?:Error|Exception):)""",
+    | \d{1,3}\ validation\ errors?\b | (?:http\ )?[45]\d\d\s+[A-Za-z] | \w*(?:Error|Exception)(?::|\(['"])
+    | <(?:tool_use_)?error> | mcp\ error\ -?\d | (?:tool|request|api|validation)\ (?:\w+\ )?(?:error|failed)\b
+    | you\ must\ (?:provide|specify|supply|include|pass|set)\b | did\ not\ find\ \w+,
+    | (?:rate\ limit|too\ many\ requests|quota\ exceeded)\b
+    | missing\ (?:required\b|(?:\w+\ )?(?:parameter|argument)))""",
     re.VERBOSE | re.IGNORECASE | re.MULTILINE,
 )
 _INSIDE = re.compile(
@@ -85,9 +89,30 @@ _WHOLE = re.compile(
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)")
 _RAISED = re.compile(r"^\w[\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b.*$", re.MULTILINE)
 _LABEL = re.compile(r"^\s*(?:\[?(?:error|exception|failure|fatal)\]?|\w+(?:Error|Exception))\s*[:\-]\s*", re.IGNORECASE)
-_SCHEMA = re.compile(
-    r"\bvalidation errors? for\b[^\n]{0,128}\n\s{0,16}(?P<field>[\w.]+)\n\s{0,16}(?P<message>[^\n\[]+)"
+# How the schemas of pydantic, zod, FastAPI, Django REST framework and OpenAI's API name a parameter.
+_SCHEMAS = tuple(
+    re.compile("".join(parts))
+    for parts in (
+        (r"\bvalidation errors? for\b[^\n]{0,128}\n\s{0,16}(?P<field>[\w.]+)\n\s{0,16}(?P<message>[^\n\[]+)",),
+        (
+            r"\"path\":\s{0,16}\[\s{0,16}\"(?P<field>\w{1,60})\"[^\]]{0,80}\],\s{0,16}",
+            r"\"message\":\s{0,16}\"(?P<message>[^\"\n]{1,160})\"",
+        ),
+        (
+            r"\"loc\": ?\[\"(?:body|query)\", ?\"(?P<field>\w{1,60})\"[^\]]{0,80}\], ?",
+            r"\"msg\": ?\"(?P<message>[^\"\n]{1,160})\"",
+        ),
+        (
+            r"^\{\"(?P<field>\w{1,60})\": ?\[\"",
+            r"(?P<message>(?:This field|A valid|Not a valid|Must be)[^\"\n]{1,160})\"\]",
+        ),
+        (r"\bInvalid type for '(?P<field>\w{1,60})': (?P<message>expected [^\n]{1,80})",),
+    )
 )
+# What ends the run is said after the answer.
+END_OF_RUN = re.compile(r"\s{1,8}(?:Agent stopped due to [^\n]{1,80}|KeyboardInterrupt)\s{0,8}$")
+_REPR = re.compile(r"\w{1,60}(?:Error|Exception)\((['\"])(.{1,400})\1\)$", re.DOTALL)
+_MEMBER = re.compile(r"\{'error': '([^'\n]{1,400})'[,}]")
 _EXIT_CODE = re.compile(r"\s*(?:process )?exit(?:ed with)? code:? \d+\s*$", re.IGNORECASE)
 _CHOICES = re.compile(r"\b(?:should|must) be (?:one of )?'[a-z_-]{1,16}'(?:(?:,| or|, or) '[a-z_-]{1,16}')+")
 _REFUSAL = re.compile(r"\{['\"](?:messages?|msg|error|detail)['\"]: ?['\"]([^'\"\n]{1,200})['\"]\}$")
@@ -129,7 +154,8 @@ def read_error(step: EpisodeStep, *, values: Iterable[object] = (), only_at_star
         return None
     # Cut before it is matched: tools answer with whole files, too.
     kinds = kinds_of(text[:MAX_ANSWER_CHARS])
-    if schema := _SCHEMA.search(text[:MAX_ANSWER_CHARS]):
+    schemas = (pattern.search(part[:MAX_ANSWER_CHARS]) for part in (text, step.observation) for pattern in _SCHEMAS)
+    if schema := next((match for match in schemas if match), None):
         message = schema["message"].strip()
         return ErrorShape(
             text=message, shape=f"{schema['field']}: {shape_of(message, values)}", kinds=kinds, field=schema["field"]
@@ -185,9 +211,14 @@ def _first_line(text: str) -> str:
 
 
 def _error_in(observation: str, *, only_at_start: bool) -> str:
-    observation = observation.strip()
+    observation = END_OF_RUN.sub("", observation.strip())
     if observation.startswith("{"):
         return _error_member(observation)
+    # Some tools answer with the error as their language writes it, or with a text in quotation marks.
+    if (match := _REPR.match(observation[:MAX_ANSWER_CHARS])) and " " in match[2]:
+        return match[2]
+    if observation[:1] == observation[-1:] == '"' and "\n" not in observation:
+        observation = observation[1:-1]
     if _STARTS.match(observation):
         return observation
     if _WHOLE.fullmatch(observation):
@@ -211,15 +242,22 @@ def _error_member(observation: str) -> str:
     try:
         answer = json.loads(observation)
     except (ValueError, RecursionError):
-        return ""
+        match = _MEMBER.match(observation)
+        return match[1] if match else ""
     if not isinstance(answer, dict):
         return ""
     for member in ("error", "errors", "exception", "error_message"):
         value = answer.get(member)
+        if isinstance(value, list) and value:
+            value = value[0]
         if isinstance(value, dict):
             value = value.get("message") or value.get("detail") or value.get("code")
         if isinstance(value, str) and value.strip():
             return value
+    if answer.get("isError") is True:
+        return _text_of(answer.get("content"))
+    if any(pattern.match(observation) for pattern in _SCHEMAS):
+        return observation
     if isinstance(answer.get("response"), str) and (match := _REFUSAL.match(answer["response"])):
         return match[1]
     # A refused request, in the words of a web framework
@@ -236,3 +274,9 @@ def _error_member(observation: str) -> str:
     members = ("message", "msg", "messages", "detail", "reason", "preview", "result", "output", "stderr")
     message = next((answer[member] for member in members if answer.get(member)), "")
     return message if failed and isinstance(message, str) else ""
+
+
+def _text_of(content: object) -> str:
+    """Return the texts of an MCP result."""
+    parts = content if isinstance(content, list) else []
+    return "\n".join(str(part["text"]) for part in parts if isinstance(part, dict) and part.get("text"))

@@ -23,6 +23,7 @@ from reflection.reflectors.rules.detectors import (
     guessed_name,
     incomplete_sweep,
     known_message,
+    lost_object,
     missing_identifier,
     missing_prerequisite,
     named_alternative,
@@ -37,12 +38,15 @@ from reflection.reflectors.rules.detectors import (
     sibling_repair,
     sibling_success,
     unanswered_question,
+    unfounded_id,
     unknown_name,
+    unreadable_answer,
     unshown_label,
     unverified_change,
 )
 from reflection.reflectors.rules.detectors.recorded_notes import describe_tasks
 from reflection.reflectors.rules.language import ENGLISH_ONLY, is_english
+from reflection.reflectors.rules.relevance import bears_on_the_end
 from reflection.reflectors.rules.run_view import ReadRun
 from reflection.reflectors.rules.wording import (
     MAX_GUIDELINE_CHARS,
@@ -68,6 +72,9 @@ DETECTORS: tuple[Callable[[ReadRun], list[RuleMatch]], ...] = (
     sibling_success.find,
     refused_edit.find,
     unknown_name.find,
+    unreadable_answer.find,
+    unfounded_id.find,
+    lost_object.find,
     closed_tool.find,
     changed_command.find,
     unverified_change.find,
@@ -95,7 +102,7 @@ class RulesReflector:
     """
 
     name = "rules"
-    version = "12"
+    version = "13"
     reads_near = True
     reads_family = True
     reads_tries = False
@@ -114,7 +121,7 @@ class RulesReflector:
         run = ReadRun(episode, injected=episode.injected)
         matches = _detect(run)
         patterns = _find_patterns(run, matches)
-        fit = [match for match in matches if _is_fit(match, run)]
+        fit = [match for match in matches if _is_fit(match, run) and bears_on_the_end(match, run)]
         # A stable sort: of equally certain findings, the earlier detector goes first.
         ranked = _distinct(sorted(fit, key=lambda match: -match.confidence))
         # Notes have a number of their own, or they would crowd out what was seen in the calls.
@@ -232,6 +239,8 @@ def _says_the_same(match: RuleMatch, near: NearHeuristic) -> bool:
 def _why_none(run: ReadRun, found: list[RuleMatch]) -> str:
     if any(_is_given(match, run) for match in found):
         return ALREADY_SERVED
+    if found and not any(bears_on_the_end(match, run) for match in found):
+        return "The run failed, and what the rules found is about errors that it got over or could do without."
     if found:
         return (
             "What the rules found cannot be expressed without ids, names or values of this run, so nothing is proposed."

@@ -15,7 +15,15 @@ from reflection.reflectors.rules.tools import is_edit, is_handover, is_read, is_
 from reflection.reflectors.rules.wording import cut
 
 MAX_QUOTE_CHARS = 220
+_LIMIT = re.compile(
+    r"(?:agent stopped due to|reached) (?:the )?(?:max(?:imum)? |iteration |time )[\w ]{1,40}"
+    r"|recursion limit of \d{1,6} reached|max turns \(\d{1,6}\) exceeded",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"[A-Z][\w'’.-]{0,40}[:,]? [^({\[]")
 _EXIT_CODE = re.compile(r"\s*(?:process )?exit(?:ed with)? code:? \d+\s*$", re.IGNORECASE)
+MIN_SENTENCE_WORDS = 6
+MAX_LIMIT_CHARS = 300  # of the last answer, which the framework ends with its own words
 MAX_SHORT_ANSWER_CHARS = 300  # longer answers of reading tools are the text of a file or page
 
 
@@ -112,11 +120,14 @@ class ReadRun:
 
     @cached_property
     def calls(self) -> tuple[RunCall, ...]:
-        """Tool calls in order, without talk and thoughts."""
+        """Tool calls in order, without talk, thoughts and sentences."""
         return tuple(
             _read_call(step)
             for step in self.episode.steps
-            if step.action and not is_talk(step.action.name) and not is_thought(step.action.name)
+            if step.action
+            and not is_talk(step.action.name)
+            and not is_thought(step.action.name)
+            and not _sentence_of(step)
         )
 
     @cached_property
@@ -130,10 +141,22 @@ class ReadRun:
     @cached_property
     def turns(self) -> tuple[SpokenTurn, ...]:
         return tuple(
-            SpokenTurn(step=step, said=_spoken(step.action.arguments), heard=step.observation)
+            SpokenTurn(step=step, said=_sentence_of(step) or _spoken(step.action.arguments), heard=step.observation)
             for step in self.episode.steps
-            if step.action and is_talk(step.action.name)
+            if step.action and (is_talk(step.action.name) or _sentence_of(step))
         )
+
+    @cached_property
+    def closing(self) -> str:
+        """What the agent said in its last step, "" if that was a call."""
+        return self.turns[-1].said if self.turns and self.turns[-1].step is self.episode.steps[-1] else ""
+
+    @cached_property
+    def cut_off(self) -> str:
+        """The limit that ended the run, as recorded or in the words of LangChain, smolagents or OpenAI's SDK, or ""."""
+        last = self.episode.steps[-1] if self.episode.steps else None
+        match = _LIMIT.search(f"{last.error}\n{last.observation}"[-MAX_LIMIT_CHARS:]) if last else None
+        return self.episode.cut_off or (match[0] if match else "")
 
     @cached_property
     def verdict(self) -> str:
@@ -255,6 +278,15 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     # True and false occur everywhere and trace to nothing.
     elif value is not None and not isinstance(value, bool):
         yield path, value
+
+
+def _sentence_of(step: EpisodeStep) -> str:
+    """Return the sentence that stands where a call should, as in logs of agents that write their actions as text."""
+    action = step.action
+    if action is None or list(action.arguments) != ["input"] or step.observation.strip() or step.error:
+        return ""
+    text = f"{action.name} {action.arguments['input']}"
+    return text if _SENTENCE.match(text) and len(text.split()) >= MIN_SENTENCE_WORDS else ""
 
 
 def _spoken(arguments: dict[str, Any]) -> str:

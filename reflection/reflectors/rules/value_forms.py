@@ -23,12 +23,14 @@ _FORMS = {
 
 _SCHEMA_TYPES = {
     "list": "as a list, even for a single entry",
+    "array": "as a list, even for a single entry",
     "string": "as a single text",
     "integer": "as a whole number",
     "number": "as a number",
     "boolean": "as true or false",
     "dictionary": "as an object with named members",
     "dict": "as an object with named members",
+    "object": "as an object with named members",
     "date": "as a date in the form YYYY-MM-DD",
 }
 
@@ -65,9 +67,9 @@ def change_of_form(old: tuple[Any, ...], new: tuple[Any, ...], *, error: str) ->
 
 def form_of_schema(message: str) -> str:
     """Return how to give a value that a schema's message asks for, or ""."""
-    match = re.search(r"valid (\w+)", message)
+    match = re.search(r"valid (?!input)(\w+)|\b[Ee]xpected (?:an? )?(\w+), (?:received|but got)\b", message)
     if match:
-        return _SCHEMA_TYPES.get(match[1], "")
+        return _SCHEMA_TYPES.get(match[1] or match[2], "")
     choices = re.findall(r"'([a-z_-]{1,16})'", message) if re.search(r"\b(?:should|must) be\b", message) else []
     return (
         "as " + listed([f'"{choice}"' for choice in choices], last="or") if 1 < len(choices) <= MAX_ENUMERATED else ""

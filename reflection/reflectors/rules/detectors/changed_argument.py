@@ -19,9 +19,11 @@ MIN_ID_NUMBER = 100
 _OF_STATE = (ErrorKind.UNAVAILABLE, ErrorKind.TRANSIENT, ErrorKind.REFUSED)
 _ID_WORDS = frozenset(["id", "ids", "number", "no"])
 _TYPE = re.compile(r"must be (?:an? )?(list|string|integer|number|boolean|dictionary)\b", re.IGNORECASE)
+_REQUIRED = re.compile(r"(?:(?:this )?field )?(?:is )?required\.?|.{0,60}received undefined", re.IGNORECASE)
 _AS_LIST = "as a list, even for a single entry"
 _PATH = re.compile(r"[\w.~-]{0,60}(?:/[\w.-]{1,60}){1,12}|[\w-]{1,60}\.[a-z]{1,5}")
 _EVERYTHING = frozenset(["any", "all", "*", "every", "everything"])
+_NUMBERS = frozenset("zero one two three four five six seven eight nine ten none null true false".split())  # noqa: SIM905
 _UNSPECIFIC = frozenset("id ids name number value key input type code".split())  # noqa: SIM905
 FREE_TEXT = frozenset("input text content query title name description message body command".split())  # noqa: SIM905
 
@@ -91,13 +93,13 @@ def _of_schema(run: ReadRun, failed: RunCall, fixed: RunCall | None) -> RuleMatc
     if not field:
         return None
     tool, parameter, shape = code(failed.name), code(field), shape_of(failed.error.text)
-    is_missing = shape.lower() == "field required"
+    is_missing = _REQUIRED.fullmatch(failed.error.text) is not None
     if is_missing and (outer := _outer_of(failed, field)):
         return _of_nesting(run, failed, field=field, outer=outer)
     form = form_of_schema(failed.error.text)
     asked = f"Give {parameter} {form}." if form else f'Give {parameter} as the schema of {tool} asks: "{shape}".'
     if field in failed.arguments:
-        asked += _about_nothing(failed.arguments[field])
+        asked += _about_nothing(failed.arguments[field]) + _about_word(failed.arguments[field], form)
     return RuleMatch(
         rule="changed_argument",
         trigger=f"When about to call {tool}{f' without {parameter}' if is_missing else ''}",
@@ -151,6 +153,18 @@ def _about_nothing(value: Any) -> str:
     if isinstance(value, str) and value.strip().lower() in _EVERYTHING:
         return " No word stands for all: to ask for all, leave it out if the schema allows that."
     return ""
+
+
+def _about_word(value: Any, form: str) -> str:
+    """Return what to do where a word was given for a number that stands for something, or ""."""
+    is_word = isinstance(value, str) and value.strip().isalpha()
+    if (
+        not is_word
+        or value.strip().lower() in (_EVERYTHING | _NUMBERS)
+        or form not in ("as a whole number", "as a number")
+    ):
+        return ""
+    return " Look up which number stands for the word; if nothing shows it, leave it out instead of guessing one."
 
 
 def _of_error(run: ReadRun, failed: RunCall) -> RuleMatch | None:
@@ -208,6 +222,7 @@ def _shown_path(run: ReadRun, failed: RunCall, name: str) -> str | None:
 def _uncorrected(run: ReadRun, failed: RunCall, *, form: str, path: str, value: str, shown: str = "") -> RuleMatch:
     assert failed.error is not None
     trigger, guideline = say_form(failed, path=path, form=form)
+    guideline += _about_word(value, form)
     source = run.latest_source(shown, before=failed.index) if shown else None
     source_text = f"Step {source.index} had shown it in the right form" if source else "The error names the form"
     return RuleMatch(

@@ -16,6 +16,9 @@ MAX_LATER_CALLS = 6
 _GONE = re.compile(
     r"not subscribed|no longer (?:available|supported|maintained|exists)|discontinued|has been (?:shut ?down|retired)"
     r"|(?:api|endpoint|service) (?:(?:is )?(?:deprecated|disabled)|(?:doesn't|does not|do not) exists?)"
+    r"|please add an environment variable|unable to locate credentials|could not automatically determine credentials"
+    r"|(?:api[ _-]?key|credentials?|token) (?:is |are |was |were |has )?not (?:been )?(?:set|configured|found)\b"
+    r"|exceeded your current quota|insufficient_quota|not implemented(?: yet)?\b|under maintenance"
     r"|(?:disabled|not available) for your (?:subscription|plan|account)",
     re.IGNORECASE,
 )
@@ -23,6 +26,7 @@ _GONE = re.compile(
 _NO_ACCESS = re.compile(
     r"\bunauthori[sz]ed\b|(?:invalid|missing|expired|incorrect|wrong) (?:api|access|subscription)[ _-]?(?:key|token)"
     r"|(?:api|access)[ _-]?(?:key|token) (?:is |was |has )?(?:invalid|missing|expired|required|not valid)"
+    r"|\b(?:bad|invalid)[ _]credentials|\binvalid_auth\b|authentication (?:failed|required)"
     r"|\bforbidden\b|access denied|not (?:authori[sz]ed|entitled) to (?:access|use)|blocked",
     re.IGNORECASE,
 )

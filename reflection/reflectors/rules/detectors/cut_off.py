@@ -13,7 +13,7 @@ MIN_SHARE = 0.4
 
 def find(run: ReadRun) -> list[RuleMatch]:
     """Name the largest use of steps in a run that a limit ended: failing calls, or one tool again and again."""
-    if not run.episode.cut_off or run.succeeded or len(run.calls) < MIN_CALLS:
+    if not run.cut_off or run.succeeded or len(run.calls) < MIN_CALLS:
         return []
     failing = [call for call in run.calls if call.error]
     if len(failing) >= MIN_SHARE * len(run.calls):
@@ -36,7 +36,7 @@ def _failing(run: ReadRun, failing: list[RunCall]) -> RuleMatch:
         ),
         avoid="Spending the steps that are left on further guesses.",
         rationale=(
-            f"The run was ended by a limit ({run.episode.cut_off}); {len(failing)} of its {len(run.calls)} calls had "
+            f"The run was ended by a limit ({run.cut_off}); {len(failing)} of its {len(run.calls)} calls had "
             f"failed. {run.ending}"
         ),
         polarity="avoid",
@@ -56,7 +56,7 @@ def _one_tool(run: ReadRun, series: list[RunCall]) -> RuleMatch:
         ),
         avoid=f"Going through everything with {tool}.",
         rationale=(
-            f"The run was ended by a limit ({run.episode.cut_off}); {len(series)} calls of {tool} in a row, from step "
+            f"The run was ended by a limit ({run.cut_off}); {len(series)} calls of {tool} in a row, from step "
             f"{series[0].index} to step {series[-1].index}, used up most of it. {run.ending}"
         ),
         polarity="avoid",

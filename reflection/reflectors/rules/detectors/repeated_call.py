@@ -3,11 +3,12 @@
 from itertools import pairwise
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.errors import ErrorKind, says_something
+from reflection.reflectors.rules.errors import END_OF_RUN, ErrorKind, says_something
 from reflection.reflectors.rules.run_view import ReadRun, RunCall
 from reflection.reflectors.rules.wording import code, times
 
-LONG_SERIES = 10  # shorter ones seldom decide how a run ends
+LONG_SERIES = 10  # shorter ones seldom decide how a run ends …
+MIN_LAST_CALLS, MIN_SHARE = 3, 0.5  # … unless a limit ended it with them, and they are most of it
 MAX_DISTINCT = 300
 
 
@@ -16,7 +17,7 @@ def find(run: ReadRun) -> list[RuleMatch]:
     matches = []
     groups: dict[tuple[str, str, str], list[RunCall]] = {}
     for call in run.calls:
-        key = (call.name, repr(call.arguments), call.output)
+        key = (call.name, repr(call.arguments), END_OF_RUN.sub("", call.output))
         if key in groups or len(groups) < MAX_DISTINCT:
             groups.setdefault(key, []).append(call)
     for same in groups.values():
@@ -24,11 +25,19 @@ def find(run: ReadRun) -> list[RuleMatch]:
         call = same[0]
         if call.is_edit or run.succeeded:
             continue
-        if call.error is None or len(same) < LONG_SERIES or call.error.has(ErrorKind.TRANSIENT):
+        if call.error is None or call.error.has(ErrorKind.TRANSIENT):
+            continue
+        if len(same) < LONG_SERIES and not _ended_with(run, same):
             continue
         if says_something(call.error.shape) and (call.is_unknown or not call.is_check):
             matches.append(_failing(run, call, same))
     return matches
+
+
+def _ended_with(run: ReadRun, same: list[RunCall]) -> bool:
+    """Return whether a limit ended a run with these calls, and they are most of it."""
+    enough = max(MIN_LAST_CALLS, MIN_SHARE * len(run.calls))
+    return bool(run.cut_off) and len(same) >= enough and list(run.calls[-MIN_LAST_CALLS:]) == same[-MIN_LAST_CALLS:]
 
 
 def _in_vain(run: ReadRun, same: list[RunCall]) -> list[RunCall]:

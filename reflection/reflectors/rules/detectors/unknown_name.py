@@ -14,6 +14,7 @@ from reflection.reflectors.rules.wording import code, is_general, listed, times
 MAX_TRIES = 6
 MIN_MISSES = 2
 MAX_TOOLS = 12
+MAX_NAMED = 4
 MIN_LIKENESS = 0.75
 
 # What stands in for a command on machines that do not have it.
@@ -43,6 +44,8 @@ def find(run: ReadRun) -> list[RuleMatch]:
             matches[failed.label] = _of_usual(run, failed, _USUAL[failed.command.program])
         elif other is None and not failed.command and (match := _of_missing_tool(run, failed)):
             matches[failed.label] = match
+    if match := _of_several_tools(run, set(matches)):
+        matches[match.trigger] = match
     for match in _of_missing_programs(run):
         matches.setdefault(match.trigger, match)
     return list({match.trigger: match for match in reversed(matches.values())}.values())[::-1]
@@ -135,6 +138,37 @@ def _of_usual(run: ReadRun, failed: RunCall, usual: str) -> RuleMatch:
     )
 
 
+def _of_several_tools(run: ReadRun, explained: set[str]) -> RuleMatch | None:
+    """Describe tools that a failed run called although none of them exists, where nothing else says so."""
+    missing = {
+        call.name: call
+        for call in reversed(run.calls)
+        if call.error and not call.command and _is_unknown(call) and is_general(code(call.name))
+    }
+    worked = {call.name for call in run.calls if not call.error}
+    names = sorted(missing.keys() - explained - worked)
+    if not run.failed or not MIN_MISSES <= len(names) <= MAX_NAMED:
+        return None
+    first, last = sorted((missing[name] for name in names), key=lambda call: call.index)[:: len(names) - 1]
+    return RuleMatch(
+        rule="unknown_name",
+        trigger=f"When about to plan with {listed([code(name) for name in names], last='or')} in this environment",
+        guideline=(
+            "Do without these tools: they do not exist here. Plan with the tools on offer, and say which part of the "
+            "request none of them can do."
+        ),
+        avoid="Drawing a conclusion that rests on what the missing tools would have answered.",
+        rationale=(
+            f"{len(names)} tools that do not exist were called, first {code(first.name)} at step {first.index}, and "
+            f"nothing was called in their place. {run.ending}"
+        ),
+        polarity="mixed",
+        confidence=0.8,
+        citations=tuple(run.cite(call.step, call.error.text) for call in (first, last) if call.error),
+        tools=tuple(names),
+    )
+
+
 def _of_missing_programs(run: ReadRun) -> list[RuleMatch]:
     """Describe programs that shell commands call again and again, though they are not installed."""
     wanted: dict[str, list[RunCall]] = {}
@@ -145,8 +179,16 @@ def _of_missing_programs(run: ReadRun) -> list[RuleMatch]:
     matches = []
     for name, calls in wanted.items():
         later = [c for c in run.calls if c.index > calls[-1].index and not c.error and name in code_of(c).split()]
-        if len(calls) < MIN_MISSES or later or name in _USUAL or not is_general(code(name)):
+        # Commands such as `find -exec sh -c` may keep silent about it.
+        silent = [c for c in later if run.failed and not c.answer.strip()]
+        is_found = len(later) > len(silent)
+        if len(calls) + len(silent) < MIN_MISSES or is_found or name in _USUAL or not is_general(code(name)):
             continue
+        end = (
+            f"and was not found; {len(silent)} more commands with it answered nothing"
+            if silent
+            else "and was never found"
+        )
         matches.append(
             RuleMatch(
                 rule="unknown_name",
@@ -154,8 +196,7 @@ def _of_missing_programs(run: ReadRun) -> list[RuleMatch]:
                 guideline=f"Do without {code(name)}: it is not installed here. Use a program that is.",
                 avoid=f"Trying {code(name)} again with other options.",
                 rationale=(
-                    f"{code(name)} was called {times(len(calls))}, first at step {calls[0].index}, and was never "
-                    f"found. {run.ending}"
+                    f"{code(name)} was called {times(len(calls))}, first at step {calls[0].index}, {end}. {run.ending}"
                 ),
                 polarity="mixed",
                 confidence=0.75,
@@ -197,7 +238,10 @@ def _of_missing_tool(run: ReadRun, failed: RunCall) -> RuleMatch | None:
     )
     if near and near[0] != failed.name and not run.succeeded and not is_harmful(near[0]):
         return _of_misspelt(run, failed, near[0]) if is_general(code(failed.name) + code(near[0])) else None
-    if len(calls) < MIN_MISSES:
+    # A single miss counts if a failed run ended without another call that worked or missed.
+    others = [call for call in run.calls if call.name != failed.name]
+    went_on = any(_is_unknown(call) if call.error else call.index > failed.index for call in others)
+    if len(calls) < MIN_MISSES and (went_on or not run.failed):
         return None
     worked = dict.fromkeys(call.name for call in run.calls if not call.error and not call.command)
     tools = [name for name in (named.names if named else run.episode.tools) or tuple(worked) if name != failed.name]
