@@ -4,7 +4,7 @@
 
 Sixty lessons with a question each, and thirty questions on other subjects, are written in each of eight languages. One
 half was used to choose floors (`memory/embeddings/data/calibration.jsonl`, which also calibrates embedding models); the
-other half is only measured (`held_out.jsonl`), and so are forty more questions on other subjects (`unrelated.jsonl`),
+other half is only measured (`held_out.jsonl`), and so are twenty more questions on other subjects (`unrelated.jsonl`),
 which somebody wrote who did not know the search. The embedder is the one in ERL_EMBEDDER. Lessons are loaded, and
 answers requested, through the HTTP API of a scratch project; the order of all lessons comes from the search in this
 process. --plot draws what earlier runs wrote.
@@ -138,7 +138,7 @@ def main() -> None:
         return
     measured = []
     embedder = options.embedder or settings.ERL_EMBEDDER
-    print("| embedder | language | half | nDCG@10 | right lesson given | unrelated given | of forty more |")
+    print("| embedder | language | half | nDCG@10 | right lesson given | unrelated given | of twenty more |")
     print("|---|---|---|---|---|---|---|")
     with scratch_database(), override_settings(ERL_RETRIEVE_MEMORY_MB=MEMORY_MB, ERL_EMBEDDER=embedder):
         forget_embedders()
