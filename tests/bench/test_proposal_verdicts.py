@@ -47,6 +47,7 @@ def folder(tmp_path: Path) -> Path:
         {"kind": "data", "visible_cause": False},
     ]
     write(tmp_path / "held-out-12.jsonl", once_judged)
+    write(tmp_path / "held-out-13.jsonl", [{"kind": "home", "visible_cause": True}])
     return tmp_path
 
 
@@ -81,6 +82,13 @@ def test_report_counts_verdicts_of_a_single_reader(folder: Path) -> None:
     assert "| data | 1 | 0 | 0 | 0 | 0 | 0 |" in text
     assert "| grid | 2 | 2 | 2 | 1 (50%) | 0 | 1 |" in text
     assert "Of 2 proposals, 1 (50%) are approved." in text
+
+
+def test_report_counts_failed_runs_without_any_proposal(folder: Path) -> None:
+    text = report(folder)
+
+    assert "| home | 1 | 1 | 0 | 0 (0%) | 0 | 0 |" in text
+    assert "Of 0 proposals, 0 are approved." in text
 
 
 def test_missing_verdict_is_refused(folder: Path) -> None:
