@@ -14,6 +14,7 @@ from typing import Any
 
 from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, Episode, EpisodeStep
 from reflection.reflectors.excerpts import Focus, excerpt, stems_of
+from reflection.reflectors.members import choose_members, read_json
 
 MAX_CONTRASTS = 2
 MAX_STEPS = 4  # of another run
@@ -220,10 +221,11 @@ def _cut(value: Any, limit: int, focus: Focus) -> Any:
 
 
 def _cut_member(name: str, value: Any, limit: int, focus: Focus) -> Any:
-    if name != "arguments":
-        return _cut(value, limit, focus)
-    text, limit = json.dumps(value, ensure_ascii=False, default=str), min(limit, MAX_CHARACTERS)
-    return value if len(text) <= limit else excerpt(text, limit, focus)
+    if name == "observation":
+        return read_json(value, min(limit, MAX_ANSWER_CHARACTERS), focus)
+    if name == "arguments":
+        return choose_members(value, min(limit, MAX_CHARACTERS), focus)
+    return _cut(value, limit, focus)
 
 
 def _count_shared(steps: Sequence[EpisodeStep], others: Sequence[EpisodeStep]) -> int:

@@ -45,11 +45,13 @@ def stems_of(text: str) -> set[str]:
 class Focus:
     """How much each word matters, by its stem, and how often a line stands in the texts to choose from.
 
+    In the choice of members of JSON, the words of the rules that the agent was told matter, too: `members`.
     Texts that were looked through are remembered: prompts are tried in several sizes.
     """
 
     weights: Mapping[str, float]
     lines: Mapping[str, int] = field(default_factory=dict)
+    members: Mapping[str, float] = field(default_factory=dict)
     _ranked: dict[str, tuple[list[str], list[int]]] = field(default_factory=dict)
 
     def rank(self, text: str) -> tuple[list[str], list[int]]:
@@ -69,7 +71,7 @@ class Focus:
     def _score(self, pieces: Sequence[str], stems: Sequence[set[str]], spread: Mapping[str, int]) -> list[float]:
         """Return how much each piece matters; `spread` is in how many of them a stem stands."""
         return [
-            (sum(self.weights[stem] / spread[stem] for stem in of_piece if stem in self.weights) + _fault_in(piece))
+            (sum(self.weights[stem] / spread[stem] for stem in of_piece if stem in self.weights) + fault_in(piece))
             / (1 + len(piece) / PIECE_CHARACTERS)
             / self._repeated(piece)
             for piece, of_piece in zip(pieces, stems, strict=True)
@@ -122,7 +124,7 @@ def excerpt(text: str, limit: int, focus: Focus) -> str:
     return _join(pieces, kept, first=limit // 3)
 
 
-def _fault_in(piece: str) -> float:
+def fault_in(piece: str) -> float:
     if _NAMED_FAULT.search(piece):
         return NAMED_FAULT
     return FAULT if _FAULT.search(piece) else 0.0

@@ -3,18 +3,17 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Self
 
-from memory.limits import JsonLimits
-from memory.runs.episode import EarlierTurn, Episode, EpisodeStep, OfferedTool
-from memory.strict_json import InvalidJson, parse_json
+from memory.runs.episode import Action, EarlierTurn, Episode, EpisodeStep, OfferedTool
 from memory.transcripts.lesson_blocks import cut_lesson_blocks
 from memory.transcripts.log import RESPOND
 from reflection.prompts import cut_middle
 from reflection.reflectors.contrast import contrast_section
 from reflection.reflectors.excerpts import Focus, RulesFocus, excerpt, stems_of
+from reflection.reflectors.members import choose_members, read_json
 from reflection.reflectors.rules.errors import read_error
 
 MAX_NOTES = 20
@@ -25,12 +24,10 @@ MAX_TURNS = 10
 MAX_NAMED_STEPS = 40
 COMPARED_CHARACTERS = 200  # of a task and of what was said, which may be cut or have more after it
 PROMPT_CHARACTERS = 2_500  # of what the agent was told
+OF_RULE = 6  # what a word of the rules counts for in the choice of members
 TOOLS_CHARACTERS = 1_600
 MIN_LESSON_CHARACTERS, LESSON_CHARACTERS = 240, 330
-MARK_CHARACTERS = 30  # of what stands for the characters that are cut
-# Characters of a text and items of a list in the short forms of JSON, the longest first
-_SHORT_FORMS = ((200, 8), (100, 4), (60, 2), (40, 1), (24, 0))
-_ANSWER = JsonLimits(depth_levels=12)
+_HAS_DIGIT = re.compile(r"\d")
 _NO_SUCH_TOOL = re.compile(
     r"\b(?:no|unknown|invalid|unrecogni[sz]ed) (?:such )?(?:tool|function)\b"
     r"|\b(?:tool|function)\b[^\n]{0,80}\b(?:not found|not exist|doesn't exist|not available|not a valid|not defined)",
@@ -138,7 +135,11 @@ def _find_focus(episode: Episode) -> tuple[Focus, RulesFocus]:
         for stem in stems:
             weights[stem] = max(weights[stem], weight)
     lines = Counter(line.strip() for step in episode.steps for line in {*step.observation.splitlines()})
-    return Focus(weights=weights, lines=lines), RulesFocus(weights=counts)
+    rules = RulesFocus(weights=counts)
+    members = Counter(weights)
+    for stem in stems_of(excerpt(episode.system_prompt, PROMPT_CHARACTERS, rules)):
+        members[stem] += OF_RULE
+    return Focus(weights=weights, lines=lines, members=members), rules
 
 
 def write_sections(run: ShownRun, size: Size) -> Iterable[tuple[str, list[Any]]]:
@@ -158,7 +159,7 @@ def write_sections(run: ShownRun, size: Size) -> Iterable[tuple[str, list[Any]]]
         "summary": cut_middle(episode.summary, limit),
         "mistakes": [cut_middle(text, limit) for text in episode.mistakes[:MAX_NOTES]],
         "successes": [cut_middle(text, limit) for text in episode.successes[:MAX_NOTES]],
-        "mistake_cards": [_cut_value(card, limit, focus) for card in episode.mistake_cards[:MAX_NOTES]],
+        "mistake_cards": [choose_members(card, limit, focus) for card in episode.mistake_cards[:MAX_NOTES]],
     }
     if texts := {name: note for name, note in notes.items() if note}:
         yield "THE AGENT'S OWN NOTES", [texts]
@@ -211,12 +212,16 @@ def _turns(turns: Sequence[EarlierTurn], focus: Focus) -> Iterable[dict[str, Any
 
 def _trajectory(run: ShownRun, size: Size) -> Iterable[dict[str, Any]]:
     """Yield the steps that there is room for, and between them how many are left out."""
-    before = -1
+    before, asked = -1, set[str]()
     for position in _choose_steps(run, size.steps):
         if position > before + 1:
             yield {"left_out_steps": position - before - 1}
+        # Ids and dates that the agent had; "economy" in an earlier call is not the "economy" of another reservation.
+        for step in run.episode.steps[max(before, 0) : position]:
+            asked |= {text for text in _texts_of(step.action) if _HAS_DIGIT.search(text)}
+        step = run.episode.steps[position]
         limit = size.characters * (2 if position in run.telling else 1)
-        yield _step(run.episode.steps[position], limit, run.focus)
+        yield _step(step, limit, run.focus, asked | _texts_of(step.action))
         before = position
 
 
@@ -231,7 +236,11 @@ def _choose_steps(run: ShownRun, count: int) -> list[int]:
     return sorted(list(dict.fromkeys(order))[:count])
 
 
-def _step(step: EpisodeStep, limit: int, focus: Focus) -> dict[str, Any]:
+def _texts_of(action: Action | None) -> set[str]:
+    return {value for value in action.arguments.values() if isinstance(value, str)} if action else set()
+
+
+def _step(step: EpisodeStep, limit: int, focus: Focus, asked: Set[str]) -> dict[str, Any]:
     shown: dict[str, Any] = {"step": step.index}
     if step.thought:
         shown["thought"] = excerpt(step.thought, limit, focus)
@@ -239,50 +248,15 @@ def _step(step: EpisodeStep, limit: int, focus: Focus) -> dict[str, Any]:
         shown[RESPOND] = excerpt(str(step.action.arguments["content"]), limit, focus)
     elif step.action:
         shown["tool"] = cut_middle(step.action.name, 100)
-        shown["arguments"] = {name: _cut_value(value, limit, focus) for name, value in step.action.arguments.items()}
+        arguments = step.action.arguments.items()
+        shown["arguments"] = {name: choose_members(value, limit, focus) for name, value in arguments}
     if step.observation:
         # Lessons that the run was given by a tool stand among the lessons.
         answer = cut_lesson_blocks(step.observation) or "(lessons)"
-        shown["observation"] = _read_json(answer, limit, focus)
+        shown["observation"] = read_json(answer, limit, focus, asked)
     if step.error:
         shown["error"] = excerpt(step.error, limit, focus)
     return shown
-
-
-def _read_json(text: str, limit: int, focus: Focus) -> Any:
-    """Return what a tool answered: JSON as JSON, not as a text with all its quotes escaped, the long in short form."""
-    if text[:1] not in ("{", "["):
-        return excerpt(text, limit, focus)
-    try:
-        value = parse_json(text.encode(), limits=_ANSWER)
-    except InvalidJson:
-        return excerpt(text.replace('"', "'"), limit, focus)
-    if len(text) <= limit:
-        return value
-    for characters, items in _SHORT_FORMS:
-        shown = _shorten(value, characters, items, focus)
-        if len(json.dumps(shown, ensure_ascii=False)) <= limit:
-            return shown
-    return excerpt(text.replace('"', "'"), limit, focus)
-
-
-def _shorten(value: Any, characters: int, items: int, focus: Focus) -> Any:
-    """Return a JSON value with all of its members, but shorter texts and of each list the items that matter most."""
-    if isinstance(value, str):
-        return cut_middle(value, characters) if len(value) > characters + MARK_CHARACTERS else value
-    if isinstance(value, dict):
-        return {name: _shorten(member, characters, items, focus) for name, member in value.items()}
-    if not isinstance(value, list) or len(value) <= items:
-        return [_shorten(item, characters, items, focus) for item in value] if isinstance(value, list) else value
-    by_weight = sorted(range(len(value)), key=lambda at: (-focus.weigh(json.dumps(value[at], ensure_ascii=False)), at))
-    shown = [_shorten(value[at], characters, items, focus) for at in sorted(by_weight[:items])]
-    return [*shown, f"[… {len(value) - items} more]"]
-
-
-def _cut_value(value: Any, limit: int, focus: Focus) -> Any:
-    """Return a JSON value as it is while short, else its text with parts left out."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return value if len(text) <= limit else excerpt(text, limit, focus)
 
 
 def _tools(episode: Episode, room: int) -> Iterable[str]:

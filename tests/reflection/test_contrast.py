@@ -1,5 +1,6 @@
 """Where two runs of a task part, and several tries as one run."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -114,6 +115,21 @@ def test_answer_in_a_contrast_keeps_what_decided() -> None:
     read = shown["did_instead"][0]["observation"]
     assert "basic economy cannot be changed" in read
     assert len(read) < 500
+
+
+def test_answer_in_json_in_a_contrast_keeps_the_members_that_decided() -> None:
+    fare = {"notes": ["The desk keeps a record of every visit."] * 20, "changeable": "never", "seats": list(range(90))}
+    run = make_run(LOOK, ("book", "basic economy"), task="Move a flight, where it is changeable.")
+    other = make_run(LOOK, ("read_fare", "HAT1"), ("refuse", "no"), outcome="success", task=run.task)
+    other = replace(
+        other, steps=(other.steps[0], replace(other.steps[1], observation=json.dumps(fare)), *other.steps[2:])
+    )
+    run = replace(run, contrasts=tuple(contrast(run, other)))
+    prompt = build_prompt(run, near=(), max_lessons=1, json_schema=answer_schema(1))
+
+    (shown,) = read_blocks(prompt.request.user)["RUNS THAT ENDED OTHERWISE"]
+
+    assert shown["did_instead"][0]["observation"]["changeable"] == "never"
 
 
 def test_contrast_stands_redacted_and_cut_in_the_prompt() -> None:
