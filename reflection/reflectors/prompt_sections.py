@@ -15,6 +15,7 @@ from reflection.reflectors.contrast import contrast_section
 from reflection.reflectors.excerpts import Focus, RulesFocus, excerpt, stems_of
 from reflection.reflectors.members import choose_members, read_json
 from reflection.reflectors.rules.errors import read_error
+from reflection.reflectors.rules.tools import is_change, is_edit
 
 MAX_NOTES = 20
 MAX_TOOLS = 60
@@ -22,6 +23,7 @@ MAX_PARAMETERS = 15
 MAX_GIVEN = 20
 MAX_TURNS = 10
 MAX_NAMED_STEPS = 40
+CHANGES_BY_METHOD = {"GET": False, "HEAD": False, "POST": True, "PUT": True, "PATCH": True, "DELETE": True}
 COMPARED_CHARACTERS = 200  # of a task and of what was said, which may be cut or have more after it
 PROMPT_CHARACTERS = 2_500  # of what the agent was told
 OF_RULE = 6  # what a word of the rules counts for in the choice of members
@@ -226,18 +228,27 @@ def _trajectory(run: ShownRun, size: Size) -> Iterable[dict[str, Any]]:
 
 
 def _choose_steps(run: ShownRun, count: int) -> list[int]:
-    """Return the positions of the steps to show: the last and the first ones, and the newest errors between them."""
+    """Return the positions of the steps to show: the last and the first ones, the newest errors and changes between."""
     number = len(run.episode.steps)
     if count >= number:
         return list(range(number))
     order = [*range(number - 1, number - 1 - max(1, count // 2), -1), *range(max(1, count // 4))]
     order += sorted((position for position in run.telling if position >= 0), reverse=True)
+    order += [position for position in reversed(range(number)) if _is_change(run.episode.steps[position].action)]
     order += range(number)
     return sorted(list(dict.fromkeys(order))[:count])
 
 
 def _texts_of(action: Action | None) -> set[str]:
     return {value for value in action.arguments.values() if isinstance(value, str)} if action else set()
+
+
+def _is_change(action: Action | None) -> bool:
+    """Tell whether a call changes something, by its HTTP method or by the verb in the name of its tool."""
+    if action is None:
+        return False
+    method = str(action.arguments.get("method", "")).upper()
+    return CHANGES_BY_METHOD.get(method, is_change(action.name) or is_edit(action.name))
 
 
 def _step(step: EpisodeStep, limit: int, focus: Focus, asked: Set[str]) -> dict[str, Any]:

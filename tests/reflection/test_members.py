@@ -1,6 +1,7 @@
 """Which members of a long JSON answer a prompt shows."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ ORDER = {
 FOCUS = Focus(weights={}, members={"warran": 6, "carrie": 3, "w77": 3})
 
 
-def run_of(**options: Any) -> Episode:
+def run_of(count: int = 30, **options: Any) -> Episode:
     """A run too long for its answers: each is about one of many orders."""
     steps = [
         EpisodeStep(
@@ -32,7 +33,7 @@ def run_of(**options: Any) -> Episode:
             action=Action(name="get_order", arguments={"order_id": f"W{number}"}),
             observation=json.dumps(ORDER | {"order_id": f"W{number}"}),
         )
-        for number in range(1, 31)
+        for number in range(1, count + 1)
     ]
     return make_episode(**{"task": "Serve the buyer.", "steps": tuple(steps)} | options)
 
@@ -107,3 +108,28 @@ def test_deeply_nested_value_is_shown_as_a_text() -> None:
     shown = choose_members(value, 400, FOCUS)
 
     assert json.dumps(shown).startswith('{"inner": ' * MAX_DEPTH + '"{')
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        Action(name="cancel_order", arguments={"order_id": "W9"}),
+        Action(name="apply_patch", arguments={"patch": "x"}),
+        Action(name="http", arguments={"method": "post", "url": "/orders"}),
+    ],
+)
+def test_call_that_changes_something_is_shown_before_those_that_read(action: Action) -> None:
+    assert 45 in steps_shown_with(action)
+
+
+def test_request_that_only_reads_is_left_out_like_others() -> None:
+    action = Action(name="send_request", arguments={"method": "GET", "url": "/orders"})
+
+    assert 45 not in steps_shown_with(action)
+
+
+def steps_shown_with(action: Action) -> list[int]:
+    """Return the numbers of the steps shown of a run of 90, if this is the call of the 45th."""
+    steps = list(run_of(90).steps)
+    steps[44] = replace(steps[44], action=action)
+    return [line["step"] for line in trajectory_of(run_of(steps=tuple(steps))) if "step" in line]
