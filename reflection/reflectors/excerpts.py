@@ -71,7 +71,10 @@ class Focus:
     def _score(self, pieces: Sequence[str], stems: Sequence[set[str]], spread: Mapping[str, int]) -> list[float]:
         """Return how much each piece matters; `spread` is in how many of them a stem stands."""
         return [
-            (sum(self.weights[stem] / spread[stem] for stem in of_piece if stem in self.weights) + fault_in(piece))
+            (
+                math.fsum(self.weights[stem] / spread[stem] for stem in of_piece if stem in self.weights)
+                + fault_in(piece)
+            )
             / (1 + len(piece) / PIECE_CHARACTERS)
             / self._repeated(piece)
             for piece, of_piece in zip(pieces, stems, strict=True)
@@ -93,13 +96,13 @@ class RulesFocus(Focus):
     def _score(self, pieces: Sequence[str], stems: Sequence[set[str]], spread: Mapping[str, int]) -> list[float]:
         weights = {stem: self.weights.get(stem, 0.0) * math.log(len(pieces) / spread[stem]) for stem in spread}
         own = [
-            sum(weights[stem] for stem in of_piece) / (1 + len(piece) / PIECE_CHARACTERS)
+            math.fsum(weights[stem] for stem in of_piece) / (1 + len(piece) / PIECE_CHARACTERS)
             for piece, of_piece in zip(pieces, stems, strict=True)
         ]
         scores, heading = [], 0.0
         for piece, before, score, after in zip(pieces, [0.0, *own], own, [*own[1:], 0.0], strict=False):
             for line in _HEADING.findall(piece):
-                heading = sum(weights[stem] for stem in stems_of(line))
+                heading = math.fsum(weights[stem] for stem in stems_of(line))
             scores.append(score + OF_NEIGHBOUR * (before + after) + OF_HEADING * heading)
         return scores
 

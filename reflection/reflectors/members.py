@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import islice
+from math import fsum
 from typing import Any
 
 from memory.limits import JsonLimits
@@ -110,7 +111,7 @@ def _rank(leaves: list[_Leaf], focus: Focus, asked: Set[str]) -> list[_Leaf]:
     def weigh(leaf: _Leaf) -> float:
         if leaf.text in asked:
             return 0.0
-        weight = OF_ANY + sum(focus.members.get(stem, 0.0) / spread[stem] for stem in leaf.stems)
+        weight = OF_ANY + fsum(focus.members.get(stem, 0.0) / spread[stem] for stem in leaf.stems)
         weight += fault_in("\n".join((*leaf.kind[-1:], leaf.text)))
         return weight / (NAME_CHARACTERS + len(leaf.text)) / (1 + leaf.rank) ** 2
 
