@@ -58,6 +58,7 @@ def kill_when(run: ConsolidationRun, *, stages_done: int) -> None:
     rows.filter(status="running").update(lease_until=Now() - timedelta(seconds=1))  # as if the lease had run out
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(500)
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)

@@ -58,6 +58,7 @@ def test_changes_are_made_and_taken_back(tmp_path: Path) -> None:
     assert path.read_text() == "x = 1\ny = 1\n"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
@@ -72,6 +73,7 @@ def test_outcome_of_tests_is_read(tmp_path: Path, alone: None, body: str, expect
     assert run_tests(("test_it.py",), tmp_path) == expected
 
 
+@pytest.mark.nightly
 def test_file_that_cannot_be_read_is_an_error_and_no_failure(tmp_path: Path, alone: None) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_it.py").write_text("def test_it(:\n")

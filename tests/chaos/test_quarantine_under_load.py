@@ -50,6 +50,7 @@ class Asker(threading.Thread):
         connection.close()
 
 
+@pytest.mark.nightly
 def test_poison_stops_at_once_and_every_answer_with_it_is_listed(chaos_web: ChaosWeb) -> None:
     project = make_project()
     mallory = make_api_key(project=project, client="mallory").api_key

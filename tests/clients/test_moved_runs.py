@@ -25,6 +25,7 @@ def read_runs(project: Project) -> list[dict[str, Any]]:
     return list(Trajectory.objects.filter(project=project).order_by("external_id").values(*OWN))
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("erl")
 def test_runs_are_the_same_after_they_were_moved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

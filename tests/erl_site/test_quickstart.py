@@ -151,6 +151,7 @@ def test_quickstart_once_closes_the_loop_and_a_second_run_changes_nothing(quicks
     assert not (quickstart.home / "processes.json").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_running_quickstart_serves_with_its_key(running: Quickstart) -> None:
     access = json.loads((running.home / "quickstart.json").read_text())
@@ -160,6 +161,7 @@ def test_running_quickstart_serves_with_its_key(running: Quickstart) -> None:
     assert answer.json()["pagination"]["total"] == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_second_quickstart_points_to_the_running_one(running: Quickstart) -> None:
     again = running.run()
@@ -196,6 +198,7 @@ def test_quickstart_replaces_a_damaged_file(begun: Quickstart) -> None:
     assert access["admin_password"]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_running_quickstart_restarts_a_killed_worker(running: Quickstart) -> None:
     web, worker, *others = recorded_pids(running.home)
@@ -206,6 +209,7 @@ def test_running_quickstart_restarts_a_killed_worker(running: Quickstart) -> Non
     assert [recorded_pids(running.home)[0], *recorded_pids(running.home)[2:]] == [web, *others]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_running_quickstart_brings_killed_servers_back(running: Quickstart) -> None:
     broker = valkey.process_id(running.home / "valkey")

@@ -5,6 +5,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from erl_site.embedded import postgres, processes, valkey
 from tests.servers import PREFIX, discard_dead_homes
 from tests.stack import ROOT
@@ -24,6 +26,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.nightly
 def test_home_of_a_killed_run_is_discarded_with_its_processes() -> None:
     home = Path(tempfile.mkdtemp(prefix=f"{PREFIX}dead-"))
     command = [sys.executable, "-c", KILLED_RUN, str(home)]

@@ -172,6 +172,7 @@ def test_same_key_starts_one_evaluation() -> None:
     assert EvaluationRun.objects.count() == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.django_db(transaction=True)
 def test_run_of_a_dead_worker_is_resumed() -> None:
     kill_workers()

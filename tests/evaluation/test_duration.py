@@ -33,6 +33,7 @@ def test_duration_of_a_run_with_an_agent_of_ones_own_is_not_foreseen() -> None:
     assert foresee_seconds(Options(suites=("replay", "live"))) is None
 
 
+@pytest.mark.nightly
 @pytest.mark.django_db(transaction=True)
 def test_command_says_how_long_it_takes_and_how_far_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "runs.jsonl").write_text(json.dumps({"arm": "none", "task": "t", "outcome": "success"}), "utf-8")

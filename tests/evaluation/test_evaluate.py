@@ -100,6 +100,7 @@ def test_junit_has_a_case_for_each_check(evaluated: Evaluated) -> None:
     assert {"harm is detected", "random:5 does worse", "shuffled does worse"} <= {case.get("name") for case in cases}
 
 
+@pytest.mark.nightly
 @pytest.mark.django_db(transaction=True)
 def test_falling_below_a_limit_ends_with_exit_code_2() -> None:
     with pytest.raises(SystemExit) as ended:

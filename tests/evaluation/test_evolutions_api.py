@@ -213,6 +213,7 @@ def test_runs_that_were_erased_meanwhile_are_missing_and_it_says_so(api: Api, pr
     assert "has 19 recorded runs that can be used" in api.get(path).json()["error"]
 
 
+@pytest.mark.nightly
 def test_erasure_of_a_run_takes_the_answers_of_its_rehearsals_along(api: Api, project: Project, shop: Service) -> None:
     start(api, make_shop_with_runs(shop, project=project))
     let_worker_evolve()
@@ -227,6 +228,7 @@ def test_erasure_of_a_run_takes_the_answers_of_its_rehearsals_along(api: Api, pr
     assert ModelCall.objects.exclude(response="", tool_calls=[]).exists()
 
 
+@pytest.mark.nightly
 def test_archived_agent_does_not_evolve(api: Api, project: Project) -> None:
     agent = make_talker(project=project)
     archive_agent(agent, by=BY)
@@ -256,6 +258,7 @@ def test_demonstration_of_the_operator_is_in_no_list(api: Api) -> None:
     assert api.get(f"evolutions/{demo.pk}").status_code == 404
 
 
+@pytest.mark.nightly
 def test_list_has_the_newest_first_and_what_has_not_ended(api: Api, project: Project) -> None:
     agent, other = make_talker(project=project), make_agent(project=project, name="other")
     ended = [store_evolution(agent=agent), store_evolution(agent=agent, gains=False), store_evolution(agent=other)]

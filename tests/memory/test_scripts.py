@@ -205,6 +205,7 @@ def test_text_in_a_language_without_a_stemmer_is_given_no_other_text_for_its_for
     assert (answer.items, answer.degraded) == ([], "meaning (the model does not know its language)")
 
 
+@pytest.mark.nightly
 def test_bundled_model_knows_english_alone() -> None:
     assert set(measure_floors(MiniLM())) - {GROWTH} == set(MiniLM.floors or {}) == {"english"}
 

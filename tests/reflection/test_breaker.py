@@ -156,6 +156,7 @@ def never_asked(step: str, request: ChatRequest) -> ChatAnswer:
     raise AssertionError("the provider was asked without a budget")
 
 
+@pytest.mark.nightly
 def test_ten_minutes_without_the_provider_cost_few_calls_and_no_reflection() -> None:
     calls = 0
 

@@ -135,6 +135,7 @@ def test_one_tool_for_two_calls_has_no_objections(setup: str) -> None:
     assert sum(row.figures["steps_after"] for row in change.rehearsals.all()) == 18
 
 
+@pytest.mark.nightly
 @SETUPS
 def test_tool_that_calls_others_counts_for_what_they_called(setup: str) -> None:
     agent = make_desk(setup)
@@ -357,6 +358,7 @@ def test_change_that_can_never_be_tried_is_stopped_and_says_why() -> None:
     assert said in html
 
 
+@pytest.mark.nightly
 def test_change_whose_tool_was_rejected_is_stopped_and_says_why() -> None:
     api = Api()
     agent = make_desk(project=api.key.api_key.project)
@@ -373,6 +375,7 @@ def test_change_whose_tool_was_rejected_is_stopped_and_says_why() -> None:
     assert objections[0] in html
 
 
+@pytest.mark.nightly
 def test_change_that_waits_for_another_trial_says_so() -> None:
     api = Api()
     agent = make_desk(project=api.key.api_key.project)
@@ -390,6 +393,7 @@ def test_change_that_waits_for_another_trial_says_so() -> None:
     assert objections[0] in html
 
 
+@pytest.mark.nightly
 def test_change_of_a_project_that_serves_no_releases_says_so() -> None:
     api = Api()
     change = climb_by_policy(make_desk(project=api.key.api_key.project), until="shadowed")
@@ -401,6 +405,7 @@ def test_change_of_a_project_that_serves_no_releases_says_so() -> None:
     assert objections[0] in html
 
 
+@pytest.mark.nightly
 def test_change_of_an_agent_without_recorded_runs_says_so() -> None:
     api = Api()
     agent = make_desk(project=api.key.api_key.project)

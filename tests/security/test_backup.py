@@ -38,6 +38,7 @@ def test_restored_copy_is_the_database(tmp_path: Path) -> None:
     assert (left, [path.name for path in tmp_path.iterdir()]) == (0, ["erl.dump"])
 
 
+@pytest.mark.nightly
 def test_copy_that_differs_is_found_and_leaves_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     make_trajectory()
     compare: Any = backup._digest_of
