@@ -55,6 +55,7 @@ def test_compose_serves_every_lane_by_a_worker_of_its_own() -> None:
     assert sorted(queues) == sorted(SERVED)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_evaluations_take_no_process_from_reflections(stack: Stack) -> None:
     stack.kill("worker")

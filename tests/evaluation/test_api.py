@@ -229,6 +229,7 @@ def test_evaluation_that_kills_its_workers_is_given_up_and_says_so(project: Proj
     assert "Every worker that took this evaluation died" in run.failure
 
 
+@pytest.mark.nightly
 def test_worker_runs_a_requested_evaluation(stack: Stack) -> None:
     headers = bearer(make_api_key().token)
     with httpx.Client(base_url=stack.base_url, headers=headers, timeout=30) as client:

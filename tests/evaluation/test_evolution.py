@@ -114,6 +114,7 @@ def test_evolution_saves_steps_and_keeps_what_worked() -> None:
     assert measured["solved"]["after"] == measured["solved"]["before"]
 
 
+@pytest.mark.nightly
 @pytest.mark.django_db
 def test_command_prints_the_same_twice_and_keeps_what_it_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("bfcl_eval")
@@ -147,6 +148,7 @@ def test_shuffled_tools_are_not_promoted() -> None:
     assert shuffled.forced["solved"]["after"] < shuffled.forced["solved"]["before"]
 
 
+@pytest.mark.nightly
 def test_poisoned_tools_are_stopped_and_named() -> None:
     found = [stopped for _, stopped in poison(evolved())]
 

@@ -37,6 +37,7 @@ def make_attempt() -> Callable[[Task, str], TryResult]:
     return attempt
 
 
+@pytest.mark.nightly
 def test_good_release_is_promoted_and_the_others_are_not() -> None:
     project = make_project()
 

@@ -148,6 +148,7 @@ def test_every_way_to_stable_and_back_leaves_the_same_audit_trail(shop: Service)
     assert verify_audit().faults == []
 
 
+@pytest.mark.nightly
 def test_trial_that_brings_nothing_is_rolled_back() -> None:
     agent = make_agent(system=PROMPTED["system"])
     serve_releases(agent.project)

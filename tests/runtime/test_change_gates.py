@@ -110,6 +110,7 @@ def test_check_with_constant_arguments_is_an_objection() -> None:
     assert find_objections(change) == ["In shadow it left out 2 calls that the recorded runs made: check_identity (2)."]
 
 
+@pytest.mark.nightly
 def test_refund_that_is_made_twice_is_not_the_same() -> None:
     change = rehearse_change(make_desk("recording"), instructions("Be sure."), (*WORK, "refund"))
 
@@ -302,6 +303,7 @@ def test_always_allow_of_a_person_is_not_taken_away_by_a_change() -> None:
         propose_change(agent, ProposedChange(reason="Tidier.", rules=(LIMIT,)), by=BY)
 
 
+@pytest.mark.nightly
 def test_policy_rejects_what_it_objects_to_and_says_why() -> None:
     agent = make_desk("bare", rules=(LIMIT,))
     serve_releases(agent.project)

@@ -69,6 +69,7 @@ def test_stream_of_a_key_ends_with_its_right(run: Run, loss: Callable[[ApiKey], 
     assert LATE not in b"".join(parts)
 
 
+@pytest.mark.nightly
 def test_stream_of_another_key_goes_on(run: Run) -> None:
     key, other = make_api_key(project=run.project), make_api_key(project=run.project, client="other")
     parts = read_first(Client().get(f"/api/v1/runs/{run.pk}/events", headers=bearer(key.token)))
