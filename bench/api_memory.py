@@ -58,11 +58,12 @@ class ApiMemory:
         return ids
 
     def ask(self, task: str, *, may_be_degraded: bool = False, **options: Any) -> dict[str, Any]:
-        """Return what an agent is given for a task."""
+        """Return what an agent is given for a task, also in a language that the embedding model does not know."""
         question = {"task": task, "record": False, "considered": True, **options}
         answer = post(self._agent, "/retrieve", question)
         # A late part would lower the figures for a reason that has nothing to do with ranking.
-        if answer["degraded"] and not may_be_degraded:
+        lacked = answer["degraded"] and not answer["degraded_reason"].startswith("meaning (the model does not know ")
+        if lacked and not may_be_degraded:
             raise SystemExit(f"An answer lacked something ({answer['degraded_reason']}); no figures are given.")
         return answer
 

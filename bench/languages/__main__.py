@@ -79,7 +79,7 @@ def measure(language: str, embedder: str) -> Iterator[dict[str, Any]]:
 
 def find_injected(memory: ApiMemory, task: str) -> list[str]:
     """Return the ids of the lessons that the block for a task holds."""
-    answer = memory.ask(task, top_k=CUTOFF, may_be_degraded=True)
+    answer = memory.ask(task, top_k=CUTOFF)
     return [item["id"] for item in answer["items"] if item["injected"]]
 
 

@@ -107,7 +107,7 @@ def _can_run(account: Account) -> bool:
     """Return whether the account can reach the programs.
 
     Raises:
-        EmbeddedServerError: the programs do not run, whoever starts them.
+        EmbeddedServerError: the programs run for no user.
     """
     for program in PROGRAMS:
         command = [*account.prefix, str(account.binaries / program), "--version"]

@@ -60,12 +60,13 @@ JOIN (
         WHERE t.project_id IN (SELECT project_id FROM memory_heuristic WHERE id = ANY(%(ids)s)) OFFSET 0
     ) s JOIN memory_embeddingmodel m ON m.id = s.embedding_model_id
 ) t ON t.project_id = h.project_id AND t.embedding_model_id = v.embedding_model_id
-CROSS JOIN LATERAL (SELECT -(v.vector <#> t.vector) AS meaning, coalesce(-(v.terms <#> t.terms), 0) AS words) AS near
+CROSS JOIN LATERAL (SELECT -(v.vector <#> t.vector) AS meaning, -(v.terms <#> t.terms) AS words) AS near
 CROSS JOIN LATERAL (
     SELECT near.meaning IS NOT NULL AND t.floor IS NOT NULL AS has_meaning,
-           CASE WHEN near.meaning IS NULL OR t.floor IS NULL THEN near.words WHEN v.kind = 'lesson'
-           THEN near.meaning - (near.words < {SHARED_WORDS})::int * {UNSHARED_SHARE} * (1 - near.meaning)
-           ELSE {MEANING_WEIGHT} * near.meaning + {1 - MEANING_WEIGHT} * near.words END AS similarity
+           CASE WHEN near.meaning IS NULL OR t.floor IS NULL THEN coalesce(near.words, 0) WHEN v.kind <> 'lesson'
+           THEN {MEANING_WEIGHT} * near.meaning + {1 - MEANING_WEIGHT} * coalesce(near.words, 0)
+           WHEN near.words < {SHARED_WORDS} THEN near.meaning - {UNSHARED_SHARE} * (1 - near.meaning)
+           ELSE near.meaning END AS similarity
 ) AS fit
 WHERE h.id = ANY(%(ids)s) AND NOT EXISTS (
     SELECT FROM memory_evidence e WHERE e.heuristic_id = h.id AND e.trajectory_id = t.trajectory_id)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,39 +60,57 @@ def measure_floors(embedder: Embedder) -> dict[str, float]:
     Raises:
         EmbedderError: from the embedder.
     """
-    questions = read_questions(QUESTIONS)
-    similarities = {language: _compare(embedder, rows) for language, rows in questions.items()}
-    # Of the questions that no lesson answers: to their nearest lesson
-    nearest = {language: their[len(their[0]) :].max(axis=1) for language, their in similarities.items()}
-    lengths = {language: _measure_lengths(rows, "unrelated") for language, rows in questions.items()}
-    growth = _fit_slope([(lengths[language], nearest[language]) for language in questions])
-    floors = {}
-    for language, rows in questions.items():
-        usual = nearest[language] - growth * lengths[language]
-        floor = float(usual.mean() + ABOVE * usual.std())
-        own = np.diagonal(similarities[language]) - growth * _measure_lengths(rows, "question")
-        if np.mean(own >= floor) >= KNOWN_SHARE:
-            floors[language] = round(floor, 4)
+    tried = {language: _try(embedder, rows) for language, rows in read_questions(QUESTIONS).items()}
+    known = [trial for trial in tried.values() if trial.is_known(_fit_slope([trial]))]
+    growth = max(_fit_slope(known), 0.0) if known else 0.0
+    chosen = {language: trial for language, trial in tried.items() if trial.is_known(growth)}
+    floors = {language: round(trial.find_floor(growth), 4) for language, trial in chosen.items()}
     return add_untried(floors) | ({GROWTH: round(growth, 5)} if floors else {})
 
 
-def _compare(embedder: Embedder, rows: Sequence[Mapping[str, Any]]) -> np.ndarray:
-    """Return the cosines of questions (rows) and lessons: the questions that have a lesson first, in their order."""
+class _Trial(NamedTuple):
+    """What an embedder made of the questions in one language.
+
+    `own` are the cosines of questions and their own lessons, `nearest` those of questions without an answer and the
+    nearest lesson. `own_lengths` and `lengths` say by how many doublings they are longer than FLOOR_CHARACTERS.
+    """
+
+    own: np.ndarray
+    own_lengths: np.ndarray
+    nearest: np.ndarray
+    lengths: np.ndarray
+
+    def find_floor(self, growth: float) -> float:
+        usual = self.nearest - growth * self.lengths
+        return float(usual.mean() + ABOVE * usual.std())
+
+    def is_known(self, growth: float) -> bool:
+        found = self.own - growth * self.own_lengths >= self.find_floor(growth)
+        return bool(found.mean() >= KNOWN_SHARE)
+
+
+def _try(embedder: Embedder, rows: Sequence[Mapping[str, Any]]) -> _Trial:
     answered = [row for row in rows if "question" in row]
-    texts = [join_sections((row["trigger"], row["guideline"])) for row in answered]
-    asked = [row["question"] for row in answered] + [row["unrelated"] for row in rows if "unrelated" in row]
-    vectors = embed_composites(embedder, [[text] for text in texts + asked])
-    return np.asarray(vectors[len(texts) :] @ vectors[: len(texts)].T)
+    unrelated = [row["unrelated"] for row in rows if "unrelated" in row]
+    lessons = [join_sections((row["trigger"], row["guideline"])) for row in answered]
+    questions = [row["question"] for row in answered]
+    vectors = embed_composites(embedder, [[text] for text in (*lessons, *questions, *unrelated)])
+    similarities = np.asarray(vectors[len(lessons) :] @ vectors[: len(lessons)].T)
+    return _Trial(
+        own=np.diagonal(similarities),
+        own_lengths=_measure_lengths(questions),
+        nearest=similarities[len(lessons) :].max(axis=1),
+        lengths=_measure_lengths(unrelated),
+    )
 
 
-def _measure_lengths(rows: Sequence[Mapping[str, Any]], member: str) -> np.ndarray:
-    """Return by how many doublings the texts are longer than those that floors are given for."""
-    return np.log2([len(row[member]) / FLOOR_CHARACTERS for row in rows if member in row])
+def _measure_lengths(texts: Sequence[str]) -> np.ndarray:
+    return np.log2([len(text) / FLOOR_CHARACTERS for text in texts])
 
 
-def _fit_slope(groups: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
-    """Return the slope of least-squares lines through the points of groups, each with an intercept of its own."""
-    pairs = [(x - x.mean(), y - y.mean()) for x, y in groups]
+def _fit_slope(trials: Sequence[_Trial]) -> float:
+    """Return the slope of least-squares lines of `nearest` by length, with an intercept for each language."""
+    pairs = [(trial.lengths - trial.lengths.mean(), trial.nearest - trial.nearest.mean()) for trial in trials]
     return float(sum(x @ y for x, y in pairs) / sum(x @ x for x, _ in pairs))
 
 

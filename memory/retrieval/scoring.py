@@ -30,7 +30,7 @@ SHARED_WORDS, UNSHARED_SHARE = 0.1, 0.05
 # hold for texts of FLOOR_CHARACTERS.
 GROWTH = "growth"
 FLOOR_CHARACTERS = 64
-SHORTEST, LONGEST = 8, 512  # the lengths that calibration has tried
+SHORTEST, LONGEST = 8, 320  # the lengths that calibration has tried
 
 
 class Parts(NamedTuple):

@@ -23,7 +23,7 @@ CALLS_PER_WORKER = 1_000  # then it is replaced, so that memory it did not give 
 _lock = threading.Lock()
 _pool: Monty | None = None
 _has_run = False
-_left_to_parent: list[Monty | None] = []
+_was_forked = False  # from a process that had run tools
 
 
 def get_pool() -> Monty:
@@ -34,7 +34,7 @@ def get_pool() -> Monty:
     """
     global _pool, _has_run
     with _lock:
-        if _left_to_parent:
+        if _was_forked:
             raise SandboxError("This process was forked from one that had run tools. Start it before tools run.")
         if _pool is None:
             try:
@@ -83,15 +83,14 @@ def _leave_to_parent() -> None:
 
     It can have none of its own either: the threads that talk to them did not survive the fork, and it would hang.
     """
-    global _pool, _lock
+    global _pool, _lock, _was_forked
     # A thread that did not survive the fork may have held the old one.
     _lock = threading.Lock()
     if _has_run:
         # Neither closed nor freed, not even when this process ends: both would take the workers' pipes out of the epoll
         # set that the two processes share, and the parent would wait for ever.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(_pool))
-        _left_to_parent.append(_pool)
-        _pool = None
+        _pool, _was_forked = None, True
 
 
 os.register_at_fork(after_in_child=_leave_to_parent)

@@ -41,7 +41,7 @@ def test_benchmark_measures_all_searches_and_what_was_left_out(
     assert [(one.groups, one.scores, one.by_weights) for one in sets] == [
         (
             {"q": [0, 1, 2]},
-            dict.fromkeys(("bm25", "dense", "rrf", "nearest", "hybrid"), [1.0] * 3),
+            dict.fromkeys(("bm25", "dense", "rrf", "nearest", "nearer", "hybrid"), [1.0] * 3),
             {str(weights): [1.0] * 3 for weights in ALL_WEIGHTS},
         )
     ] * 2

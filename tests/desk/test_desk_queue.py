@@ -71,7 +71,7 @@ def test_lesson_that_fits_more_recent_tasks_comes_first(reviewer: Client) -> Non
     assert "fits 0 of the last 3 tasks" in html
 
 
-@pytest.mark.parametrize(("similarity", "matches"), [(FLOORS["hybrid"] + 0.05, 1), (FLOORS["hybrid"] - 0.02, 0)])
+@pytest.mark.parametrize(("similarity", "matches"), [(FLOORS["hybrid"] + 0.02, 1), (FLOORS["hybrid"] - 0.02, 0)])
 def test_lesson_fits_the_tasks_that_it_would_be_given_to(similarity: float, matches: int) -> None:
     heuristic = embed(make_heuristic(), 1, 0)
     remember(make_trajectory(project=heuristic.project), similarity, (1 - similarity**2) ** 0.5)
@@ -89,6 +89,8 @@ def test_lesson_fits_the_tasks_that_it_would_be_given_to(similarity: float, matc
         ({"english": 0.25, "chinese": 0.8}, "这位顾客的订单能退款吗？", 0),
         ({"english": 0.25, "chinese": 0.5}, "这位顾客的订单能退款吗？", 1),
         ({"english": 0.8}, "Cancel the flight", 0),
+        ({"english": 0.5, "growth": 0.1}, "Cancel the flight", 1),
+        ({"english": 0.5, "growth": 0.1}, "Cancel the flight. " * 10, 0),
     ],
 )
 def test_floor_is_that_of_the_language_of_the_task(floors: dict[str, float], task: str, matches: int) -> None:

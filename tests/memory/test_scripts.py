@@ -17,7 +17,7 @@ from memory.retrieval.models import EmbeddingModel
 from memory.retrieval.name_match import find_names
 from memory.retrieval.question import Question
 from memory.retrieval.safe_text import clean, clean_lines
-from memory.retrieval.scoring import GROWTH, fit_floors
+from memory.retrieval.scoring import GROWTH, LONGEST, fit_floors
 from tests.factories import make_heuristic, make_project
 from tests.memory.embedding_service import EmbeddingService
 
@@ -207,12 +207,16 @@ def test_text_in_a_language_without_a_stemmer_is_given_no_other_text_for_its_for
 
 @pytest.mark.nightly
 def test_bundled_model_knows_english_alone() -> None:
-    assert set(measure_floors(MiniLM())) - {GROWTH} == set(MiniLM.floors or {}) == {"english"}
+    floors = measure_floors(MiniLM())
+    assert set(floors) - {GROWTH} == set(MiniLM.floors or {}) == {"english"}
+    assert 0 <= floors[GROWTH] < 0.005  # not of languages that it does not know
 
 
 def test_floor_grows_with_the_length_of_a_text() -> None:
-    assert fit_floors({"english": 0.8, GROWTH: 0.02}, "x" * 128) == pytest.approx({"english": 0.82})
-    assert fit_floors({"english": 0.8, GROWTH: 0.02}, "x" * 10**6) == pytest.approx({"english": 0.86})
+    growing = {"english": 0.8, GROWTH: 0.02}
+
+    assert fit_floors(growing, "x" * 128) == pytest.approx({"english": 0.82})
+    assert fit_floors(growing, "x" * 10**6) == fit_floors(growing, "x" * LONGEST)
     assert fit_floors({"english": 0.25}, "x" * 128) == {"english": 0.25}
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from memory.runs.episode import EpisodeStep
+from memory.runs.episode import EarlierTurn, EpisodeStep
 from reflection.reflectors.rules.detectors import (
     changed_argument,
     closed_tool,
@@ -165,6 +165,12 @@ def test_answer_that_was_mended_is_no_lesson(outcome: str) -> None:
     assert unreadable_answer.find(view(*steps, outcome=outcome)) == []
 
 
+def test_text_that_quotes_such_a_message_is_no_refusal() -> None:
+    page = f"{'How to call tools. ' * 30}\nCould not parse LLM output: `…` means that the form is wrong."
+
+    assert unreadable_answer.find(view(call("read_page", page))) == []
+
+
 def test_made_up_id_is_to_be_looked_up_with_the_tool_that_lists_them() -> None:
     answer = {"error": "No readings found for sensor='thermal_sensor'."}
     run = view(call("get_readings", answer, sensor_id="thermal_sensor"), tools=("list_sensors",))
@@ -187,7 +193,13 @@ def test_id_of_another_thing_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"task": "Read thermal_sensor."}, {"outcome": "success"}, {"system_prompt": "Use thermal_sensor."}]
+    "fields",
+    [
+        {"task": "Read thermal_sensor."},
+        {"outcome": "success"},
+        {"system_prompt": "Use thermal_sensor."},
+        {"earlier": (EarlierTurn(task="Which are there?", answer="There is thermal_sensor."),)},
+    ],
 )
 def test_id_that_was_given_or_did_no_harm_is_no_lesson(fields: dict[str, Any]) -> None:
     step = call("get_readings", {"error": "sensor 'thermal_sensor' not found"}, sensor_id="thermal_sensor")

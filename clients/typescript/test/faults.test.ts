@@ -220,6 +220,14 @@ test("a strict client says that ERL is away, or refuses its key", async () => {
   assert.equal(await makeClient({ strict: true }).run("work", () => 42), 42);
 });
 
+test("a strict client says that a proxy refuses what is too large", async () => {
+  const { url } = await serve((_, response) => void response.writeHead(413).end("<h1>413 Request Entity Too Large</h1>"));
+  await assert.rejects(
+    new ERL({ url, strict: true, spool: makeFolder() }).run("work", () => undefined),
+    (error) => error instanceof Refused && error.status === 413 && error.message.includes("client_max_body_size"),
+  );
+});
+
 test("an agent without a key goes on, and a strict one is told", async () => {
   const key = process.env.ERL_API_KEY;
   delete process.env.ERL_API_KEY;

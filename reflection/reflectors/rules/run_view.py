@@ -221,8 +221,10 @@ class ReadRun:
         return next((call for call in earlier if occurs(value, call.answer)), None)
 
     def text_before(self, index: int) -> str:
-        """Return the task and everything that people and tools said before a step."""
-        return "\n".join([self.episode.task, *(step.observation for step in self.episode.steps[: index - 1])])
+        """Return the task and everything that was said before a step, also in earlier turns of the conversation."""
+        earlier = [text for turn in self.episode.earlier for text in (turn.task, turn.answer)]
+        answers = [step.observation for step in self.episode.steps[: index - 1]]
+        return "\n".join([*earlier, self.episode.task, *answers])
 
     def said_by_anyone(self, value: Any, *, before: int) -> bool:
         """Return whether a person mentioned `value` before a step, in conversation or in the task."""

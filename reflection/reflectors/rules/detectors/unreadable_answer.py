@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from memory.runs.episode import EpisodeStep
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.errors import MAX_ANSWER_CHARS
 from reflection.reflectors.rules.run_view import ReadRun
 from reflection.reflectors.rules.wording import times
 
 MIN_TIMES = 3  # of a mistake that was mended each time
+START_CHARS = 300  # in which a framework says it; further on, a text may quote it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,8 +87,8 @@ def find(run: ReadRun) -> list[RuleMatch]:
     refused: dict[str, list[EpisodeStep]] = {}
     forms = {form.trigger: form for form in _FORMS}
     for step in run.episode.steps:
-        text = f"{step.error}\n{step.observation}"[:MAX_ANSWER_CHARS]
-        if form := next((form for form in _FORMS if form.said.search(text)), None):
+        texts = (step.error[:START_CHARS], step.observation[:START_CHARS])
+        if form := next((form for form in _FORMS if any(map(form.said.search, texts))), None):
             refused.setdefault(form.trigger, []).append(step)
     last = run.episode.steps[-1] if run.episode.steps else None
     return [
