@@ -116,7 +116,7 @@ def test_fault_is_found(name: str) -> None:
 
 def test_sandbox_that_cannot_start_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     works = next(check_sandbox())
-    monkeypatch.setattr(workers, "_left_to_parent", [None])  # as in a process forked from one that had run tools
+    monkeypatch.setattr(workers, "_was_forked", True)  # as in a process forked from one that had run tools
     fails = next(check_sandbox())
 
     assert (works.status, works.message) == (DatabaseStatus.OK, "Tools run in monty, without system calls.")
