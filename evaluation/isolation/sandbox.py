@@ -1,5 +1,6 @@
 """The sandbox: a separate database on the same server, so that evaluations cannot touch live data."""
 
+import json
 import os
 import re
 import time
@@ -25,7 +26,8 @@ SUFFIX = "_evaluation"
 _SANDBOX = re.compile(rf"{SUFFIX}(_\d)?$")
 LOCK_WAIT_SECONDS = 10.0  # time for the processes of a killed run to end
 APPS = ("memory", "reflection", "evaluation")
-_PASSED_ON = ("ERL_EMBEDDER", "ERL_EMBEDDER_API_KEY")
+# How to reach the embedder, and the model behind the same proxy
+_PASSED_ON = ("ERL_EMBEDDER", "ERL_EMBEDDER_API_KEY", "ERL_HTTP_HOSTS", "ERL_HTTP_PROXY")
 
 
 def create_sandbox(number: int = 1) -> str:
@@ -103,7 +105,7 @@ def sandbox_environment(url: str, *, provider: bool = False) -> dict[str, str]:
     """
     # Nothing that names a live service may reach the process.
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ERL_", "CELERY_", "DATABASE_"))}
-    embedder = {name: str(getattr(settings, name)) for name in _PASSED_ON}
+    embedder = {name: _write_setting(getattr(settings, name)) for name in _PASSED_ON}
     return kept | embedder | (_provider_environment() if provider else {}) | {
         "PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH", "")])),  # noqa: PTH109
         "DATABASE_URL": url,
@@ -117,11 +119,14 @@ def sandbox_environment(url: str, *, provider: bool = False) -> dict[str, str]:
 
 def _provider_environment() -> dict[str, str]:
     names = [name for name in dir(settings) if name.startswith(("ERL_LLM_", "ERL_REFLECTOR", "ERL_LESSONS_"))]
-    values = {name: getattr(settings, name) for name in names}
-    return {
-        name: ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-        for name, value in values.items()
-    }
+    return {name: _write_setting(getattr(settings, name)) for name in names}
+
+
+def _write_setting(value: Any) -> str:
+    """Return a setting as the environment has it: lists with commas, objects as JSON."""
+    if isinstance(value, dict):
+        return json.dumps(value)
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def lock_sandbox(lock: int) -> None:

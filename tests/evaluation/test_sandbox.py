@@ -1,8 +1,10 @@
 """Evaluations touch only their own database."""
 
+import ast
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -33,6 +35,23 @@ def test_child_gets_only_the_sandbox_database() -> None:
     assert environment["CELERY_BROKER_URL"] == "memory://"
     assert environment["ERL_ENV_FILE"] == os.devnull
     assert not {name for name in environment if name.startswith("ERL_LLM") or name == "ERL_HOME"}
+
+
+@pytest.mark.django_db
+def test_child_reads_the_settings_of_its_provider_as_they_are(settings: Any) -> None:
+    settings.ERL_LLM_PROVIDERS = {"lab": {"kind": "vllm", "base_url": "http://gpu.internal:8001/v1"}}
+    settings.ERL_LLM_MODELS = {"reflect": "lab:qwen3:8b"}
+    settings.ERL_HTTP_HOSTS, settings.ERL_HTTP_PROXY = ["gpu.internal", "10.0.0.1"], "http://proxy.internal:3128"
+    names = ["ERL_LLM_PROVIDERS", "ERL_LLM_MODELS", "ERL_HTTP_HOSTS", "ERL_HTTP_PROXY"]
+
+    read = subprocess.check_output(
+        [sys.executable, "-c", f"from erl_site import settings; print([getattr(settings, name) for name in {names}])"],
+        cwd=ROOT,
+        env=sandbox_environment(create_sandbox(), provider=True),
+        text=True,
+    )
+
+    assert ast.literal_eval(read) == [getattr(settings, name) for name in names]
 
 
 @pytest.mark.django_db
