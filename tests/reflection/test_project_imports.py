@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.db import connection
+from erl_client import commands
 from erl_client.cli import main
 from rest_framework.test import APIClient
 
@@ -397,6 +398,7 @@ def test_the_client_brings_a_project_into_another_installation(
     monkeypatch.setenv("ERL_URL", live_server.url)
     monkeypatch.setenv("ERL_API_KEY", make_api_key(project=project, scopes=[ApiKey.Scope.IMPORT]).token)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setattr(commands, "SECONDS_BETWEEN_LINES", 0.0)
 
     with importing():
         assert main(["import", str(first), "--dry-run"]) == 0
@@ -405,6 +407,7 @@ def test_the_client_brings_a_project_into_another_installation(
 
     said = capsys.readouterr()
     assert "would be imported" in said.out
+    assert "MB sent\nall sent; waits for a worker\n" in said.err
     assert f"{RUNS}, line 1: duplicate key" in said.err
     assert [words[:3] for words in find_wordings(project)] == [words[:3] for words in wordings]
     call_command("export_memory", str(second), "--format=project", stderr=io.StringIO())

@@ -4,6 +4,7 @@ import argparse
 import getpass
 import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ from erl_client.whole_project import MANIFEST, RUNS, import_all, is_whole_projec
 
 PAGE_SUFFIXES = (".md", ".markdown")
 SHOWN_LOSSES = 5
+SECONDS_BETWEEN_LINES = 10.0  # of progress in a log; a terminal's line is rewritten
 LESSON_FILES = (*INSTRUCTIONS, "SKILL.md")  # pages that are read in folders too
 
 
@@ -170,9 +172,15 @@ def _import_project(options: argparse.Namespace) -> int:
     if any((options.task, options.family, options.agent, options.outcome, options.score is not None)):
         raise ERLError("The runs of a whole project say what they are: leave out --task, --family and the like.")
 
+    shown_at = time.monotonic()
+
     def show(said: str) -> None:
+        nonlocal shown_at
         if sys.stderr.isatty():
             print(f"\r{said:<70}", end="", file=sys.stderr, flush=True)
+        elif time.monotonic() - shown_at >= SECONDS_BETWEEN_LINES:
+            shown_at = time.monotonic()
+            print(said, file=sys.stderr, flush=True)
 
     with _client() as erl:
         try:

@@ -76,9 +76,10 @@ def import_all(
     if offset != state["bytes"]:
         raise ERLError(f"The files in {folder} end before the manifest says so. Export the project again.")
     while state["status"] not in ENDED:
+        waiting = "all sent; waits for a worker" if state["status"] == "queued" else state["status"]
+        progress(f"{state['table']}, line {state['line']:,}" if state["table"] else waiting)
         time.sleep(POLL_SECONDS)
         state = erl.api.get(path)
-        progress(f"{state['table']}, line {state['line']:,}" if state["table"] else state["status"])
     if state["status"] not in ("imported", "checked"):
         faults = [f"{fault['file']}, line {fault['line']}: {fault['message']}" for fault in state["faults"]]
         raise ERLError("\n".join(["Nothing was imported.", state["refusal"], *faults]))
