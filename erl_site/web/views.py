@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.template import loader
 from django.views import defaults
 from django.views.csrf import csrf_failure as django_csrf_failure
 from django.views.decorators.csrf import csrf_exempt
@@ -70,10 +71,13 @@ def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    if _is_admin(request):
-        return defaults.server_error(request)
     error = sys.exc_info()[1]
     refusal = find_refusal(error) if error else None
+    if _is_admin(request):
+        if refusal is None or refusal.error_code != ErrorCode.DATABASE_UNAVAILABLE:
+            return defaults.server_error(request)
+        page = loader.render_to_string("503.html")  # without a request, whose context asks the database
+        return HttpResponse(page, status=503, headers=refusal.headers)
     if refusal is None:
         return problem(ErrorCode.INTERNAL_ERROR, request=request)
     return problem(refusal.error_code, refusal.message, request=request, headers=refusal.headers)
