@@ -45,3 +45,14 @@ def test_failed_run_with_errors_on_the_way_alone_says_so() -> None:
     result = RulesReflector().reflect(make_run(REFUSED, *ENDING, task="Book an inspection."))
 
     assert result.skip_reason.startswith("The run failed, and what the rules found is about errors that it got over")
+
+
+@pytest.mark.parametrize(
+    ("after", "proposed"), [((), 1), ((say("It is booked."),), 1), ((call("confirm", "confirmed"),), 0)]
+)
+def test_error_that_was_mended_last_is_proposed(after: tuple[dict[str, Any], ...], proposed: int) -> None:
+    refused = call("book", "Error: day must be written YYYY-MM-DD", day="1 March 2027")
+
+    lessons = proposals(refused, call("book", "booked", day="2027-03-01"), *after, task="Book a table on 1 March 2027.")
+
+    assert len(lessons) == proposed

@@ -45,9 +45,12 @@ def bears_on_the_end(match: RuleMatch, run: ReadRun) -> bool:
 
 
 def _was_mended_at_once(run: ReadRun, failed: RunCall) -> bool:
-    """Return whether the very next call was of the same tool or program, and worked."""
-    later = next((call for call in run.calls if call.index > failed.index), None)
-    return later is not None and later.label == failed.label and not later.error
+    """Return whether the very next call was of the same tool or program and worked, and the run went on from there.
+
+    Where it ended with that call, nothing else shows why it failed.
+    """
+    later = [call for call in run.calls if call.index > failed.index]
+    return len(later) > 1 and later[0].label == failed.label and not later[0].error
 
 
 def _was_not_needed(run: ReadRun, failed: RunCall) -> bool:
