@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -18,6 +18,7 @@ _KIND = re.compile(
 _PREFIXES = ("un", "in", "im", "non", "dis", "ir")
 _PLAIN = re.compile(r"[\w\s.-]*")
 _Pairs = tuple[tuple[frozenset[str], frozenset[str]], ...]
+LONG_WORDS = 12  # above this, opposed words may be about different things
 NEAR = 0.6  # the lowest cosine of two texts that may say the same in other words
 
 
@@ -288,11 +289,14 @@ def _compare_small(one: Reading, other: Reading) -> Iterator[_Difference]:
         own, others = group & one.small, group & other.small
         if own - others and others - own:
             pair = f"one says “{min(own - others)}”, the other “{min(others - own)}”"
-            yield _Difference(pair, is_opposite=True)
+            sure = _say_of_the_same(one, own - others, other, others - own)
+            yield _Difference(pair, is_opposite=sure, is_sure=sure)
     for word in apart:
-        bases = (word.removeprefix(each) for each in _PREFIXES if word.startswith(each))
-        if any(len(base) > 3 and base in one.small | other.small for base in bases):
-            yield _Difference(f"one says “{word}”, the other the opposite", is_opposite=True)
+        bases = {word.removeprefix(each) for each in _PREFIXES if word.startswith(each)} & (one.small | other.small)
+        if any(len(base) > 3 for base in bases):
+            pair = ({word}, bases) if word in one.small else (bases, {word})
+            sure = _say_of_the_same(one, pair[0], other, pair[1])
+            yield _Difference(f"one says “{word}”, the other the opposite", is_opposite=sure, is_sure=sure)
     joins = [each.small & {"and", "or"} for each in (one, other)]
     if all(joins) and not joins[0] & joins[1]:
         yield _Difference("one says “and”, the other “or”", is_sure=False)
@@ -302,6 +306,23 @@ def _compare_small(one: Reading, other: Reading) -> Iterator[_Difference]:
         differ -= {"may"}
     if differ:
         yield _Difference(f"only one says “{min(differ)}”", is_sure=False)
+
+
+def _say_of_the_same(one: Reading, own: Set[str], other: Reading, others: Set[str]) -> bool:
+    """Tell whether opposed words stand beside the same words; in long texts, each may speak of something else."""
+    if min(len(one.words), len(other.words)) <= LONG_WORDS:
+        return True
+    beside = [
+        {
+            near
+            for place, word in enumerate(reading.words)
+            if word in words
+            for near in map(stem, reading.words[max(0, place - 2) : place] + reading.words[place + 1 : place + 3])
+            if near in reading.stems
+        }
+        for reading, words in ((one, own), (other, others))
+    ]
+    return not beside[0].isdisjoint(beside[1])
 
 
 def _is_reordered(one: Reading, other: Reading) -> bool:

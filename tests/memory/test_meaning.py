@@ -117,6 +117,35 @@ def test_condition_and_advice_are_compared_in_any_mixture(condition: str, advice
     assert said.verdict is verdict
 
 
+OTHER_AIRPORT = "When a user who is modifying a reservation says a different, nearby departure airport would be fine too."
+KEEP_AIRPORTS = (
+    "Compare the airport with origin and destination. If it differs, use respond to say that a modification has to keep "
+    "both, and go on with the booked pair only. Get a yes, then call update_reservation_flights."
+)
+
+
+@pytest.mark.parametrize(
+    ("condition", "advice", "is_sure"),
+    [
+        # One says "different", the other "same", of other things
+        (
+            "When a user asks to change a reservation to flights from another airport, also one in the same city.",
+            "Read origin and destination. Say with respond that a modification must keep both. Offer flights for the "
+            "booked airports, and do only the parts of the request that are allowed, after a yes.",
+            False,
+        ),
+        (OTHER_AIRPORT.replace("a different", "the same"), KEEP_AIRPORTS, True),
+        (OTHER_AIRPORT.replace("departure", "arrival"), KEEP_AIRPORTS, True),
+        (OTHER_AIRPORT, KEEP_AIRPORTS.replace("a yes", "a no"), True),
+        (OTHER_AIRPORT, KEEP_AIRPORTS.replace("If it differs, use", "If it differs, never use"), True),
+    ],
+)
+def test_words_of_long_texts_are_opposites_if_they_are_about_the_same(
+    condition: str, advice: str, is_sure: bool
+) -> None:
+    assert compare_advice(OTHER_AIRPORT, KEEP_AIRPORTS, condition, advice, similarity=0.85).is_sure is is_sure
+
+
 def test_wordings_of_three_facts_are_found_and_none_of_another() -> None:
     rows = read_rows("wordings.tsv")
     pairs = [
