@@ -208,6 +208,9 @@ def _from_members(raw: Mapping[str, Any]) -> dict[str, Any]:
     unknown = {name: value for name, value in raw.items() if name not in _KNOWN and name != "id"}
     if "id" in raw and "external_id" not in raw:
         fields["external_id"] = str(raw["id"])
+    # The API takes both names of the task family.
+    if isinstance(raw.get("family"), str) and raw.get("task_id") in (None, "", raw["family"]):
+        fields["task_id"] = unknown.pop("family")
     if unknown and (metadata is None or isinstance(metadata, Mapping)):
         fields["metadata"] = {**unknown, **(metadata or {})}
     return fields

@@ -304,6 +304,10 @@ def _read_messages(document: Mapping[str, Json], member: str, messages: Sequence
     ):
         if isinstance(document.get(name), str) and document[name]:
             known[name] = document[name]
+    # The API takes both names of the task family.
+    family = document.get("family")
+    if isinstance(family, str) and known.setdefault("task_id", family) == family:
+        document = {name: value for name, value in document.items() if name != "family"}
     if isinstance(document.get("id"), str | int) and "external_id" not in known:
         known["external_id"] = str(document["id"])
     for part in (document.get("response"), document.get("request"), document):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from erl_client.logs import read_log
 
 from memory.runs.models import Trajectory
 from reflection.reflectors.models import Reflection
@@ -225,6 +226,30 @@ def test_import_keeps_the_name_of_a_parent_that_is_not_there(tmp_path: Path) -> 
     _, _, code = run_import(write_lines(tmp_path / "a.jsonl", RUN | {"parent_id": "elsewhere"}))
 
     assert (code, Trajectory.objects.get().metadata) == (0, {"parent_id": "elsewhere"})
+
+
+@pytest.mark.parametrize(
+    ("names", "family", "kept"),
+    [
+        ({"family": "shop"}, "shop", None),
+        ({"family": "shop", "task_id": "shop"}, "shop", None),
+        ({"family": "shop", "task_id": "lamps"}, "lamps", "shop"),
+        ({"family": {"name": "shop"}}, "", {"name": "shop"}),
+    ],
+)
+@pytest.mark.parametrize("members", [{}, {"steps": None, "messages": [{"role": "user", "content": "Find a lamp"}]}])
+def test_import_takes_both_names_of_the_family(
+    tmp_path: Path, members: dict[str, Any], names: dict[str, Any], family: str, kept: Any
+) -> None:
+    make_project()
+    run = {name: value for name, value in (RUN | members | names).items() if value is not None}
+
+    run_import(write_lines(tmp_path / "a.json", run))
+
+    recorded = Trajectory.objects.get()
+    assert (recorded.task_id, recorded.metadata.get("family")) == (family, kept)
+    [sent] = read_log(json.dumps(run).encode(), defaults={}).runs
+    assert (sent.get("task_id", ""), sent.get("metadata", {}).get("family")) == (family, kept)
 
 
 def test_import_since_skips_runs_that_began_before(tmp_path: Path) -> None:

@@ -117,10 +117,12 @@ def test_condition_and_advice_are_compared_in_any_mixture(condition: str, advice
     assert said.verdict is verdict
 
 
-OTHER_AIRPORT = "When a user who is modifying a reservation says a different, nearby departure airport would be fine too."
+OTHER_AIRPORT = (
+    "When a user who is modifying a reservation says a different, nearby departure airport would be fine too."
+)
 KEEP_AIRPORTS = (
-    "Compare the airport with origin and destination. If it differs, use respond to say that a modification has to keep "
-    "both, and go on with the booked pair only. Get a yes, then call update_reservation_flights."
+    "Compare the airport with origin and destination. If it differs, use respond to say that a change has to keep both, "
+    "and go on with the booked pair only. Get a yes, then call update_reservation_flights."
 )
 
 
@@ -130,8 +132,7 @@ KEEP_AIRPORTS = (
         # One says "different", the other "same", of other things
         (
             "When a user asks to change a reservation to flights from another airport, also one in the same city.",
-            "Read origin and destination. Say with respond that a modification must keep both. Offer flights for the "
-            "booked airports, and do only the parts of the request that are allowed, after a yes.",
+            "Read origin and destination. Say with respond that both must be kept. Offer flights for the booked pair.",
             False,
         ),
         (OTHER_AIRPORT.replace("a different", "the same"), KEEP_AIRPORTS, True),

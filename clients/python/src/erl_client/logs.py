@@ -71,6 +71,9 @@ def _runs(reading: LogReading) -> Iterator[dict[str, Any]]:
         extra = {name: value for name, value in own.items() if name not in MEMBERS and name != "id"}
         if "id" in own:
             run.setdefault("external_id", str(own["id"]))
+        # ERL takes both names of the task family.
+        if isinstance(own.get("family"), str) and own.get("task_id") in (None, "", own["family"]):
+            run["task_id"] = extra.pop("family")
         yield {**run, "metadata": {**(run.get("metadata") or {}), **extra}}
 
 
