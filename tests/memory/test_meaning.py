@@ -121,7 +121,7 @@ OTHER_AIRPORT = (
     "When a user who is modifying a reservation says a different, nearby departure airport would be fine too."
 )
 KEEP_AIRPORTS = (
-    "Compare the airport with origin and destination. If it differs, use respond to say that a change has to keep both, "
+    "Compare the airport with origin and destination. If it differs, use respond to say that a change keeps both, "
     "and go on with the booked pair only. Get a yes, then call update_reservation_flights."
 )
 
