@@ -152,6 +152,10 @@ def _compare(episode: Episode, other: Episode, *, by_arguments: bool) -> tuple[f
         return None
     start, other_start, _ = differing[0]
     own = [position for _, begin, end in differing for position in range(begin, end) if other_calls[position] != _TALK]
+    if not own:
+        # It called nothing else, so what it said decided: about where the runs part, and at the end.
+        said = [at for at in range(max(0, other_start - 1), len(other_calls)) if other_calls[at] == _TALK]
+        own = sorted({*said[:1], *said[-1:]})
     # The first ones show where they part, and the last one often what decided.
     chosen = own if len(own) <= MAX_STEPS else [*own[: MAX_STEPS - 1], own[-1]]
     avoided = dict.fromkeys(

@@ -69,19 +69,23 @@ class ShownRun:
     focus: Focus
     rules: RulesFocus
     telling: frozenset[int]
+    parted: frozenset[int]  # where runs that ended otherwise did something else
 
     @classmethod
     def of(cls, episode: Episode, near: Sequence[tuple[str, str]] = ()) -> Self:
         """Find what to show of a run; `near` has trigger and guideline of each lesson close to it."""
         steps = episode.steps
         faults = {position for position, step in enumerate(steps) if step.error or read_error(step)}
+        partings = {contrast["parts_at_step"] for contrast in episode.contrasts}
+        parted = frozenset(position for position, step in enumerate(steps) if step.index in partings)
         focus, rules = _find_focus(episode)
         return cls(
             episode=episode,
             lessons=tuple(_choose_lessons(near, episode.injected)),
             focus=focus,
             rules=rules,
-            telling=frozenset(faults | {len(steps) - 2, len(steps) - 1}),
+            telling=frozenset(faults | parted | {len(steps) - 2, len(steps) - 1}),
+            parted=parted,
         )
 
     def rough_characters(self, size: Size) -> int:
@@ -228,11 +232,12 @@ def _trajectory(run: ShownRun, size: Size) -> Iterable[dict[str, Any]]:
 
 
 def _choose_steps(run: ShownRun, count: int) -> list[int]:
-    """Return the positions of the steps to show: the last and the first ones, the newest errors and changes between."""
+    """Return the positions of the steps to show: where others part, the ends, the newest errors and changes between."""
     number = len(run.episode.steps)
     if count >= number:
         return list(range(number))
-    order = [*range(number - 1, number - 1 - max(1, count // 2), -1), *range(max(1, count // 4))]
+    order = sorted(run.parted)
+    order += [*range(number - 1, number - 1 - max(1, count // 2), -1), *range(max(1, count // 4))]
     order += sorted((position for position in run.telling if position >= 0), reverse=True)
     order += [position for position in reversed(range(number)) if _is_change(run.episode.steps[position].action)]
     order += range(number)

@@ -54,6 +54,16 @@ def test_other_words_to_the_user_are_no_difference() -> None:
     assert [step["tool"] for step in shown["did_instead"]] == ["get_user", "get_reservation"]
 
 
+def test_words_of_a_run_that_called_less_are_shown() -> None:
+    refusal = say("A flight that was flown cannot be changed.")
+    run = make_run(LOOK, READ, say("I see."), ("book", "HAT1"))
+
+    (shown,) = contrast(run, make_run(LOOK, READ, refusal, outcome="success"))
+
+    assert [step["arguments"] for step in shown["did_instead"]] == [{"value": refusal[1]}]
+    assert shown["never_called"] == ["book"]
+
+
 def test_runs_that_ended_the_same_way_are_no_contrast() -> None:
     assert contrast(make_run(LOOK), make_run(READ)) == []
 

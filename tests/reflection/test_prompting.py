@@ -398,6 +398,16 @@ def test_left_out_steps_are_counted() -> None:
     assert (shown[0]["step"], shown[-1]["step"]) == (1, 300)
 
 
+def test_step_where_another_run_did_something_else_is_shown() -> None:
+    steps = tuple(EpisodeStep(index=index, observation="x" * 400) for index in range(1, 301))
+    contrast = {"task": "the same", "outcome": "success", "parts_at_step": 150, "did_instead": [], "never_called": []}
+
+    with override_settings(ERL_LLM_MAX_INPUT_TOKENS=6000):
+        shown = blocks_of(make_episode(steps=steps, contrasts=(contrast,)))["TRAJECTORY"]
+
+    assert [line["step"] for line in shown if line.get("step") in range(100, 200)] == [150]
+
+
 # ── Second try ────────────────────────────────────────────────────────────────────────────────────────────────────
 LONG_ANSWER = "Sure! Here it is:\nEND " + "x" * 200
 
