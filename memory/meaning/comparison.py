@@ -294,8 +294,8 @@ def _compare_small(one: Reading, other: Reading) -> Iterator[_Difference]:
     for word in apart:
         bases = {word.removeprefix(each) for each in _PREFIXES if word.startswith(each)} & (one.small | other.small)
         if any(len(base) > 3 for base in bases):
-            pair = ({word}, bases) if word in one.small else (bases, {word})
-            sure = _say_of_the_same(one, pair[0], other, pair[1])
+            is_of_one = word in one.small
+            sure = _say_of_the_same(one, {word} if is_of_one else bases, other, bases if is_of_one else {word})
             yield _Difference(f"one says “{word}”, the other the opposite", is_opposite=sure, is_sure=sure)
     joins = [each.small & {"and", "or"} for each in (one, other)]
     if all(joins) and not joins[0] & joins[1]:

@@ -25,6 +25,7 @@ SAME_SIMILARITY = 0.97
 MERGE_SIMILARITY = 0.90
 OTHER_WORDS = "other_words"
 DOUBT_SIMILARITY = 0.75  # from which a lesson that may say the same is shown beside another
+LONG_WORDS = 40  # of a lesson in which single words that differ say little
 
 _Effect = Proposal.Effect
 _Status = Heuristic.Status
@@ -86,7 +87,7 @@ def find_match(project: Project, checked: CheckedLesson) -> Match:
     lesson = checked.lesson
     near = _find_near(project, checked)
     claim = _find_claimed(project, lesson, near)
-    if claim is not None and claim.effect == _Effect.SUPPORT:
+    if claim is not None and claim.effect != _Effect.MERGE:
         return claim
     match = _find_same_words(project, lesson.text)
     if match is not None:
@@ -115,7 +116,8 @@ def _find_near(project: Project, checked: CheckedLesson) -> list[_Near]:
 def _find_claimed(project: Project, lesson: ProposedLesson, near: Sequence[_Near]) -> Match | None:
     """Return what becomes of a lesson that repeats another one according to the model that wrote it.
 
-    Its word does not outweigh another number, tool or "not", nor that the two speak of different things.
+    Its word does not outweigh another number, tool or "not", nor that the two speak of different things. In long texts,
+    such words may be about something else: the two stand in one row of the queue, which says what differs.
     """
     if lesson.covers_existing is None:
         return None
@@ -125,6 +127,9 @@ def _find_claimed(project: Project, lesson: ProposedLesson, near: Sequence[_Near
     beside = next((row for row in near if row.heuristic == covered), None)
     compared = beside.compared if beside else _compare(covered, lesson)
     if compared.is_sure or (near and compared.verdict is MeaningVerdict.DIFFERENT):
+        if beside is not None and _may_differ_in_words_alone(beside, lesson):
+            row, similarity = covered.leader or covered, beside.similarity
+            return Match(effect=_Effect.GROUP, heuristic=row, similarity=similarity, doubt=compared.reason)
         return Match(effect=_Effect.MERGE, heuristic=covered, doubt=compared.reason)
     words = "" if compared.verdict is MeaningVerdict.SAME else _write(lesson)
     return Match(effect=_Effect.SUPPORT, heuristic=covered, words=words)
@@ -164,6 +169,15 @@ def _match_meaning(lesson: ProposedLesson, near: Sequence[_Near]) -> Match | Non
 
 def _write(lesson: ProposedLesson) -> str:
     return f"{lesson.text.trigger}: {lesson.text.guideline}"
+
+
+def _may_differ_in_words_alone(near: _Near, lesson: ProposedLesson) -> bool:
+    """Tell whether a proposal and a lesson near to it are so long that a word decides little, and are no opposites."""
+    revision = near.heuristic.current_revision
+    if near.similarity < DOUBT_SIMILARITY or near.compared.is_opposite or near.heuristic.status != _Status.PROPOSED:
+        return False
+    texts = (_write(lesson), f"{revision.trigger}: {revision.guideline}" if revision is not None else "")
+    return all(len(text.split()) >= LONG_WORDS for text in texts)
 
 
 def _compare(heuristic: Heuristic, lesson: ProposedLesson, *, similarity: float | None = None) -> Comparison:

@@ -182,6 +182,51 @@ def test_model_that_names_what_its_lesson_contradicts_adds_no_support(guideline:
     assert (second.effect == Effect.SUPPORT, Heuristic.objects.count()) == (False, 2)
 
 
+KEEP_AIRPORTS = (
+    "When a customer who changes a reservation asks for flights to or from another airport, one near home for example",
+    (
+        "Compare the wish with origin and destination from get_reservation_details. If it differs, say that the "
+        "booked airports stay, and offer only what search_onestop_flight finds between them. Before "
+        "update_reservation_flights check that the first leg starts and the last one ends at the booked airports."
+    ),
+)
+KEEP_AIRPORTS_AGAIN = (
+    "When a customer who changes a reservation asks for the same trip to or from another airport of the same city",
+    (
+        "Read origin and destination from get_reservation_details. Say that the booked airports stay, and offer only "
+        "what search_direct_flight finds between them. Before update_reservation_flights check that each direction "
+        "starts and ends at the booked airports."
+    ),
+)
+
+
+def test_long_lesson_that_repeats_another_stands_in_its_row_with_what_differs() -> None:
+    project = make_project()
+    [first] = reflect(project, make_lesson(*KEEP_AIRPORTS))
+
+    [second] = reflect(project, make_lesson(*KEEP_AIRPORTS_AGAIN, covers_existing=first.heuristic_id))
+    [third] = reflect(project, make_lesson(*KEEP_AIRPORTS_AGAIN))
+
+    assert (second.effect, second.near) == (Effect.GROUP, first.heuristic)
+    [doubt] = [finding["message"] for finding in second.findings if finding["code"] == "may_repeat"]
+    assert "one names “search_onestop_flight”, the other “search_direct_flight”" in doubt
+    assert third.effect == Effect.SUPPORT
+    assert Heuristic.objects.filter(leader=None).count() == 1
+
+
+def test_long_lesson_that_says_the_opposite_stands_in_no_row_of_another() -> None:
+    project = make_project()
+    [first] = reflect(project, make_lesson(*KEEP_AIRPORTS))
+    trigger, guideline = KEEP_AIRPORTS
+
+    never = guideline.replace(
+        "Before update_reservation_flights check", "Before update_reservation_flights never check"
+    )
+    [second] = reflect(project, make_lesson(trigger, never, covers_existing=first.heuristic_id))
+
+    assert (second.effect, second.near) == (Effect.MERGE, first.heuristic)
+
+
 def test_signs_are_no_punctuation() -> None:
     project = make_project()
     reflect(project, make_lesson("A row is read", "Keep it if `a > 1`."))
