@@ -1,13 +1,9 @@
 """Pages for people when something is wrong in the admin; programs get problem+json."""
 
-from pathlib import Path
-
 import pytest
 from django.template.loader import get_template
 from django.templatetags.static import static
 from django.test import Client
-
-TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 
 
 @pytest.mark.django_db
@@ -16,13 +12,6 @@ def test_unknown_admin_page_is_a_page(admin_client: Client) -> None:
 
     assert response.status_code == 404
     assert "Page not found" in response.content.decode()
-
-
-@pytest.mark.django_db
-def test_unknown_api_path_is_problem_json() -> None:
-    response = Client().get("/api/v1/no/such/page")
-
-    assert (response.status_code, response["Content-Type"]) == (404, "application/problem+json")
 
 
 def test_unknown_host_is_told_which_setting_knows_the_hosts() -> None:
