@@ -54,14 +54,6 @@ def test_merge_that_takes_the_wording_needs_the_hash_that_was_read(api_client, p
     assert read_it.status_code == 200
 
 
-def test_approve_of_the_text_that_was_read_serves_it(api_client):
-    made = api_client.post(URL, LESSON).json()
-
-    response = api_client.post(f"{URL}/{made['id']}/approve", {"content_sha256": made["content_sha256"]})
-
-    assert response.json()["served"] is True
-
-
 def test_approve_of_text_that_changed_answers_409(api_client):
     made = api_client.post(URL, LESSON).json()
     api_client.patch(f"{URL}/{made['id']}", {"guideline": "Something else."})

@@ -205,12 +205,6 @@ def test_review_survives_the_account_of_its_reviewer() -> None:
     assert (review.reviewer, review.reviewer_user) == ("user:ana", None)
 
 
-def test_database_refuses_to_delete_a_revision_outside_erasure() -> None:
-    approved()
-    with pytest.raises(IntegrityError, match="append-only"), transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("DELETE FROM memory_heuristicrevision")
-
-
 def test_content_hash_depends_on_every_served_text() -> None:
     project = make_project()
     variants = [

@@ -1,4 +1,4 @@
-"""A conversation with tools that chat tests have, with an adapter or an SDK."""
+"""A conversation with tools that chat tests have with an adapter."""
 
 from collections.abc import Callable
 from typing import Any
