@@ -14,7 +14,6 @@ from erl_site.embedded import postgres
 from erl_site.embedded.roles import APPLICATION
 from tests.stack import manage, migrated_home
 
-ROOT = Path(__file__).resolve().parents[1]
 ROWS = """
 from tests.factories import make_trajectory
 make_trajectory()

@@ -81,12 +81,6 @@ def test_unknown_host_is_400(anonymous_client: APIClient) -> None:
     assert error_of(anonymous_client.get("/tiny", headers={"Host": "evil.example"})) == (400, "invalid_request")
 
 
-def test_admin_keeps_its_own_pages(client: Client) -> None:
-    response = client.get("/admin/no/such/page", follow=True)
-
-    assert "html" in response["Content-Type"]
-
-
 def test_csrf_check_does_not_stand_before_plain_views() -> None:
     response = Client(enforce_csrf_checks=True, raise_request_exception=False).post("/health")
 

@@ -24,7 +24,6 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 HOUR = 3600.0
 EACH = pick(3, 30, full=10)
-LEASE_SECONDS = 2.0
 
 
 @dataclass(kw_only=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from memory.retrieval.models import Retrieval
-from tests.factories import make_api_key, make_heuristic
+from tests.factories import make_heuristic
 from tests.product import embed_heuristics
 
 pytestmark = pytest.mark.django_db
@@ -74,16 +74,6 @@ def test_context_with_invalid_query_answers_400(api_client, query):
 
     assert response.status_code == 400
     assert response["Content-Type"] == "application/problem+json"
-
-
-def test_context_without_key_answers_401(client):
-    assert client.get(URL, {"task": TASK}).status_code == 401
-
-
-def test_context_with_wrong_scope_answers_403(client, project):
-    token = make_api_key(project=project, scopes=["heuristics:read"]).token
-
-    assert client.get(URL, {"task": TASK}, headers={"Authorization": f"Bearer {token}"}).status_code == 403
 
 
 def test_context_of_another_project_is_not_given(other_client, lesson):

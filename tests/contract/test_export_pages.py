@@ -10,8 +10,8 @@ from django.core.management import call_command
 from erl_client.cli import main
 from rest_framework.test import APIClient
 
-from memory.projects.models import ApiKey, Project
-from tests.factories import bearer, make_api_key, make_trajectory
+from memory.projects.models import Project
+from tests.factories import make_api_key, make_trajectory
 from tests.whole_project import make_whole_project
 
 EXPORT = "/api/v1/export"
@@ -73,10 +73,3 @@ def test_a_place_that_is_none_is_400(api_client: APIClient, after: str) -> None:
 @pytest.mark.parametrize("table", ["memory_apikey", "auth_user", "nothing"])
 def test_a_table_that_is_not_exported_is_404(api_client: APIClient, table: str) -> None:
     assert api_client.get(f"{EXPORT}/{table}").status_code == 404
-
-
-def test_a_key_that_may_not_read_everything_is_403(project: Project) -> None:
-    key = make_api_key(project=project, scopes=[ApiKey.Scope.TRAJECTORIES_READ])
-
-    assert APIClient().get(EXPORT, headers=bearer(key.token)).status_code == 403
-    assert APIClient().get(RUNS, headers=bearer(key.token)).status_code == 403

@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from memory.effects.models import HeuristicFeedback
-from tests.factories import make_api_key, make_heuristic, make_retrieval, make_trajectory
+from tests.factories import make_heuristic, make_retrieval, make_trajectory
 
 pytestmark = pytest.mark.django_db
 
@@ -80,21 +80,3 @@ def test_feedback_on_an_unknown_run_answers_404(api_client, heuristic):
 
     assert response.status_code == 404
     assert "/trajectory_id" in response.json()["error"]["fields"]
-
-
-def test_feedback_on_a_foreign_heuristic_answers_404(api_client, project):
-    said = {"verdict": "followed", "trajectory_id": str(make_trajectory(project=project).pk)}
-
-    assert api_client.post(url_of(make_heuristic()), said).status_code == 404
-
-
-def test_feedback_without_key_answers_401(client, heuristic):
-    assert client.post(url_of(heuristic), {"verdict": "followed"}).status_code == 401
-
-
-def test_feedback_with_wrong_scope_answers_403(client, project, heuristic):
-    token = make_api_key(project=project, scopes=["heuristics:write"]).token
-
-    response = client.post(url_of(heuristic), headers={"Authorization": f"Bearer {token}"})
-
-    assert response.status_code == 403

@@ -5,7 +5,7 @@ import pytest
 from memory.heuristics.models import HeuristicRevision
 from memory.review.models import Review
 from tests.api.proposing import LESSON, URL
-from tests.factories import make_api_key, make_heuristic, read
+from tests.factories import make_heuristic, read
 
 pytestmark = pytest.mark.django_db
 
@@ -52,14 +52,6 @@ def test_merge_that_takes_the_wording_needs_the_hash_that_was_read(api_client, p
 
     assert (without.status_code, list(without.json()["error"]["fields"])) == (400, ["/content_sha256"])
     assert read_it.status_code == 200
-
-
-def test_approve_of_the_text_that_was_read_serves_it(api_client):
-    made = api_client.post(URL, LESSON).json()
-
-    response = api_client.post(f"{URL}/{made['id']}/approve", {"content_sha256": made["content_sha256"]})
-
-    assert response.json()["served"] is True
 
 
 def test_approve_of_text_that_changed_answers_409(api_client):
@@ -118,25 +110,6 @@ def test_decision_on_the_wrong_state_answers_409(api_client, project, status, de
 
     assert response.status_code == 409
     assert response.json()["error"]["code"] == code
-
-
-@pytest.mark.parametrize("decision", ["approve", "reject", "retire", "quarantine"])
-def test_decision_on_foreign_heuristic_answers_404(api_client, decision):
-    heuristic = make_heuristic(status="approved" if decision in ("retire", "quarantine") else "proposed")
-
-    response = api_client.post(f"{URL}/{heuristic.pk}/{decision}", body_of(decision, heuristic))
-
-    assert response.status_code == 404
-
-
-@pytest.mark.parametrize("decision", ["approve", "reject", "retire", "quarantine"])
-def test_decision_without_review_scope_answers_403(client, project, decision):
-    token = make_api_key(project=project, scopes=["heuristics:read", "heuristics:write"]).token
-    heuristic = make_heuristic(project=project)
-
-    response = client.post(f"{URL}/{heuristic.pk}/{decision}", headers={"Authorization": f"Bearer {token}"})
-
-    assert response.status_code == 403
 
 
 @pytest.mark.parametrize("body", [{"content_sha256": "abc"}, {"reason": 5}, {"status": "approved"}])
@@ -209,7 +182,3 @@ def test_invalid_patch_answers_400(api_client, body):
     made = api_client.post(URL, LESSON).json()
 
     assert api_client.patch(f"{URL}/{made['id']}", body).status_code == 400
-
-
-def test_patch_foreign_heuristic_answers_404(api_client):
-    assert api_client.patch(f"{URL}/{make_heuristic().pk}", {"avoid": "x"}).status_code == 404

@@ -3,8 +3,7 @@
 import pytest
 
 from memory.retrieval.models import Retrieval
-from tests.api.conftest import make_client
-from tests.factories import make_api_key, make_heuristic
+from tests.factories import make_heuristic
 from tests.product import embed_heuristics
 from tests.releases import TASK, make_lesson
 
@@ -125,26 +124,9 @@ def test_unknown_release_answers_404(api_client, project):
     assert api_client.get("/api/v1/releases/1").status_code == 404
 
 
-def test_release_of_another_project_answers_404(api_client, other_client, staged):
-    sha256 = api_client.get("/api/v1/releases/1").json()["sha256"]
-
-    assert other_client.get(f"/api/v1/releases/{sha256}").status_code == 404
-
-
 @pytest.mark.parametrize("percent", [-0.1, 100.1, "10", None])
 def test_share_outside_0_to_100_percent_answers_400(api_client, staged, percent):
     assert api_client.post("/api/v1/deployment/canary", {"release": "1", "percent": percent}).status_code == 400
-
-
-def test_key_without_the_scope_may_not_deploy(project, staged):
-    client = make_client(make_api_key(project=project, scopes=["heuristics:read", "review"]).token)
-
-    assert client.get("/api/v1/deployment").status_code == 200
-    assert client.post("/api/v1/deployment/rollback").status_code == 403
-
-
-def test_releases_need_a_key(anonymous_client):
-    assert anonymous_client.get("/api/v1/releases").status_code == 401
 
 
 @pytest.mark.parametrize(

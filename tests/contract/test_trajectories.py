@@ -6,7 +6,7 @@ import pytest
 
 from memory.runs.models import Trajectory
 from tests.api.recording import RUN, URL, post
-from tests.factories import make_api_key, make_retrieval
+from tests.factories import make_retrieval
 from tests.real_runs import TAU, WEBSHOP, load_native_runs, load_runs
 
 pytestmark = pytest.mark.django_db
@@ -201,19 +201,6 @@ def test_post_trajectory_with_idempotency_key_replays_the_bytes(api_client):
     assert second["Idempotent-Replayed"] == "true"
     assert second.content == first.content
     assert Trajectory.objects.count() == 1
-
-
-def test_trajectories_without_key_answer_401(client):
-    assert client.get(URL).status_code == 401
-
-
-def test_trajectories_with_wrong_scope_answer_403(client, project):
-    token = make_api_key(project=project, scopes=["retrieve"]).token
-
-    response = client.get(URL, headers={"Authorization": f"Bearer {token}"})
-
-    assert response.status_code == 403
-    assert response.json()["error"]["code"] == "missing_scope"
 
 
 def test_recording_a_run_takes_a_fixed_number_of_queries(api_client, django_assert_num_queries):

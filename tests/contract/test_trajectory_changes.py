@@ -3,7 +3,6 @@
 import pytest
 
 from memory.heuristics.models import Heuristic
-from memory.runs.models import Trajectory
 from tests.api.recording import URL
 from tests.factories import make_evidence, make_heuristic, make_trajectory
 
@@ -23,13 +22,6 @@ def test_delete_trajectory_erases_it_and_what_rests_on_it(api_client, project):
     assert api_client.get(f"{URL}/{trajectory.pk}").status_code == 404
     assert set(Heuristic.objects.values_list("pk", flat=True)) == {shared.pk}
     assert alone.pk != shared.pk
-
-
-def test_delete_foreign_trajectory_answers_404_and_keeps_it(api_client):
-    trajectory = make_trajectory()
-
-    assert api_client.delete(f"{URL}/{trajectory.pk}").status_code == 404
-    assert Trajectory.objects.filter(pk=trajectory.pk).exists()
 
 
 def test_replay_after_erasure_answers_410(api_client):
@@ -61,9 +53,3 @@ def test_post_invalid_outcome_answers_400(api_client, project, data):
     trajectory = make_trajectory(project=project)
 
     assert api_client.post(f"{URL}/{trajectory.pk}/outcome", data).status_code == 400
-
-
-def test_post_outcome_of_foreign_trajectory_answers_404(api_client):
-    url = f"{URL}/{make_trajectory().pk}/outcome"
-
-    assert api_client.post(url, {"outcome": "success"}).status_code == 404

@@ -1,7 +1,5 @@
 """GET /api/v1/trajectories and one run."""
 
-import uuid
-
 import pytest
 
 from tests.api.recording import URL, post
@@ -17,14 +15,6 @@ def test_get_trajectory_answers_what_was_recorded(api_client):
 
     assert response.status_code == 200
     assert response.json() == made.json()
-
-
-def test_get_unknown_trajectory_answers_404(api_client):
-    assert api_client.get(f"{URL}/{uuid.uuid4()}").status_code == 404
-
-
-def test_get_foreign_trajectory_answers_404(api_client):
-    assert api_client.get(f"{URL}/{make_trajectory().pk}").status_code == 404
 
 
 def test_list_trajectories_has_no_steps_but_their_count(api_client, project):

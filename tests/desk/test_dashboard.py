@@ -213,14 +213,6 @@ def test_home_lists_own_decisions_and_no_others(admin: Client) -> None:
     assert len(decided) == 1
 
 
-def test_home_counts_failed_reflections(admin: Client) -> None:
-    make_reflection(status="dead")
-
-    figures = {figure.label: figure.value for figure in admin.get("/admin/").context["figures"]}
-
-    assert figures["reflection failed"] == "1"
-
-
 def test_first_steps_are_ticked_and_disappear_when_all_are_done(admin: Client) -> None:
     project = make_project()
     steps = {step["label"]: step["is_done"] for step in admin.get("/admin/").context["steps"]}

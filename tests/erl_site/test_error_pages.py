@@ -1,15 +1,11 @@
 """Pages for people when something is wrong in the admin; programs get problem+json."""
 
-from pathlib import Path
-
 import pytest
 from django.contrib.auth import get_user_model
 from django.db import connection
 from django.template.loader import get_template
 from django.templatetags.static import static
 from django.test import Client
-
-TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 
 
 @pytest.mark.django_db
@@ -39,13 +35,6 @@ def test_who_signs_in_while_the_database_cannot_be_used_is_told(
 
     assert (response.status_code, response["Retry-After"]) == (503, "5")
     assert "The database cannot be used" in response.content.decode()
-
-
-@pytest.mark.django_db
-def test_unknown_api_path_is_problem_json() -> None:
-    response = Client().get("/api/v1/no/such/page")
-
-    assert (response.status_code, response["Content-Type"]) == (404, "application/problem+json")
 
 
 def test_unknown_host_is_told_which_setting_knows_the_hosts() -> None:

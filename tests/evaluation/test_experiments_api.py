@@ -122,27 +122,6 @@ def test_plan_that_cannot_be_carried_out_is_refused(
     assert (response.status_code, said in response.content.decode()) == (status, True), response.content
 
 
-@pytest.mark.parametrize("path", [f"{URL}/1", f"{URL}/1/looks", f"{URL}/1/stop"])
-def test_experiment_of_another_project_is_not_found(path: str) -> None:
-    make_experiment()
-    stranger = make_client(make_api_key().token)
-
-    response = stranger.get(path) if path == f"{URL}/1" else stranger.post(path)
-
-    assert response.status_code == 404
-
-
-def test_key_without_the_scope_may_not_start(deployed: tuple[Project, Release]) -> None:
-    reader = make_client(make_api_key(project=deployed[0], scopes=["evaluate"]).token)
-
-    assert reader.post(URL, {"release": "2"}).status_code == 403
-    assert reader.get(URL).status_code == 200
-
-
-def test_without_a_key_nothing_is_read() -> None:
-    assert [APIClient().get(path).status_code for path in (URL, f"{URL}/1", UPLIFT)] == [401, 401, 401]
-
-
 def test_uplift_without_a_holdout_is_not_known(api: APIClient) -> None:
     body = api.get(UPLIFT).json()
 

@@ -22,7 +22,6 @@ from memory.blocks.reading import read_block
 from memory.errors import (
     AlreadyDecided,
     BlockFull,
-    BlockReadOnly,
     ChangedMeanwhile,
     MemoryAppError,
     NoSingleMatch,
@@ -123,16 +122,6 @@ def test_patch_adds_to_an_empty_block(project: Project) -> None:
     assert say(block) == "Name: Ana\nLikes tea"
 
 
-def test_limit_names_the_overflow(project: Project) -> None:
-    block = make_block(project, "12345", char_limit=10)
-
-    with pytest.raises(BlockFull) as refused:
-        append_to_block(block, text="678901", edit=EDIT)
-
-    assert (refused.value.limit, refused.value.length, refused.value.overflow) == (10, 12, 2)
-    assert say(block) == "12345"
-
-
 def test_limit_counts_characters_as_the_database_does(project: Project) -> None:
     assert say(make_block(project, "🌍ä" * 5, char_limit=10)) == "🌍ä" * 5
 
@@ -162,30 +151,11 @@ def test_limit_and_value_change_together(project: Project, limit: int, value: st
     assert (changed.char_limit, say(block)) == (limit, value)
 
 
-def test_edit_on_an_old_revision_is_refused(project: Project) -> None:
-    block = make_block(project, "a")
-    append_to_block(block, text="b", edit=EDIT)
-
-    with pytest.raises(ChangedMeanwhile, match="revision 2, not 1"):
-        set_block(block, value="c", edit=Edit(by=AGENT, expected_revision=1))
-
-    assert say(block) == "a\nb"
-
-
 def test_same_value_makes_no_revision(project: Project) -> None:
     block = make_block(project, "a")
 
     with pytest.raises(NothingChanged):
         set_block(block, value="a", edit=EDIT)
-
-
-def test_agents_do_not_edit_what_is_read_only(project: Project) -> None:
-    block = make_block(project, "a", read_only=True)
-
-    refuse(BlockReadOnly, block, old="a", new="b")
-    set_block(block, value="c", edit=BY_PERSON)
-
-    assert say(block) == "c"
 
 
 def test_secrets_are_removed_from_value_and_edit(project: Project) -> None:

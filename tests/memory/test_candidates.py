@@ -186,23 +186,6 @@ def test_search_returns_at_most_the_limit_best_first() -> None:
     assert len(found) == 3
 
 
-def test_search_filters_by_family_tags_polarity_and_agent() -> None:
-    project = make_project()
-    trajectory = make_trajectory(project=project, agent="planner")
-    wanted = make_heuristic(
-        trajectory=trajectory, status="approved", task_id="travel", tags=["air", "eu"], polarity="avoid"
-    )
-    embed_heuristics([wanted.pk])
-    serve(project, "Another lesson about a cancellation")
-    for filters in (
-        Filters(task_ids=("travel",)),
-        Filters(tags=("eu",)),
-        Filters(polarities=("avoid",)),
-        Filters(agents=("planner",)),
-    ):
-        assert [found.heuristic_id for found in search(project, "cancel", filters=filters)] == [wanted.pk]
-
-
 def test_a_lesson_for_the_whole_project_is_of_the_families_it_was_drawn_from() -> None:
     project = make_project()
     run = make_trajectory(project=project, task_id="travel")

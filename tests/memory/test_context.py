@@ -40,16 +40,6 @@ def test_block_does_not_repeat_the_word_when() -> None:
     )
 
 
-def test_block_without_lessons_is_empty() -> None:
-    context = build_context([], budget_tokens=10_000)
-    assert (context.text, context.tokens, context.ids) == ("", 0, frozenset())
-
-
-def test_block_is_the_same_for_the_same_lessons() -> None:
-    first, second = (build_context([lesson(), lesson(id=ID[::-1])], budget_tokens=1000) for _ in range(2))
-    assert (first.text, first.sha256) == (second.text, second.sha256)
-
-
 def test_block_keeps_to_its_budget() -> None:
     lessons = [lesson(guideline="word " * length) for length in (10, 400, 20, 30)]
     context = build_context(lessons, budget_tokens=200)

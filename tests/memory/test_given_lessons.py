@@ -170,15 +170,6 @@ def test_a_lesson_goes_out_of_service_by_itself(memory_mb: int) -> None:
     assert Heuristic.objects.filter(revisions__in=HeuristicRevision.objects.served(), pk=lesson.pk).count() == 0
 
 
-def test_a_lesson_holds_for_so_long_after_its_approval() -> None:
-    project = make_project()
-    lesson = serve(project, expires_after=timedelta(days=30))
-    approved_at = lesson.revisions.get().approved_at
-    assert approved_at is not None
-    days = [timedelta(days=number) for number in (29, 31)]
-    assert [given(ask(project, as_of=approved_at + after)) for after in days] == [{str(lesson.pk)}, set()]
-
-
 def test_a_replay_leaves_out_what_was_approved_later() -> None:
     project = make_project()
     serve(project)

@@ -55,14 +55,6 @@ def find(project: Project, task: str = TASK) -> list[tuple[str, str]]:
     return [(item["id"], item["matched_task"]) for item in answer.items]
 
 
-def test_merged_lesson_is_found_by_the_tasks_of_both(project: Project, commit: Commit) -> None:
-    merged, kept = lesson(project, "Water it slowly.", TASK), lesson(project, "Water it at dusk.")
-
-    commit(merge_heuristics, merged, into=kept, by=ANA)
-
-    assert find(project) == [(str(kept.pk), TASK)]
-
-
 def test_task_that_waited_at_one_counts_if_it_counted_at_the_other(project: Project, commit: Commit) -> None:
     merged, kept = lesson(project, "Water it slowly.", TASK), lesson(project, "Water it at dusk.")
     run = Evidence.objects.get(heuristic=merged).trajectory

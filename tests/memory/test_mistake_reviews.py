@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from memory.curation.decisions import reject_heuristic, retire_heuristic
@@ -202,28 +202,3 @@ def test_retention_retires_unseen_cards_and_a_person_reopens_them(project: Proje
 
     approve_card_as_read(reopen_card(only_card(), by=ANA), by=ANA)
     assert served_words(only_card()) == [CARD["lesson"]]
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE memory_heuristicrevision SET rationale = 'other'",
-        "UPDATE memory_review SET reason = 'other'",
-        "DELETE FROM memory_review",
-        "UPDATE memory_heuristicrevision SET approved_by = 'user:eve'",
-        "UPDATE memory_heuristicrevision SET served = false, approved_sha256 = '', approved_by = ''",
-    ],
-)
-def test_database_keeps_what_was_decided(project: Project, statement: str) -> None:
-    record(project, CARD)
-    approve_card_as_read(only_card(), by=ANA)
-
-    with pytest.raises(IntegrityError), transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(statement)
-
-
-def test_database_serves_nothing_unapproved(project: Project) -> None:
-    record(project, CARD)
-
-    with pytest.raises(IntegrityError), transaction.atomic():
-        HeuristicRevision.objects.update(served=True)

@@ -107,10 +107,6 @@ def test_rank_returns_at_most_top_k() -> None:
     assert order(*(make_candidate(number) for number in range(1, 5)), top_k=2) == [1, 2]
 
 
-def test_rank_leaves_out_what_is_not_like_the_task_at_all() -> None:
-    assert order(make_candidate(1), make_candidate(2, similarity=0.01)) == [1]
-
-
 @pytest.mark.parametrize("mode", FLOORS)
 def test_rank_lists_a_lesson_below_the_floor_without_letting_it_fit(mode: str) -> None:
     floor = FLOORS[mode]
@@ -124,10 +120,6 @@ def test_rank_lists_a_lesson_below_the_floor_without_letting_it_fit(mode: str) -
 def test_rank_lets_no_family_lift_a_lesson_over_the_cut() -> None:
     best, other = make_candidate(1), make_candidate(2, score=0.99 * RELEVANT_SHARE, task_id="mine")
     assert [place.passed_over for place in rank([best, other], task_id="mine")] == ["", TOO_WEAK]
-
-
-def test_rank_of_nothing_is_nothing() -> None:
-    assert rank([], top_k=5, mode="hybrid") == []
 
 
 @pytest.mark.parametrize(

@@ -50,10 +50,6 @@ def test_record_has_every_section_in_order() -> None:
     ]
 
 
-def test_record_of_nothing_is_empty() -> None:
-    assert build_record(Material(), budget_tokens=500).text == ""
-
-
 def test_record_leaves_out_what_the_project_leaves_out() -> None:
     sizes = {"mistake_cards": 0, "mean_score": 0, "recent_outcomes": 1}
     text = build_record(FULL, budget_tokens=500, sizes=sizes).text

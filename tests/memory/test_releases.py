@@ -10,7 +10,7 @@ from django.utils import timezone
 from memory.curation.decisions import quarantine_heuristic, reject_heuristic, retire_heuristic
 from memory.curation.proposals import revise_heuristic
 from memory.curation.undo import undo_review
-from memory.errors import NoSuchRelease, NotDeployable
+from memory.errors import NotDeployable
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.models import Project
@@ -418,13 +418,6 @@ def test_canary_needs_releases(project: Project, lesson: Heuristic) -> None:
 
     with pytest.raises(NotDeployable, match="serves every approval at once"):
         start_canary(project, release=release, share=10, by=BY)
-
-
-def test_release_of_another_project_is_not_found(project: Project, lesson: Heuristic) -> None:
-    cut_release(project, by=BY)
-
-    with pytest.raises(NoSuchRelease):
-        get_release(make_project(), "1")
 
 
 def test_wider_canary_keeps_its_units(project: Project, lesson: Heuristic) -> None:

@@ -82,10 +82,6 @@ def test_claim_leaves_what_somebody_holds() -> None:
     assert claim(owner="two") is None
 
 
-def test_claim_of_an_unknown_id_finds_nothing() -> None:
-    assert claim(make_project().pk, owner="w") is None
-
-
 def test_claim_after_the_last_attempt_marks_it_dead(settings: Any) -> None:
     settings.ERL_REFLECTION_MAX_ATTEMPTS = 2
     poison = make_reflection()

@@ -329,13 +329,6 @@ def test_a_project_that_asks_for_two_reviewers_takes_no_decisions(
     assert "asks for two reviewers" in answer.json()["error"]["message"]
 
 
-def test_a_key_with_every_other_scope_may_not_import(project: Project, small: Path) -> None:
-    scopes = [scope for scope in ApiKey.Scope.values if scope != ApiKey.Scope.IMPORT]
-    client = make_client(make_api_key(project=project, scopes=scopes).token)
-
-    assert error_of(begin(client, small)) == (403, "missing_scope")
-
-
 def test_a_key_of_a_person_who_may_not_change_settings_may_not_import(
     project: Project, small: Path, django_user_model: Any
 ) -> None:
@@ -347,14 +340,6 @@ def test_a_key_of_a_person_who_may_not_change_settings_may_not_import(
 
     assert answer.status_code == 403
     assert "acts for ana" in answer.json()["error"]["message"]
-
-
-def test_an_import_of_another_project_is_not_there(client: APIClient, small: Path) -> None:
-    address = begin(client, small)["Location"]
-    other = make_client(make_api_key(project=make_project(slug="other")).token)
-
-    assert error_of(other.get(address)) == (404, "not_found")
-    assert error_of(send(other, address, "x")) == (404, "not_found")
 
 
 def test_an_import_is_held_to_its_project_by_the_database(

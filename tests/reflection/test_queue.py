@@ -1,7 +1,6 @@
 """How a claim ends: failed, postponed, given back; and how long the rest waits."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.db.models.functions import Now
@@ -27,32 +26,6 @@ def test_fail_puts_a_transient_failure_back_for_later() -> None:
     assert status == claimed.status == Status.RETRY
     assert timedelta(seconds=58) < claimed.available_at - timezone.now() < timedelta(seconds=67)
     assert (claimed.last_error_code, claimed.last_error, claimed.lease_until) == ("rate_limited", "Too many.", None)
-
-
-def test_fail_gives_up_after_the_last_attempt(settings: Any) -> None:
-    settings.ERL_REFLECTION_MAX_ATTEMPTS = 1
-    claimed = claim(make_reflection().pk, owner="w")
-    assert claimed is not None
-
-    assert fail(claimed, code="timeout", message="Slow.", transient=True) == Status.DEAD
-
-
-def test_fail_gives_up_at_once_where_waiting_does_not_help() -> None:
-    claimed = claim(make_reflection().pk, owner="w")
-    assert claimed is not None
-
-    assert fail(claimed, code="authentication", message="Check the key.", transient=False) == Status.DEAD
-
-
-def test_postpone_does_not_count_the_attempt() -> None:
-    claimed = claim(make_reflection().pk, owner="w")
-    assert claimed is not None
-
-    postpone(claimed)
-
-    claimed.refresh_from_db()
-    assert (claimed.status, claimed.attempts) == (Status.RETRY, 0)
-    assert claimed in Reflection.objects.due()
 
 
 def test_claim_after_postponing_is_fenced_from_the_worker_that_hung() -> None:

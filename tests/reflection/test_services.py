@@ -73,16 +73,6 @@ def test_what_the_checks_flag_goes_to_the_reviewer() -> None:
     assert set(findings[0]) == {"code", "message", "words"}
 
 
-def test_claim_miss_does_nothing() -> None:
-    reflection = make_reflection(status=Status.DONE)
-    reflector = ScriptedReflector(plan=propose(make_lesson()))
-
-    attempt = run_reflection(reflection.pk, owner="test", make_reflector=reflector)
-
-    assert attempt.outcome == Outcome.NOTHING
-    assert reflector.episodes == []
-
-
 def test_reflector_reads_the_run_and_the_lessons_it_was_given() -> None:
     given = make_heuristic(status=Heuristic.Status.APPROVED, trigger="A refund is asked for", guideline="Refuse it.")
     assert given.current_revision is not None

@@ -9,7 +9,7 @@ from django.utils import timezone
 from memory.errors import ProjectArchived
 from memory.projects.actors import Actor
 from runtime.approvals import decide_effect, expire_approvals
-from runtime.errors import ArgumentsChanged, ConversationBusy, NothingPending
+from runtime.errors import ConversationBusy, NothingPending
 from runtime.models.effects import Approval, Effect
 from runtime.models.runs import Run
 from runtime.runs import cancel_run
@@ -36,15 +36,6 @@ def test_call_waits_for_a_person() -> None:
 
     assert (run.status, effect.status, replies(run)) == ("waiting", "waiting", [])
     assert effect.approvals.get().arguments_sha256 == effect.arguments_sha256
-
-
-def test_approved_call_happens_once() -> None:
-    run, effect = waiting()
-
-    decide_effect(effect, decision="approve", arguments_sha256=effect.arguments_sha256, by=ANA)
-    go_on(run, Script("Done."))
-
-    assert (run.status, replies(run)) == ("succeeded", ["Hello", "Done."])
 
 
 def test_rejected_call_does_not_happen_and_the_agent_reads_why() -> None:
@@ -99,13 +90,6 @@ def test_answer_takes_the_place_of_the_tool() -> None:
     go_on(run, script)
 
     assert (replies(run), script.asked[0].messages[-1].content) == (["Good."], "I told them.")
-
-
-def test_decision_about_other_arguments_is_refused() -> None:
-    _, effect = waiting()
-
-    with pytest.raises(ArgumentsChanged):
-        decide_effect(effect, decision="approve", arguments_sha256="0" * 64, by=ANA)
 
 
 def test_second_decision_is_refused() -> None:

@@ -327,13 +327,6 @@ def test_refusal_by_kind_over_http(shop: Service) -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "never_evolves")
 
 
-def test_change_of_another_project_is_not_found(shop: Service) -> None:
-    agent = make_shop_agent(shop)
-    change = propose_refund(agent, refund(agent))
-
-    assert Api().get(f"changes/{change.pk}").status_code == 404
-
-
 def test_change_climbs_from_the_inbox_and_is_rejected_with_a_reason(shop: Service) -> None:
     agent = make_shop_agent(shop)
     client = log_in(agent.project, permissions=["view_change", "decide_change"])

@@ -116,18 +116,6 @@ def test_change_with_a_lesson_climbs_and_comes_down_by_api() -> None:
     assert verify_audit().faults == []
 
 
-def test_ended_trial_retires_the_lesson() -> None:
-    api = Api(scopes=SCOPES)
-    lesson = propose_lesson(api.key.api_key.project)
-    change = climb_to_trial(propose(make_deployed_agent(lesson.project), lesson), api)
-
-    roll_back_change(change, by=BY)
-
-    lesson.refresh_from_db()
-    assert (Change.objects.get().rung, lesson.status) == ("rolled_back", "retired")
-    check_deferred()
-
-
 @pytest.mark.django_db(transaction=True)
 def test_trial_ends_while_a_person_retires_the_lesson() -> None:
     api = Api(scopes=SCOPES)
