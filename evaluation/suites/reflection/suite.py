@@ -106,7 +106,8 @@ class ReflectionSuite(Suite):
             data = _read_run(name, unit)
             trajectory = record_trajectory(project, data=data, by=EVALUATION, reflect=True).trajectory
             reflections[name] = Reflection.objects.get(trajectory=trajectory)
-            before = 1 if name in read_openings() else 0
+            # The prompts of 0.2.0 lacked what the customer said first.
+            before = 1 if name in read_openings() and unit != LATER else 0
             answer = _ask_configured(options) if unit == LIVE else _replay(answers[name], reflections, before)
             rows.append({"run": name} | _reflect(reflections[name], answer, read_verdicts()["rules"].get(name, ())))
             progress(f"{unit} answers", number, len(names))
