@@ -214,7 +214,9 @@ def test_counting_words_is_a_change(project: Project) -> None:
     count_terms(project.pk)
     before = read_state(project)
     serve(project, "The violin is out of tune")
-    assert count_terms(project.pk) or read_state(project) != before
+
+    count_terms(project.pk)
+
     assert read_state(project).whole != before.whole
 
 
