@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from memory.runs.episode import EpisodeStep
 from reflection.reflectors.rules.wording import KNOWN_CODES
@@ -66,6 +67,8 @@ _STARTS = re.compile(
     | (?:cannot|can't|could\ not|couldn't|unable\ to|not\ allowed|not\ permitted|not\ found|no\ such|unknown\ \w+)\b
     | (?:you\ can't|you\ cannot|you\ don't\ have|that's\ not|i\ don't\ understand|you\ (?:need|have)\ to)\b
     | nothing\ happens | permission\ denied | access\ denied | bad\ request | timed?[\ -]?out\b | execution\ timed\ out
+    | (?:\w+\ ){1,3}(?:failed|rejected|refused|denied)[.:!]
+    | (?:illegal|rejected|refused|unsupported|unrecogni[sz]ed|unexpected|disallowed)\b
     | wrong\b[^\n]{0,40}$ | your\ (?:proposed\ edit|command|edit)\ (?:has|was|could|did)\ [^\n]*(?:error|not|refused)
     | \d{1,3}\ validation\ errors?\b | (?:http\ )?[45]\d\d\s+[A-Za-z] | \w*(?:Error|Exception)(?::|\(['"])
     | <(?:tool_use_)?error> | mcp\ error\ -?\d | (?:tool|request|api|validation)\ (?:\w+\ )?(?:error|failed)\b
@@ -83,11 +86,13 @@ _INSIDE = re.compile(
 )
 _WHOLE = re.compile(
     r"[^\n]{0,80}\b(?:does not exist|doesn't exist|not found|has not been read|no such"
-    r"|is not (?:a|an|in|on)\b)[^\n]{0,100}",
+    r"|is not (?:a|an|in|on)\b"
+    r"|(?:is|are|was|were) (?:not (?:allowed|permitted|available|supported|valid|defined)|invalid|rejected|refused"
+    r"|forbidden|restricted|disabled|unavailable|unsupported|missing))[^\n]{0,100}",
     re.IGNORECASE,
 )
-_TRACEBACK = re.compile(r"Traceback \(most recent call last\)")
-_RAISED = re.compile(r"^\w[\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b.*$", re.MULTILINE)
+_TRACEBACK = re.compile(r"\bTraceback(?: \(most recent call last\))?:?\s{0,4}\n")
+_RAISED = re.compile(r"^(?:[A-Za-z_][\w.]*)?(?:Error|Exception|Exit|Interrupt|Warning)\b.*$", re.MULTILINE)
 _LABEL = re.compile(r"^\s*(?:\[?(?:error|exception|failure|fatal)\]?|\w+(?:Error|Exception))\s*[:\-]\s*", re.IGNORECASE)
 # How the schemas of pydantic, zod, FastAPI, Django REST framework and OpenAI's API name a parameter.
 _SCHEMAS = tuple(
@@ -116,6 +121,9 @@ _MEMBER = re.compile(r"\{'error': '([^'\n]{1,400})'[,}]")
 _EXIT_CODE = re.compile(r"\s*(?:process )?exit(?:ed with)? code:? \d+\s*$", re.IGNORECASE)
 _CHOICES = re.compile(r"\b(?:should|must) be (?:one of )?'[a-z_-]{1,16}'(?:(?:,| or|, or) '[a-z_-]{1,16}')+")
 _REFUSAL = re.compile(r"\{['\"](?:messages?|msg|error|detail)['\"]: ?['\"]([^'\"\n]{1,200})['\"]\}$")
+# Members that hold the answer of a tool, or say more than its `error`.
+_WRAPPERS = ("tool_result", "result", "event", "response", "output", "observation", "body")
+_DETAILS = ("detail", "details", "error_text", "error_description", "message", "msg", "reason", "description", "result")
 _TAGS = re.compile(r"</?\w+>")
 _QUOTED = re.compile(r"'[^'\n]{1,80}'|\"[^\"\n]{1,80}\"|`[^`\n]{1,80}`")
 _VALUE = re.compile(
@@ -200,6 +208,14 @@ def says_something(shape: str) -> bool:
     return len(re.findall(r"[A-Za-z]{2,}", shape)) >= 2
 
 
+def last_raised(text: str) -> str:
+    """Return the line of the last exception in a traceback, "" if there is none."""
+    if not _TRACEBACK.search(text):
+        return ""
+    raised = _RAISED.findall(text)
+    return str(raised[-1]).strip()[:MAX_MESSAGE_CHARS] if raised else ""
+
+
 def _first_line(text: str) -> str:
     """Return the line of an error that says what is wrong."""
     if _TRACEBACK.search(text[:MAX_ANSWER_CHARS]) and (raised := _RAISED.findall(text)):
@@ -246,16 +262,14 @@ def _error_member(observation: str) -> str:
         return match[1] if match else ""
     if not isinstance(answer, dict):
         return ""
-    for member in ("error", "errors", "exception", "error_message"):
-        value = answer.get(member)
-        if isinstance(value, list) and value:
-            value = value[0]
-        if isinstance(value, dict):
-            value = value.get("message") or value.get("detail") or value.get("code")
-        if isinstance(value, str) and value.strip():
-            return value
+    if message := _named_error(answer):
+        return message
     if answer.get("isError") is True:
         return _text_of(answer.get("content"))
+    # Some servers wrap what a tool answered: `{"tool_result": {"error": …}, "steps_left": …}`.
+    for member in _WRAPPERS:
+        if isinstance(inner := answer.get(member), dict) and (message := _named_error(inner) or _failed_output(inner)):
+            return message
     if any(pattern.match(observation) for pattern in _SCHEMAS):
         return observation
     if isinstance(answer.get("response"), str) and (match := _REFUSAL.match(answer["response"])):
@@ -273,7 +287,30 @@ def _error_member(observation: str) -> str:
     )
     members = ("message", "msg", "messages", "detail", "reason", "preview", "result", "output", "stderr")
     message = next((answer[member] for member in members if answer.get(member)), "")
-    return message if failed and isinstance(message, str) else ""
+    return message if failed and isinstance(message, str) else _failed_output(answer)
+
+
+def _named_error(answer: dict[str, Any]) -> str:
+    """Return what an answer has in a member such as `error`, or beside one that only says so or names a class."""
+    for member in ("error", "errors", "exception", "error_message"):
+        value = answer.get(member)
+        if isinstance(value, list) and value:
+            value = value[0]
+        if isinstance(value, dict):
+            value = value.get("message") or value.get("detail") or value.get("code")
+        if value is True or (isinstance(value, str) and re.fullmatch(r"[\w.]{1,80}", value)):
+            texts = [answer[name] for name in _DETAILS if isinstance(answer.get(name), str) and answer[name].strip()]
+            value = texts[0] if texts else value
+        if isinstance(value, str) and value.strip():
+            return value
+    return ""
+
+
+def _failed_output(answer: dict[str, Any]) -> str:
+    """Return what a program wrote to its error stream, if the answer says that it failed."""
+    status, output = answer.get("status"), answer.get("stderr")
+    failed = isinstance(status, str) and status.lower().endswith(("error", "failed", "failure"))
+    return output if failed and isinstance(output, str) else ""
 
 
 def _text_of(content: object) -> str:

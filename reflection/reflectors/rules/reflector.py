@@ -12,6 +12,7 @@ from reflection.reflectors.base import NearHeuristic, ProposedLesson, Reflection
 from reflection.reflectors.repetition import ALREADY_SERVED, find_given
 from reflection.reflectors.rules.detectors import (
     RuleMatch,
+    blind_edits,
     changed_argument,
     changed_command,
     closed_tool,
@@ -21,6 +22,7 @@ from reflection.reflectors.rules.detectors import (
     fatal_call,
     gave_up,
     guessed_name,
+    idle_edit,
     incomplete_sweep,
     known_message,
     lost_object,
@@ -33,6 +35,7 @@ from reflection.reflectors.rules.detectors import (
     refused_edit,
     refused_option,
     refused_parameter,
+    refused_part,
     repaired_code,
     repeated_call,
     sibling_repair,
@@ -66,11 +69,14 @@ DETECTORS: tuple[Callable[[ReadRun], list[RuleMatch]], ...] = (
     refused_parameter.find,
     refused_option.find,
     known_message.find,
+    refused_part.find,
     missing_prerequisite.find,
     changed_argument.find,
     sibling_repair.find,
     sibling_success.find,
     refused_edit.find,
+    idle_edit.find,
+    blind_edits.find,
     unknown_name.find,
     unreadable_answer.find,
     unfounded_id.find,
@@ -102,7 +108,7 @@ class RulesReflector:
     """
 
     name = "rules"
-    version = "13"
+    version = "14"
     reads_near = True
     reads_family = True
     reads_tries = False

@@ -1,0 +1,113 @@
+"""A tool refused code over a construct that the code has, and worked without it or refused it again and again."""
+
+import builtins
+import keyword
+import re
+
+from reflection.reflectors.rules.code_faults import code_of
+from reflection.reflectors.rules.detectors import RuleMatch
+from reflection.reflectors.rules.errors import shape_of
+from reflection.reflectors.rules.limits import find_limit
+from reflection.reflectors.rules.run_view import ReadRun, RunCall
+from reflection.reflectors.rules.wording import code, is_general, listed, times
+
+MIN_REFUSALS = 2
+MAX_PARTS = 3
+MAX_CODE_CHARS = 8000
+
+# The place does not want it, whatever the code is for. A misspelt name or a missing value is another matter.
+_REFUSAL = re.compile(
+    r"restricted|(?:not|never|n't) (?:be )?(?:allowed|permitted|available|supported|implemented|usable)|disallowed"
+    r"|forbidden|prohibited|blocked|banned|rejected|unsupported|disabled|unavailable|not found\b.{0,40}\bsandbox"
+    r"|__import__",
+    re.IGNORECASE,
+)
+_STATEMENTS = "select insert update delete drop alter create join union pragma attach eval exec require include"
+_CONSTRUCTS = frozenset([*keyword.kwlist, *_STATEMENTS.split()]) - {"and", "or", "not", "is", "in", "for", "as", "with"}
+_BUILTINS = frozenset(name for name in dir(builtins) if name.islower())
+_WORDS = re.compile(r"[A-Za-z_]\w{1,40}")
+_QUOTED = re.compile(r"['\"`]([A-Za-z_][\w.]{1,40})['\"`]")
+_STRINGS_AND_COMMENTS = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|#[^\n]*")
+
+
+def find(run: ReadRun) -> list[RuleMatch]:
+    """Look for such constructs in each tool that runs code; one lesson names all of a tool."""
+    by_tool: dict[str, list[RunCall]] = {}
+    for call in run.calls:
+        if code_of(call) and not call.command:
+            by_tool.setdefault(call.name, []).append(call)
+    matches = [_explain(run, calls) for calls in by_tool.values()]
+    return [match for match in matches if match]
+
+
+def _explain(run: ReadRun, calls: list[RunCall]) -> RuleMatch | None:
+    refused: dict[str, list[RunCall]] = {}
+    for call in calls:
+        if part := _part_of(call):
+            refused.setdefault(part, []).append(call)
+    # What a call that worked has, too, is not what was refused.
+    used = {word for call in calls if not call.error for word in _words_in(code_of(call))}
+    refused = {part: failed for part, failed in refused.items() if part not in used}
+    failures = [call for failed in refused.values() for call in failed]
+    without = next((call for call in calls if not call.error and failures), None)
+    if not failures or not (without or len(failures) >= MIN_REFUSALS):
+        return None
+    parts = list(refused)[:MAX_PARTS]
+    first = refused[parts[0]][0]
+    assert first.error is not None
+    tool = code(first.name)
+    if not all(is_general(code(part)) for part in (*parts, first.name)):
+        return None
+    limit = find_limit(run.episode)
+    shape = _shape_of(first)
+    names = listed([code(part) for part in parts], last="or")
+    return RuleMatch(
+        rule="refused_part",
+        trigger=f"When about to write code for {tool}",
+        guideline=(
+            f'Write it without {names}: {tool} refuses the whole code over it ("{shape}"). Use what needs no such '
+            "construct" + (", and what worked before." if without else ".")
+            + (" A refused call counts as one of the few that the task allows." if limit else "")
+        ),
+        avoid=f"Sending {tool} other code with {names}, even only to look or to print.",
+        rationale=(
+            f"{tool} refused code with {listed([code(part) for part in parts])} {times(len(failures))}, first at step "
+            f"{first.index}; "
+            + (f"code without it ran at step {without.index}. " if without else "no other code ran. ")
+            + run.ending
+        ),
+        polarity="mixed",
+        confidence=0.78,
+        citations=tuple(run.cite(call.step, call.error.text) for call in failures[:3] if call.error),
+        tools=(first.name,),
+    )
+
+
+def _part_of(call: RunCall) -> str:
+    """Return the word of the code that a refusal names: one in quotation marks, or a kind of statement."""
+    if call.error is None or not _REFUSAL.search(call.error.text):
+        return ""
+    words = _words_in(code_of(call))
+    quoted = [name for name in _QUOTED.findall(call.error.text) if name in words and _is_construct(name)]
+    if quoted:
+        return quoted[0]
+    said = (word.strip("_") for word in _WORDS.findall(call.error.text.lower()))
+    forms = (form for word in said for form in (word, word.removesuffix("s")) if form in _CONSTRUCTS)
+    return next((form for form in forms if form in words), "")
+
+
+def _is_construct(name: str) -> bool:
+    """Return whether a name is the language's own, and not one that this program gave to something."""
+    return name in _BUILTINS or name in _CONSTRUCTS or (name.startswith("__") and name.endswith("__"))
+
+
+def _words_in(text: str) -> set[str]:
+    return set(_WORDS.findall(_STRINGS_AND_COMMENTS.sub(" ", text[:MAX_CODE_CHARS])))
+
+
+def _shape_of(call: RunCall) -> str:
+    """Return the message with "…" for the names of this program."""
+    assert call.error is not None
+    own = {word for word in _words_in(code_of(call)) if not _is_construct(word) and len(word) > 2}
+    shape = shape_of(re.sub(r"^\w+: ", "", call.error.text), own)
+    return re.sub(r"(?:[;,:]? ?\w+:)? ?…$", "", shape).strip(" ;,:")
