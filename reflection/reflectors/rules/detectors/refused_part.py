@@ -14,6 +14,7 @@ from reflection.reflectors.rules.wording import code, is_general, listed, times
 MIN_REFUSALS = 2
 MAX_PARTS = 3
 MAX_CODE_CHARS = 8000
+MIN_NAME_CHARS = 2
 
 # The place does not want it, whatever the code is for. A misspelt name or a missing value is another matter.
 _REFUSAL = re.compile(
@@ -106,8 +107,11 @@ def _words_in(text: str) -> set[str]:
 
 
 def _shape_of(call: RunCall) -> str:
-    """Return the message with "…" for the names of this program."""
+    """Return the message without the exception's class and with "…" for the names of this program."""
     assert call.error is not None
-    own = {word for word in _words_in(code_of(call)) if not _is_construct(word) and len(word) > 2}
-    shape = shape_of(re.sub(r"^\w+: ", "", call.error.text), own)
-    return re.sub(r"(?:[;,:]? ?\w+:)? ?…$", "", shape).strip(" ;,:")
+    text = re.sub(r"^\w+: ", "", call.error.text)
+    for word in sorted(_words_in(code_of(call)), key=len, reverse=True):
+        if len(word) > MIN_NAME_CHARS and not _is_construct(word):
+            text = re.sub(rf"(?<![\w.-]){re.escape(word)}(?![\w.-])", "…", text)
+    # What it says of one name only differs from run to run.
+    return re.sub(r"[;,:]? ?(?:\w{1,20}: ?)?…$", "", shape_of(text)).strip(" ;,:")
