@@ -67,7 +67,9 @@ _STARTS = re.compile(
     | (?:cannot|can't|could\ not|couldn't|unable\ to|not\ allowed|not\ permitted|not\ found|no\ such|unknown\ \w+)\b
     | (?:you\ can't|you\ cannot|you\ don't\ have|that's\ not|i\ don't\ understand|you\ (?:need|have)\ to)\b
     | nothing\ happens | permission\ denied | access\ denied | bad\ request | timed?[\ -]?out\b | execution\ timed\ out
-    | (?:\w+\ ){1,3}(?:failed|rejected|refused|denied)[.:!]
+    | (?:\w+\ ){1,3}(?:failed|rejected|refused|denied|error|halted|aborted)[.:!]
+    | you\ (?:do\ not|are\ not|aren't|can\ only)\b | sorry,\ (?:i|but|that|you)\b
+    | (?:there\ is\ )?no\ \w+\ (?:with|named|called)\b
     | (?:illegal|rejected|refused|unsupported|unrecogni[sz]ed|unexpected|disallowed)\b
     | wrong\b[^\n]{0,40}$ | your\ (?:proposed\ edit|command|edit)\ (?:has|was|could|did)\ [^\n]*(?:error|not|refused)
     | \d{1,3}\ validation\ errors?\b | (?:http\ )?[45]\d\d\s+[A-Za-z] | \w*(?:Error|Exception)(?::|\(['"])
@@ -81,6 +83,7 @@ _INSIDE = re.compile(
     r"^.*(?:command not found|no such file or directory|permission denied|syntax error: |^\w+(?:Error|Exception): ).*$"
     r"|^[\w.-]{1,40}: (?:invalid|unknown|unrecogni[sz]ed|illegal|missing|unexpected|cannot|bad|option requires)\b.*$"
     r"|^(?:[\w./-]{1,40}: |npm )?(?:error|fatal)(?::| \w).*$"
+    r"|^[^\s:]{1,120}(?::\d{1,6}){1,2}: (?:fatal )?error\b.*$"
     r"|^[\w./-]{1,40}: '[^'\n]{1,80}' is not a \w{1,20} command.*$",
     re.MULTILINE | re.IGNORECASE,
 )
@@ -88,7 +91,9 @@ _WHOLE = re.compile(
     r"[^\n]{0,80}\b(?:does not exist|doesn't exist|not found|has not been read|no such"
     r"|is not (?:a|an|in|on)\b"
     r"|(?:is|are|was|were) (?:not (?:allowed|permitted|available|supported|valid|defined)|invalid|rejected|refused"
-    r"|forbidden|restricted|disabled|unavailable|unsupported|missing))[^\n]{0,100}",
+    r"|forbidden|restricted|disabled|unavailable|unsupported|missing|incorrect|illegal)"
+    r"|(?:action|command|call|move|operation|request)s?\b[^\n]{0,20}(?: not|n't) (?:allowed|permitted|supported"
+    r"|recogni[sz]ed|available|executed|performed|accepted|possible|applied)|rejected by)[^\n]{0,100}",
     re.IGNORECASE,
 )
 _TRACEBACK = re.compile(r"\bTraceback(?: \(most recent call last\))?:?\s{0,4}\n")
@@ -121,6 +126,7 @@ _MEMBER = re.compile(r"\{'error': '([^'\n]{1,400})'[,}]")
 _EXIT_CODE = re.compile(r"\s*(?:process )?exit(?:ed with)? code:? \d+\s*$", re.IGNORECASE)
 _CHOICES = re.compile(r"\b(?:should|must) be (?:one of )?'[a-z_-]{1,16}'(?:(?:,| or|, or) '[a-z_-]{1,16}')+")
 _REFUSAL = re.compile(r"\{['\"](?:messages?|msg|error|detail)['\"]: ?['\"]([^'\"\n]{1,200})['\"]\}$")
+_FAILED = ("error", "failed", "fail", "failure", "rejected", "refused", "denied", "invalid")
 # Members that hold the answer of a tool, or say more than its `error`.
 _WRAPPERS = ("tool_result", "result", "event", "response", "output", "observation", "body")
 _DETAILS = ("detail", "details", "error_text", "error_description", "message", "msg", "reason", "description", "result")
@@ -219,11 +225,23 @@ def last_raised(text: str) -> str:
 def _first_line(text: str) -> str:
     """Return the line of an error that says what is wrong."""
     if _TRACEBACK.search(text[:MAX_ANSWER_CHARS]) and (raised := _RAISED.findall(text)):
-        # The last error of a traceback is the one that ended the program.
-        return str(raised[-1]).strip()[:MAX_MESSAGE_CHARS].strip()
+        # The last error of a traceback is the one that ended the program. Some say only in the next line what it was.
+        last = str(raised[-1]).strip()
+        following = text.partition(last)[2].strip().splitlines() if last.endswith(":") else []
+        return (_message_in(following[0]) if following else last)[:MAX_MESSAGE_CHARS].strip()
     lines = [line.strip() for line in _TAGS.sub("", text).splitlines()]
     lines = [line for line in lines if line and not _EXIT_CODE.match(line)] or [text.splitlines()[0].strip()]
     return lines[0][:MAX_MESSAGE_CHARS].strip()
+
+
+def _message_in(line: str) -> str:
+    """Return the message of a line that may be JSON."""
+    try:
+        body = json.loads(line)
+    except (ValueError, RecursionError):
+        return line.strip()
+    texts = [body[name] for name in _DETAILS if isinstance(body.get(name), str)] if isinstance(body, dict) else []
+    return texts[0] if texts else line.strip()
 
 
 def _error_in(observation: str, *, only_at_start: bool) -> str:
@@ -268,8 +286,13 @@ def _error_member(observation: str) -> str:
         return _text_of(answer.get("content"))
     # Some servers wrap what a tool answered: `{"tool_result": {"error": …}, "steps_left": …}`.
     for member in _WRAPPERS:
-        if isinstance(inner := answer.get(member), dict) and (message := _named_error(inner) or _failed_output(inner)):
+        inner = answer.get(member)
+        if not isinstance(inner, dict):
+            continue
+        if message := _named_error(inner) or _failed_output(inner):
             return message
+        if inner.get("isError") is True:
+            return _text_of(inner.get("content"))
     if any(pattern.match(observation) for pattern in _SCHEMAS):
         return observation
     if isinstance(answer.get("response"), str) and (match := _REFUSAL.match(answer["response"])):
@@ -282,7 +305,7 @@ def _error_member(observation: str) -> str:
     failed = (
         answer.get("success") is False
         or answer.get("ok") is False
-        or answer.get("status") in ("error", "failed", "fail")
+        or answer.get("status") in _FAILED
         or any(_is_http_error(answer.get(member)) for member in ("status", "status_code", "statusCode", "code"))
     )
     members = ("message", "msg", "messages", "detail", "reason", "preview", "result", "output", "stderr")
@@ -303,6 +326,12 @@ def _named_error(answer: dict[str, Any]) -> str:
             value = texts[0] if texts else value
         if isinstance(value, str) and value.strip():
             return value
+    # FHIR and other standards list what is wrong, with its severity.
+    issues = answer.get("issue") or answer.get("issues")
+    for issue in issues if isinstance(issues, list) else ():
+        if isinstance(issue, dict) and issue.get("severity") in ("error", "fatal"):
+            text = issue.get("diagnostics") or issue.get("message") or issue.get("description")
+            return text if isinstance(text, str) else ""
     return ""
 
 
@@ -310,6 +339,9 @@ def _failed_output(answer: dict[str, Any]) -> str:
     """Return what a program wrote to its error stream, if the answer says that it failed."""
     status, output = answer.get("status"), answer.get("stderr")
     failed = isinstance(status, str) and status.lower().endswith(("error", "failed", "failure"))
+    codes = [answer[member] for member in ("exit_code", "exitCode", "returncode", "return_code") if member in answer]
+    # Some programs write notes to the error stream and work all the same.
+    failed = failed or (any(codes) and not answer.get("stdout"))
     return output if failed and isinstance(output, str) else ""
 
 

@@ -10,7 +10,9 @@ from reflection.reflectors.rules.wording import code, is_general, listed, times
 MIN_EDITS = 3
 MAX_NAMES = 2
 MAX_OUTPUT_CHARS = 4000
-_FILE = re.compile(r"(?<![\w/.-])(?:[\w.-]{1,40}/){0,6}([\w-]{1,40}\.(?:py|md|txt|rst|js|ts|java|rb|go|rs|c|h|cpp|sh))\b")
+_FILE = re.compile(
+    r"(?<![\w/.-])(?:[\w.-]{1,40}/){0,6}([\w-]{1,40}\.(?:py|md|txt|rst|js|ts|java|rb|go|rs|c|h|cpp|sh))\b"
+)
 _SAYS_WHAT_IS_WANTED = re.compile(r"^(?:readme|contributing|usage|spec)|(?:^|_)(?:tests?|checks?|spec)(?:_|\.)", re.I)
 
 
@@ -46,15 +48,13 @@ def _make_match(run: ReadRun, row: list[tuple[RunCall, RunCall, str]]) -> RuleMa
     names = _unread(run, before=row[-1][1].index)
     tool = code(edit.name)
     kind = message.partition(":")[0]
-    shows_no_value = ":" not in message
+    # A bare `AssertionError` says only that two values differ.
+    look = "" if ":" in message else " As the message shows no value, run the code on a small input and print it."
     files = f" and {listed([code(name) for name in names])}, which may say what is wanted" if names else ""
     return RuleMatch(
         rule="blind_edits",
         trigger=f"When a check fails again with the same message after a second {tool}",
-        guideline=(
-            f"Before the next edit, read the edited file as it is now, and the check that fails{files}."
-            + (" If the message shows no value, run the code on a small input and print what it returns." if shows_no_value else "")
-        ),
+        guideline=(f"Before the next edit, read the edited file as it is now, and the check that fails{files}.{look}"),
         avoid="Trying one variant of the same lines after another without reading anything.",
         rationale=(
             f"{times(len(row)).capitalize()} an edit was followed by the same {code(kind)}, from step {edit.index} to "

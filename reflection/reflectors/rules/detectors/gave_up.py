@@ -33,6 +33,13 @@ _ABOUT_ARGUMENTS = re.compile(
     r"|specify)\b[^.!?;\n]{3,80}",
     re.IGNORECASE,
 )
+# A refusal of what was given as a whole, and not of one value or of the moment.
+_MALFORMED = re.compile(
+    r"\b(?:invalid|malformed|bad|wrong|incorrect|unexpected|illegal|validation)\b.{0,40}\b(?:arguments?|parameters?|params?|slots?|input"
+    r"|request|payload|options?|fields?|info|data|body)\b|\b(?:arguments?|parameters?|slots?|input|request|payload)\b.{0,40}"
+    r"\b(?:invalid|malformed|wrong|incorrect|rejected|refused|not (?:valid|accepted|allowed|understood))\b",
+    re.IGNORECASE,
+)
 _FIELD = re.compile(r"^[\s-]{0,12}([A-Za-z]\w{1,40}): ?(.{0,120})$", re.MULTILINE)
 
 
@@ -55,7 +62,7 @@ def find(run: ReadRun) -> list[RuleMatch]:
             continue
         if advice or _SAYS_WHAT.search(call.error.shape):
             return [_make_match(run, call, end=end, advice=advice)]
-        if not code_of(call) and (match := _retry(run, call, end=end)):
+        if not code_of(call) and _MALFORMED.search(call.error.text) and (match := _retry(run, call, end=end)):
             return [match]
     return []
 
@@ -107,15 +114,16 @@ def _retry(run: ReadRun, call: RunCall, *, end: str) -> RuleMatch | None:
     rule = _rule_about_arguments(text, {*map(_singular, call.arguments), *map(_singular, fields)})
     groundless = [name for name, value in call.arguments.items() if _has_no_ground(name, value, fields)]
     extra = [name for name in groundless if not rule or not re.search(rf"\b{re.escape(name)}\b", rule)]
-    if not (rule or extra) or len(extra) == len(call.arguments) and not rule:
+    # What the call left undone of the instructions is the first thing to try.
+    is_as_ruled = all(re.search(rf"\b{re.escape(name)}\b", rule) for name in call.arguments)
+    if (is_as_ruled and not extra) or (not rule and len(extra) in (0, len(call.arguments))):
         return None
     if not all(is_general(code(name)) for name in (*extra, call.name)):
         return None
-    tool = code(call.name)
-    how = [
-        *([f'give what the instructions name ("{rule}"), with values from the task'] if rule else []),
-        *([f"leave out {listed([code(name) for name in extra])} unless the task gives a value for {'it' if len(extra) == 1 else 'them'}"] if extra else []),
-    ]
+    tool, names = code(call.name), listed([code(name) for name in extra])
+    how = [f'give what the instructions name ("{rule}"), with values from the task'] if rule else []
+    if extra:
+        how.append(f"leave out {names} unless the task gives a value for {'it' if len(extra) == 1 else 'them'}")
     after = run.episode.steps[call.index : call.index + 1]
     return RuleMatch(
         rule="gave_up",
@@ -124,9 +132,7 @@ def _retry(run: ReadRun, call: RunCall, *, end: str) -> RuleMatch | None:
         avoid="Answering after one refused call, be it with a question, with success, or with what will be done.",
         rationale=(
             f'{tool} answered "{call.error.shape}" at step {call.index}, and without another try {end}. '
-            + (
-                f"The task gives no such value for {listed([code(name) for name in extra])}. " if extra else ""
-            )
+            + (f"The task gives no such value for {names}. " if extra else "")
             + run.ending
         ),
         polarity="avoid",
@@ -165,4 +171,6 @@ def _has_no_ground(name: str, value: Any, fields: dict[str, list[str]]) -> bool:
         return True
     own = [listed for field, items in fields.items() if _singular(field) == _singular(name) for listed in items]
     others = [listed for field, items in fields.items() if _singular(field) != _singular(name) for listed in items]
-    return len(fields) >= MIN_FIELDS and not any(item in own for item in values) and any(item in others for item in values)
+    return (
+        len(fields) >= MIN_FIELDS and not any(item in own for item in values) and any(item in others for item in values)
+    )

@@ -19,12 +19,21 @@ MIN_NAME_CHARS = 2
 # The place does not want it, whatever the code is for. A misspelt name or a missing value is another matter.
 _REFUSAL = re.compile(
     r"restricted|(?:not|never|n't) (?:be )?(?:allowed|permitted|available|supported|implemented|usable)|disallowed"
-    r"|forbidden|prohibited|blocked|banned|rejected|unsupported|disabled|unavailable|not found\b.{0,40}\bsandbox"
-    r"|__import__",
+    r"|forbidden|prohibited|blocked|banned|rejected|unsupported|disabled|unavailable"
+    r"|__\w{1,30}__ not (?:found|defined)",
     re.IGNORECASE,
 )
 _STATEMENTS = "select insert update delete drop alter create join union pragma attach eval exec require include"
-_CONSTRUCTS = frozenset([*keyword.kwlist, *_STATEMENTS.split()]) - {"and", "or", "not", "is", "in", "for", "as", "with"}
+_CONSTRUCTS: frozenset[str] = frozenset([*keyword.kwlist, *_STATEMENTS.split()]) - {
+    "and",
+    "or",
+    "not",
+    "is",
+    "in",
+    "for",
+    "as",
+    "with",
+}
 _BUILTINS = frozenset(name for name in dir(builtins) if name.islower())
 _WORDS = re.compile(r"[A-Za-z_]\w{1,40}")
 _QUOTED = re.compile(r"['\"`]([A-Za-z_][\w.]{1,40})['\"`]")
@@ -62,15 +71,17 @@ def _explain(run: ReadRun, calls: list[RunCall]) -> RuleMatch | None:
     limit = find_limit(run.episode)
     shape = _shape_of(first)
     names = listed([code(part) for part in parts], last="or")
+    pronoun = "it" if len(parts) == 1 else "them"
     return RuleMatch(
         rule="refused_part",
         trigger=f"When about to write code for {tool}",
         guideline=(
-            f'Write it without {names}: {tool} refuses the whole code over it ("{shape}"). Use what needs no such '
-            "construct" + (", and what worked before." if without else ".")
+            f'Write it without {names}: {tool} refuses the whole code over {pronoun} ("{shape}"). Use what needs no '
+            "such construct"
+            + (", and what worked before." if without else ".")
             + (" A refused call counts as one of the few that the task allows." if limit else "")
         ),
-        avoid=f"Sending {tool} other code with {names}, even only to look or to print.",
+        avoid=f"Sending {tool} other code with {names}, even for a side matter.",
         rationale=(
             f"{tool} refused code with {listed([code(part) for part in parts])} {times(len(failures))}, first at step "
             f"{first.index}; "
@@ -93,8 +104,8 @@ def _part_of(call: RunCall) -> str:
     if quoted:
         return quoted[0]
     said = (word.strip("_") for word in _WORDS.findall(call.error.text.lower()))
-    forms = (form for word in said for form in (word, word.removesuffix("s")) if form in _CONSTRUCTS)
-    return next((form for form in forms if form in words), "")
+    forms = [form for word in said for form in (word, word.removesuffix("s"))]
+    return next((form for form in forms if form in _CONSTRUCTS and form in words), "")
 
 
 def _is_construct(name: str) -> bool:
