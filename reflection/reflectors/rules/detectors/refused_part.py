@@ -100,11 +100,11 @@ def _part_of(call: RunCall) -> str:
     if call.error is None or not _REFUSAL.search(call.error.text):
         return ""
     words = _words_in(code_of(call))
-    quoted = [name for name in _QUOTED.findall(call.error.text) if name in words and _is_construct(name)]
+    quoted: list[str] = [name for name in _QUOTED.findall(call.error.text) if name in words and _is_construct(name)]
     if quoted:
         return quoted[0]
     said = (word.strip("_") for word in _WORDS.findall(call.error.text.lower()))
-    forms = [form for word in said for form in (word, word.removesuffix("s"))]
+    forms: list[str] = [form for word in said for form in (word, word.removesuffix("s"))]
     return next((form for form in forms if form in _CONSTRUCTS and form in words), "")
 
 
