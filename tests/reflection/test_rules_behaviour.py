@@ -81,6 +81,22 @@ def test_name_that_a_program_made_up_is_no_construct() -> None:
     assert refused_part.find(view(wrong, wrong, RAN)) == []
 
 
+def test_word_of_a_refusal_that_only_stands_in_the_code_is_no_construct() -> None:
+    busy = call(
+        "run_code", {"error": "Request rejected, try again from another host"}, code="try:\n    from a import b"
+    )
+
+    assert refused_part.find(view(busy, busy, RAN)) == []
+
+
+def test_kind_of_statement_that_is_not_allowed_is_left_out() -> None:
+    refused = call("query", "Error: DROP statements are not allowed here", sql="DROP TABLE a;")
+
+    (finding,) = refused_part.find(view(refused, call("query", "1 row", sql="SELECT 1")))
+
+    assert finding.guideline.startswith("Write it without `drop`")
+
+
 def test_refused_call_is_tried_again_as_the_instructions_say() -> None:
     (finding,) = gave_up.find(view(TURN_ON, say("Sorry, which valve do you mean?"), task=HOME))
 
@@ -123,6 +139,12 @@ def test_edit_and_its_undoing_in_turn_are_told_to_stop() -> None:
     assert "do not swap them again" in lesson.text.guideline
 
 
+def test_transfer_back_is_no_swapped_edit() -> None:
+    there, back = call("move", "ok", source="a", target="b"), call("move", "ok", source="b", target="a")
+
+    assert idle_edit.find(view(there, back, there, back)) == []
+
+
 def test_one_edit_taken_back_is_no_swapping() -> None:
     assert idle_edit.find(view(edit("a", "b"), edit("b", "a"), edit("a", "c"))) == []
 
@@ -163,6 +185,12 @@ def test_tries_that_did_what_the_task_says_are_not_spent_on_looking() -> None:
     placed = call("run_code", "Error: cannot place it there", code="place_entity('furnace')")
 
     assert spent_tries.find(view(RAN, placed, task=task)) == []
+
+
+def test_edits_are_not_taken_for_looking() -> None:
+    task = "Fix the bug. You have at most 4 turns."
+
+    assert spent_tries.find(view(*[edit("a", "b"), edit("b", "c"), edit("c", "d")], task=task)) == []
 
 
 def test_task_without_a_limit_has_no_tries_to_spend() -> None:
@@ -227,7 +255,9 @@ def test_guessed_names_are_copied_from_a_list() -> None:
 def test_argument_that_only_refused_calls_have_is_left_out() -> None:
     refused = [call("search", "Error: bad request", query=word, sort="best") for word in ("tea", "cups")]
 
-    (finding,) = same_error.find(view(*refused, call("search", "3 results", query="tea")))
+    worked = [call("search", "3 results", query="tea"), call("search", "1 result", query="cup")]
+
+    (finding,) = same_error.find(view(*refused, *worked))
 
     assert finding.guideline.startswith("Leave out `sort`")
 
@@ -235,7 +265,9 @@ def test_argument_that_only_refused_calls_have_is_left_out() -> None:
 def test_two_differences_between_calls_tell_no_cause() -> None:
     refused = [call("search", "Error: bad request", query=word, sort="best", page=1) for word in ("tea", "cups")]
 
-    assert same_error.find(view(*refused, call("search", "3 results", query="tea"))) == []
+    worked = [call("search", "3 results", query="tea"), call("search", "1 result", query="cup")]
+
+    assert same_error.find(view(*refused, *worked)) == []
 
 
 def test_same_error_in_a_run_that_succeeded_is_ignored() -> None:
@@ -250,6 +282,12 @@ def test_number_that_the_page_does_not_list_is_taken_from_the_page() -> None:
     (finding,) = stale_reference.find(view(call("open", PAGE, url="x"), missing, missing))
 
     assert finding.trigger == "When about to call `click` with `element` that the latest answer does not list"
+
+
+def test_id_of_a_record_is_no_number_of_a_page() -> None:
+    missing = call("get_order", "Error: order not found", order_id="229")
+
+    assert stale_reference.find(view(call("list_orders", PAGE), missing, missing)) == []
 
 
 def test_number_that_the_page_lists_is_not_stale() -> None:

@@ -8,8 +8,8 @@ from reflection.reflectors.rules.wording import code, times
 
 MIN_SWAPS = 2
 
-_OLD = re.compile(r"(?:^|_)(?:old|search|find|from|before|original)(?:_|$)|^old", re.IGNORECASE)
-_NEW = re.compile(r"(?:^|_)(?:new|replace|replacement|to|after|updated)(?:_|$)|^new", re.IGNORECASE)
+_OLD = re.compile(r"(?:^|_)(?:old|search|find|original)(?:_|$)|^old", re.IGNORECASE)
+_NEW = re.compile(r"(?:^|_)(?:new|replace|replacement|updated)(?:_|$)|^new", re.IGNORECASE)
 
 
 def find(run: ReadRun) -> list[RuleMatch]:

@@ -1,7 +1,6 @@
 """A tool refused code over a construct that the code has, and worked without it or refused it again and again."""
 
 import builtins
-import keyword
 import re
 
 from reflection.reflectors.rules.code_faults import code_of
@@ -23,17 +22,17 @@ _REFUSAL = re.compile(
     r"|__\w{1,30}__ not (?:found|defined)",
     re.IGNORECASE,
 )
-_STATEMENTS = "select insert update delete drop alter create join union pragma attach eval exec require include"
-_CONSTRUCTS: frozenset[str] = frozenset([*keyword.kwlist, *_STATEMENTS.split()]) - {
-    "and",
-    "or",
-    "not",
-    "is",
-    "in",
-    "for",
-    "as",
-    "with",
-}
+_STATEMENT_WORDS = """
+import lambda eval exec while async await global nonlocal yield insert update delete drop alter create join union pragma
+attach require
+"""
+_STATEMENTS = frozenset(_STATEMENT_WORDS.split())
+# A message says of a kind of statement that it is refused: "imports are restricted", "DROP statements are not allowed".
+_STATEMENT_REFUSED = re.compile(
+    r"\b(?:use of )?_{0,2}([a-z]{4,9}?)s?_{0,2}(?: (?:statements?|queries|commands?|expressions?|calls?|keywords?))?"
+    r" (?:is|are|was|were|not|cannot|can't|has been)\b",
+    re.IGNORECASE,
+)
 _BUILTINS = frozenset(name for name in dir(builtins) if name.islower())
 _WORDS = re.compile(r"[A-Za-z_]\w{1,40}")
 _QUOTED = re.compile(r"['\"`]([A-Za-z_][\w.]{1,40})['\"`]")
@@ -103,14 +102,13 @@ def _part_of(call: RunCall) -> str:
     quoted: list[str] = [name for name in _QUOTED.findall(call.error.text) if name in words and _is_construct(name)]
     if quoted:
         return quoted[0]
-    said = (word.strip("_") for word in _WORDS.findall(call.error.text.lower()))
-    forms: list[str] = [form for word in said for form in (word, word.removesuffix("s"))]
-    return next((form for form in forms if form in _CONSTRUCTS and form in words), "")
+    forms = (form.lower() for form in _STATEMENT_REFUSED.findall(call.error.text))
+    return next((form for form in forms if form in _STATEMENTS and form in {word.lower() for word in words}), "")
 
 
 def _is_construct(name: str) -> bool:
     """Return whether a name is the language's own, and not one that this program gave to something."""
-    return name in _BUILTINS or name in _CONSTRUCTS or (name.startswith("__") and name.endswith("__"))
+    return name in _BUILTINS or name in _STATEMENTS or (name.startswith("__") and name.endswith("__"))
 
 
 def _words_in(text: str) -> set[str]:

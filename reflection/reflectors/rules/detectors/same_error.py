@@ -120,7 +120,7 @@ def _contrast(run: ReadRun, calls: list[RunCall]) -> RuleMatch | None:
     first = calls[0]
     assert first.error is not None
     worked = [call for call in run.calls if call.name == first.name and not call.error]
-    if not worked or first.command or code_of(first):
+    if len(worked) < MIN_CALLS or first.command or code_of(first):
         return None
     # A message that names an argument says more about it than what other calls have in common.
     named = set(re.findall(r"\w+", first.error.shape))

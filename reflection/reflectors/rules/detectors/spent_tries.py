@@ -1,20 +1,23 @@
 """A task allows only a few tries, and the run spent them on looking and on refused calls."""
 
+import builtins
 import re
 
+from reflection.reflectors.rules.code_faults import code_of
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.limits import find_limit
 from reflection.reflectors.rules.run_view import ReadRun, RunCall
-from reflection.reflectors.rules.tools import is_read
+from reflection.reflectors.rules.tools import is_read, words_of
 from reflection.reflectors.rules.verbs import BASES
 from reflection.reflectors.rules.wording import code, is_general
 
 MIN_SHARE = 0.6
 _FIRST_WORD = re.compile(r"[A-Z][a-z]{2,15}\b")
-_LOOKING = frozenset(
-    ["find", "look", "check", "list", "show", "read", "describe", "explain", "count", "locate", "search"]
-)
+_LOOKING_WORDS = "find look check list show read describe explain count locate search get see print inspect query"
+_LOOKING = frozenset(_LOOKING_WORDS.split())
 _WORDS = re.compile(r"[A-Za-z][a-z]+")
+_FUNCTIONS = re.compile(r"\b([A-Za-z_]\w{1,60})\(")
+_BUILTINS = frozenset(dir(builtins))
 
 
 def find(run: ReadRun) -> list[RuleMatch]:
@@ -37,7 +40,7 @@ def find(run: ReadRun) -> list[RuleMatch]:
         return []
     refused = [call for call in calls if call.error]
     looked = [call for call in calls if not call.error]
-    if not looked:
+    if not looked or not all(_only_looks(call) for call in looked):
         return []
     return [
         RuleMatch(
@@ -58,6 +61,13 @@ def find(run: ReadRun) -> list[RuleMatch]:
             tools=(name,),
         )
     ]
+
+
+def _only_looks(call: RunCall) -> bool:
+    """Return whether a program calls no function whose name says that it changes something."""
+    functions = [name for name in _FUNCTIONS.findall(code_of(call)) if name not in _BUILTINS]
+    verbs = {word for name in functions for word in words_of(name) if word in BASES} - _LOOKING
+    return bool(functions) and not verbs
 
 
 def _verb_of(task: str) -> str:

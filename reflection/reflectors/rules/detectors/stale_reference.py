@@ -6,12 +6,17 @@ from reflection.reflectors.rules.code_faults import code_of
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.errors import says_something
 from reflection.reflectors.rules.run_view import ReadRun, RunCall
+from reflection.reflectors.rules.tools import words_of
 from reflection.reflectors.rules.wording import code, is_general, parameter_name, times
 
 MIN_FAILURES = 2
 MIN_LISTED = 3
 MAX_PAGE_CHARS = 30_000
 
+_ACTING_WORDS = "click tap type fill press select hover scroll focus input drag check toggle swipe enter"
+_ACTING = frozenset(_ACTING_WORDS.split())
+_PLACE_WORDS = "index element bid ref uid node mark widget cell"
+_PLACES = frozenset(_PLACE_WORDS.split())
 _HANDLE = re.compile(r"[a-z]{0,3}\d{1,5}|\d{1,5}", re.IGNORECASE)
 _AMISS = re.compile(
     r"not found|no (?:such|element|node|item|object|widget|cell|entry)|out of (?:range|bounds)"
@@ -35,7 +40,9 @@ def find(run: ReadRun) -> list[RuleMatch]:
     for call in run.calls:
         if call.error and not call.command and not code_of(call) and _AMISS.search(call.error.text):
             for path, values in call.leaves.items():
-                if _HANDLE.fullmatch(str(values[0])) and _is_unlisted(run, call, str(values[0])):
+                # Ids of records stay what they are; those of a page or screen do not.
+                is_of_page = not _ACTING.isdisjoint(words_of(call.name)) or not _PLACES.isdisjoint(words_of(path))
+                if is_of_page and _HANDLE.fullmatch(str(values[0])) and _is_unlisted(run, call, str(values[0])):
                     groups.setdefault((call.name, path), []).append(call)
     return [
         _make_match(run, calls, path)
