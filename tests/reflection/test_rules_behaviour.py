@@ -156,8 +156,8 @@ def test_idle_edit_in_a_run_that_succeeded_is_ignored() -> None:
 def test_unread_check_is_read_before_the_next_edit() -> None:
     lesson = reflect_on(real_run("repair", "repair-intervals"))
 
-    assert "`README.md` and `checks.py`, which may say what is wanted" in lesson.text.guideline
-    assert "run the code on a small input and print it" in lesson.text.guideline
+    assert "`README.md` and `checks.py` included if the workspace has them" in lesson.text.guideline
+    assert "run the code on a small input and print the result" in lesson.text.guideline
 
 
 def test_reading_between_edits_makes_them_no_blind_ones() -> None:

@@ -10,9 +10,7 @@ from reflection.reflectors.rules.wording import code, is_general, listed, times
 MIN_EDITS = 3
 MAX_NAMES = 2
 MAX_OUTPUT_CHARS = 4000
-_FILE = re.compile(
-    r"(?<![\w/.-])(?:[\w.-]{1,40}/){0,6}([\w-]{1,40}\.(?:py|md|txt|rst|js|ts|java|rb|go|rs|c|h|cpp|sh))\b"
-)
+_FILE = re.compile(r"(?<![\w./-])[\w./-]{1,160}\.(?:py|md|txt|rst|js|ts|java|rb|go|rs|c|h|cpp|sh)\b")
 _SAYS_WHAT_IS_WANTED = re.compile(r"^(?:readme|contributing|usage|spec)|(?:^|_)(?:tests?|checks?|spec)(?:_|\.)", re.I)
 
 
@@ -49,12 +47,15 @@ def _make_match(run: ReadRun, row: list[tuple[RunCall, RunCall, str]]) -> RuleMa
     tool = code(edit.name)
     kind = message.partition(":")[0]
     # A bare `AssertionError` says only that two values differ.
-    look = "" if ":" in message else " As the message shows no value, run the code on a small input and print it."
-    files = f" and {listed([code(name) for name in names])}, which may say what is wanted" if names else ""
+    look = (
+        "" if ":" in message else " As the message shows no value, run the code on a small input and print the result."
+    )
+    unread = listed([code(name) for name in names])
+    files = f", {unread} included if the workspace has {'it' if len(names) == 1 else 'them'}" if names else ""
     return RuleMatch(
         rule="blind_edits",
         trigger=f"When a check fails again with the same message after a second {tool}",
-        guideline=(f"Before the next edit, read the edited file as it is now, and the check that fails{files}.{look}"),
+        guideline=f"Before the next edit, read the edited file as it is now and what the check wants{files}.{look}",
         avoid="Trying one variant of the same lines after another without reading anything.",
         rationale=(
             f"{times(len(row)).capitalize()} an edit was followed by the same {code(kind)}, from step {edit.index} to "
@@ -70,6 +71,7 @@ def _make_match(run: ReadRun, row: list[tuple[RunCall, RunCall, str]]) -> RuleMa
 def _unread(run: ReadRun, *, before: int) -> list[str]:
     """Return names of tests and descriptions that the run was shown and did not open."""
     opened = "\n".join(str(call.arguments) for call in run.calls if call.only_reads and call.index < before)
-    shown = dict.fromkeys(_FILE.findall(run.text_before(before)[: 10 * MAX_OUTPUT_CHARS]))
+    paths = _FILE.findall(run.text_before(before)[: 10 * MAX_OUTPUT_CHARS])
+    shown = dict.fromkeys(path.rpartition("/")[2] for path in paths)
     names = [name for name in shown if _SAYS_WHAT_IS_WANTED.search(name) and name not in opened]
     return [name for name in names if is_general(code(name))][:MAX_NAMES]

@@ -40,7 +40,7 @@ _MALFORMED = re.compile(
     r"\b(?:invalid|malformed|wrong|incorrect|rejected|refused|not (?:valid|accepted|allowed|understood))\b",
     re.IGNORECASE,
 )
-_FIELD = re.compile(r"^[\s-]{0,12}([A-Za-z]\w{1,40}): ?(.{0,120})$", re.MULTILINE)
+_FIELD = re.compile(r"^[ \t-]{0,12}([A-Za-z]\w{1,40}): ?(.{0,120})$", re.MULTILINE)
 
 
 def find(run: ReadRun) -> list[RuleMatch]:

@@ -31,7 +31,7 @@ _KINDS = {
     bool: "true or false",
 }
 _QUOTED = re.compile(r"['\"`]([A-Za-z_][\w.:-]{2,60})['\"`]")
-_LISTED = re.compile(r"\"name\": ?\"([\w.-]{3,60})\"|^\s{0,8}[-*\d.)]{1,4} {1,3}`?([\w.-]{3,60})\b", re.MULTILINE)
+_LISTED = re.compile(r"\"name\": ?\"([\w.-]{3,60})\"|^[ \t]{0,8}[-*\d.)]{1,4} {1,3}`?([\w.-]{3,60})\b", re.MULTILINE)
 
 
 def find(run: ReadRun) -> list[RuleMatch]:

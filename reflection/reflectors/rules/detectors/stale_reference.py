@@ -26,7 +26,7 @@ _AMISS = re.compile(
 )
 # How pages and screens number what one can act on: `[12] button`, `12: button`, `id=12`, `"index": 12`.
 _LISTED = re.compile(
-    r"\[([a-z]{0,3}\d{1,5})\]|^\s{0,12}([a-z]{0,3}\d{1,5})[:.)] "
+    r"\[([a-z]{0,3}\d{1,5})\]|^[ \t]{0,12}([a-z]{0,3}\d{1,5})[:.)] "
     r"|\b(?:id|ref|index|bid|uid)\"?[=:] ?\"?([a-z]{0,3}\d{1,5})\b",
     re.IGNORECASE | re.MULTILINE,
 )
