@@ -203,6 +203,14 @@ def test_success_is_not_claimed_for_a_refused_call() -> None:
     assert finding.trigger == "When about to say that the work is done after `TurnOn` was answered with an error"
 
 
+def test_success_is_not_claimed_for_code_that_ended_with_an_error() -> None:
+    refused = call("execute_sql", "Error: table book does not exist", sql="INSERT INTO book VALUES (1);")
+
+    (finding,) = claimed_success.find(view(refused, say("The row has been inserted successfully.")))
+
+    assert "`execute_sql` did nothing" in finding.guideline
+
+
 def test_answer_that_admits_the_failure_claims_nothing() -> None:
     closing = say("The order was created successfully, but it was not closed due to errors.")
 
@@ -314,6 +322,14 @@ def test_run_that_ended_with_the_same_refused_edit_is_told_to_change() -> None:
     (finding,) = repeated_call.find(ReadRun(real_run("repair", "repair-caesar")))
 
     assert "`edit_file` was called 8 times" in finding.rationale
+
+
+def test_message_behind_the_words_that_a_call_failed_is_the_message() -> None:
+    answer = "Error in executing 'relations(Ann)'. Error: relations(): Ann is not a variable or an entity."
+
+    assert view(call("relations", answer, name="Ann")).calls[0].error.shape == (  # type: ignore[union-attr]
+        "relations(): … is not a variable or an entity"
+    )
 
 
 def test_errors_inside_what_a_server_wraps_are_read() -> None:

@@ -136,6 +136,12 @@ _VALUE = re.compile(
     r"(?<![\w…])(?:[#$€£]?\w*\d[\w.,:%/-]*|\w+@\w[\w.]*|(?<![.-])[\w.-]*/[\w./-]+|\w+\.[a-z]{1,4}\b|[A-Z]{3,}(?![a-z]))(?![\w…])"
 )
 _OBJECT = re.compile(r"\b(the|a|an) (?:(?!must|be\b|is\b|are\b|has\b|have\b|needs?\b)[\w'-]+ ){1,4}?first\b")
+_ONLY_FAILED = re.compile(
+    r"(?:an? )?(?:error|exception|failure|failed|problem)(?: (?:in|while|during|when|to|occurred))?"
+    r"(?: (?:executing|execute|running|run|calling|call|performing|parsing|processing|execution))?"
+    r"(?: (?:the|this|your|tool|action|command|function|code|query|request|call|…)){0,3}",
+    re.IGNORECASE,
+)
 _NAME = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+(?: [A-Z][a-z]+)*\b(?!Error|Exception)")
 
 
@@ -202,7 +208,11 @@ def shape_of(text: str, values: Iterable[object] = ()) -> str:
     shape = _OBJECT.sub(r"\1 … first", shape)
     shape = re.sub(r"…(?:[\s,:.]*…)+", "…", shape).replace('"', "")
     first, _, rest = shape.partition(". ")
-    if rest and says_something(first):
+    if rest and _ONLY_FAILED.fullmatch(first) and says_something(rest):
+        # It says that a call failed, and only then why.
+        first, _, rest = _LABEL.sub("", rest).partition(". ")
+        shape = first
+    elif rest and says_something(first):
         shape = first
     for number, text_kept in enumerate(kept):
         shape = shape.replace(chr(_FIRST_SIGN + number), text_kept)

@@ -28,13 +28,18 @@ def find(run: ReadRun) -> list[RuleMatch]:
     if not run.failed or not _DONE.search(run.closing) or _ADMITS.search(run.closing):
         return []
     for call in reversed(run.calls):
-        if call.error is None or call.command or code_of(call) or is_read(call.name) or not is_general(code(call.name)):
+        is_last = call is run.calls[-1]
+        if call.error is None or call.command or is_read(call.name) or not is_general(code(call.name)):
+            continue
+        if code_of(call) and not is_last:
             continue
         if call.error.has(ErrorKind.TRANSIENT) or not says_something(call.error.shape):
             continue
         later = [other for other in run.calls if other.index > call.index and not other.error]
         # Another tool may have done the work.
-        if any(other.name == call.name or not other.only_reads for other in later) or not _speaks_of(run, call):
+        if any(other.name == call.name or not other.only_reads for other in later) or not (
+            is_last or _speaks_of(run, call)
+        ):
             continue
         return [_make_match(run, call)]
     return []

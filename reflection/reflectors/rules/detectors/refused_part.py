@@ -123,4 +123,4 @@ def _shape_of(call: RunCall) -> str:
         if len(word) > MIN_NAME_CHARS and not _is_construct(word):
             text = re.sub(rf"(?<![\w.-]){re.escape(word)}(?![\w.-])", "…", text)
     # What it says of one name only differs from run to run.
-    return re.sub(r"[;,:]? ?(?:\w{1,20}: ?)?…$", "", shape_of(text)).strip(" ;,:")
+    return re.sub(r"[;,:]? ?(?:\w{1,20}: ?)?(?<!-)…$", "", shape_of(text)).strip(" ;,:")

@@ -11,6 +11,7 @@ from reflection.reflectors.rules.wording import code, is_general, times, with_ar
 MIN_CALLS = 2
 MIN_NAMES = 2
 MIN_LIST_NAMES = 3
+MIN_NAME_CHARS = 3
 
 _NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?!\w)")
 # A message that sets a value against the one that was given.
@@ -175,11 +176,14 @@ def _difference(run: ReadRun, name: str, failed: list[RunCall], worked: list[Run
 
 
 def _name_in(run: ReadRun, call: RunCall) -> str:
-    """Return the name in quotation marks that a call sent and its error repeats, unless an answer had shown it."""
+    """Return the name that a call sent and its error repeats, unless the task or an answer had shown it."""
     assert call.error is not None
     sent = str(call.arguments)
     before = run.text_before(call.index)
-    names = (name for name in _QUOTED.findall(call.error.text) if re.search(rf"\b{re.escape(name)}\b", sent))
+    names = [name for name in _QUOTED.findall(call.error.text) if re.search(rf"\b{re.escape(name)}\b", sent)]
+    if not code_of(call):
+        values = (str(group[0]) for group in call.leaves.values())
+        names += [value for value in values if len(value) >= MIN_NAME_CHARS and occurs(value, call.error.text)]
     return next((name for name in names if name not in before), "")
 
 
