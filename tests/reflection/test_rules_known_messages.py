@@ -67,7 +67,6 @@ def test_message_of_a_shell_after_which_nothing_worked_is_no_lesson(folder: Path
         ("def f(x):", "Send the block whole"),
         ("def f(x): for y in x: print(y)", "Give every block lines of its own"),
         ("print(input())", "Put the values into the code"),
-        ("exec('import json', {'__builtins__': {}})", "Leave the import out"),
         ("print('a' + 1)", "Turn the value into a text"),
         ("print({'a': 1}.keys()[0])", "Make a list of it"),
         ("import json\nprint(json.dumps({1, 2}))", "Convert them first"),

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from memory.runs.episode import EpisodeStep
 from reflection.reflectors.rules.wording import KNOWN_CODES
@@ -66,6 +67,10 @@ _STARTS = re.compile(
     | (?:cannot|can't|could\ not|couldn't|unable\ to|not\ allowed|not\ permitted|not\ found|no\ such|unknown\ \w+)\b
     | (?:you\ can't|you\ cannot|you\ don't\ have|that's\ not|i\ don't\ understand|you\ (?:need|have)\ to)\b
     | nothing\ happens | permission\ denied | access\ denied | bad\ request | timed?[\ -]?out\b | execution\ timed\ out
+    | (?:\w+\ ){1,3}(?:failed|rejected|refused|denied|error|halted|aborted)[.:!]
+    | you\ (?:do\ not|are\ not|aren't|can\ only)\b | sorry,\ (?:i|but|that|you)\b
+    | (?:there\ is\ )?no\ \w+\ (?:with|named|called)\b
+    | (?:illegal|rejected|refused|unsupported|unrecogni[sz]ed|unexpected|disallowed)\b
     | wrong\b[^\n]{0,40}$ | your\ (?:proposed\ edit|command|edit)\ (?:has|was|could|did)\ [^\n]*(?:error|not|refused)
     | \d{1,3}\ validation\ errors?\b | (?:http\ )?[45]\d\d\s+[A-Za-z] | \w*(?:Error|Exception)(?::|\(['"])
     | <(?:tool_use_)?error> | mcp\ error\ -?\d | (?:tool|request|api|validation)\ (?:\w+\ )?(?:error|failed)\b
@@ -78,16 +83,21 @@ _INSIDE = re.compile(
     r"^.*(?:command not found|no such file or directory|permission denied|syntax error: |^\w+(?:Error|Exception): ).*$"
     r"|^[\w.-]{1,40}: (?:invalid|unknown|unrecogni[sz]ed|illegal|missing|unexpected|cannot|bad|option requires)\b.*$"
     r"|^(?:[\w./-]{1,40}: |npm )?(?:error|fatal)(?::| \w).*$"
+    r"|^[^\s:]{1,120}(?::\d{1,6}){1,2}: (?:fatal )?error\b.*$"
     r"|^[\w./-]{1,40}: '[^'\n]{1,80}' is not a \w{1,20} command.*$",
     re.MULTILINE | re.IGNORECASE,
 )
 _WHOLE = re.compile(
     r"[^\n]{0,80}\b(?:does not exist|doesn't exist|not found|has not been read|no such"
-    r"|is not (?:a|an|in|on)\b)[^\n]{0,100}",
+    r"|is not (?:a|an|in|on)\b"
+    r"|(?:is|are|was|were) (?:not (?:allowed|permitted|available|supported|valid|defined)|invalid|rejected|refused"
+    r"|forbidden|restricted|disabled|unavailable|unsupported|missing|incorrect|illegal)"
+    r"|(?:action|command|call|move|operation|request)s?\b[^\n]{0,20}(?: not|n't) (?:allowed|permitted|supported"
+    r"|recogni[sz]ed|available|executed|performed|accepted|possible|applied)|rejected by)[^\n]{0,100}",
     re.IGNORECASE,
 )
-_TRACEBACK = re.compile(r"Traceback \(most recent call last\)")
-_RAISED = re.compile(r"^\w[\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b.*$", re.MULTILINE)
+_TRACEBACK = re.compile(r"\bTraceback(?: \(most recent call last\))?:?\s{0,4}\n")
+_RAISED = re.compile(r"^(?:[A-Za-z_][\w.]*)?(?:Error|Exception|Exit|Interrupt|Warning)\b.*$", re.MULTILINE)
 _LABEL = re.compile(r"^\s*(?:\[?(?:error|exception|failure|fatal)\]?|\w+(?:Error|Exception))\s*[:\-]\s*", re.IGNORECASE)
 # How the schemas of pydantic, zod, FastAPI, Django REST framework and OpenAI's API name a parameter.
 _SCHEMAS = tuple(
@@ -116,12 +126,22 @@ _MEMBER = re.compile(r"\{'error': '([^'\n]{1,400})'[,}]")
 _EXIT_CODE = re.compile(r"\s*(?:process )?exit(?:ed with)? code:? \d+\s*$", re.IGNORECASE)
 _CHOICES = re.compile(r"\b(?:should|must) be (?:one of )?'[a-z_-]{1,16}'(?:(?:,| or|, or) '[a-z_-]{1,16}')+")
 _REFUSAL = re.compile(r"\{['\"](?:messages?|msg|error|detail)['\"]: ?['\"]([^'\"\n]{1,200})['\"]\}$")
+_FAILED = ("error", "failed", "fail", "failure", "rejected", "refused", "denied", "invalid")
+# Members that hold the answer of a tool, or say more than its `error`.
+_WRAPPERS = ("tool_result", "result", "event", "response", "output", "observation", "body")
+_DETAILS = ("detail", "details", "error_text", "error_description", "message", "msg", "reason", "description", "result")
 _TAGS = re.compile(r"</?\w+>")
 _QUOTED = re.compile(r"'[^'\n]{1,80}'|\"[^\"\n]{1,80}\"|`[^`\n]{1,80}`")
 _VALUE = re.compile(
     r"(?<![\w…])(?:[#$€£]?\w*\d[\w.,:%/-]*|\w+@\w[\w.]*|(?<![.-])[\w.-]*/[\w./-]+|\w+\.[a-z]{1,4}\b|[A-Z]{3,}(?![a-z]))(?![\w…])"
 )
 _OBJECT = re.compile(r"\b(the|a|an) (?:(?!must|be\b|is\b|are\b|has\b|have\b|needs?\b)[\w'-]+ ){1,4}?first\b")
+_ONLY_FAILED = re.compile(
+    r"(?:an? )?(?:error|exception|failure|failed|problem)(?: (?:in|while|during|when|to|occurred))?"
+    r"(?: (?:executing|execute|running|run|calling|call|performing|parsing|processing|execution))?"
+    r"(?: (?:the|this|your|tool|action|command|function|code|query|request|call|…)){0,3}",
+    re.IGNORECASE,
+)
 _NAME = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+(?: [A-Z][a-z]+)*\b(?!Error|Exception)")
 
 
@@ -188,7 +208,11 @@ def shape_of(text: str, values: Iterable[object] = ()) -> str:
     shape = _OBJECT.sub(r"\1 … first", shape)
     shape = re.sub(r"…(?:[\s,:.]*…)+", "…", shape).replace('"', "")
     first, _, rest = shape.partition(". ")
-    if rest and says_something(first):
+    if rest and _ONLY_FAILED.fullmatch(first) and says_something(rest):
+        # It says that a call failed, and only then why.
+        first, _, rest = _LABEL.sub("", rest).partition(". ")
+        shape = first
+    elif rest and says_something(first):
         shape = first
     for number, text_kept in enumerate(kept):
         shape = shape.replace(chr(_FIRST_SIGN + number), text_kept)
@@ -200,14 +224,34 @@ def says_something(shape: str) -> bool:
     return len(re.findall(r"[A-Za-z]{2,}", shape)) >= 2
 
 
+def last_raised(text: str) -> str:
+    """Return the line of the last exception in a traceback, "" if there is none."""
+    if not _TRACEBACK.search(text):
+        return ""
+    raised = _RAISED.findall(text)
+    return str(raised[-1]).strip()[:MAX_MESSAGE_CHARS] if raised else ""
+
+
 def _first_line(text: str) -> str:
     """Return the line of an error that says what is wrong."""
     if _TRACEBACK.search(text[:MAX_ANSWER_CHARS]) and (raised := _RAISED.findall(text)):
-        # The last error of a traceback is the one that ended the program.
-        return str(raised[-1]).strip()[:MAX_MESSAGE_CHARS].strip()
+        # The last error of a traceback is the one that ended the program. Some say only in the next line what it was.
+        last = str(raised[-1]).strip()
+        following = text.partition(last)[2].strip().splitlines() if last.endswith(":") else []
+        return (_message_in(following[0]) if following else last)[:MAX_MESSAGE_CHARS].strip()
     lines = [line.strip() for line in _TAGS.sub("", text).splitlines()]
     lines = [line for line in lines if line and not _EXIT_CODE.match(line)] or [text.splitlines()[0].strip()]
     return lines[0][:MAX_MESSAGE_CHARS].strip()
+
+
+def _message_in(line: str) -> str:
+    """Return the message of a line that may be JSON."""
+    try:
+        body = json.loads(line)
+    except (ValueError, RecursionError):
+        return line.strip()
+    texts = [body[name] for name in _DETAILS if isinstance(body.get(name), str)] if isinstance(body, dict) else []
+    return texts[0] if texts else line.strip()
 
 
 def _error_in(observation: str, *, only_at_start: bool) -> str:
@@ -246,16 +290,19 @@ def _error_member(observation: str) -> str:
         return match[1] if match else ""
     if not isinstance(answer, dict):
         return ""
-    for member in ("error", "errors", "exception", "error_message"):
-        value = answer.get(member)
-        if isinstance(value, list) and value:
-            value = value[0]
-        if isinstance(value, dict):
-            value = value.get("message") or value.get("detail") or value.get("code")
-        if isinstance(value, str) and value.strip():
-            return value
+    if message := _named_error(answer):
+        return message
     if answer.get("isError") is True:
         return _text_of(answer.get("content"))
+    # Some servers wrap what a tool answered: `{"tool_result": {"error": …}, "steps_left": …}`.
+    for member in _WRAPPERS:
+        inner = answer.get(member)
+        if not isinstance(inner, dict):
+            continue
+        if message := _named_error(inner) or _failed_output(inner):
+            return message
+        if inner.get("isError") is True:
+            return _text_of(inner.get("content"))
     if any(pattern.match(observation) for pattern in _SCHEMAS):
         return observation
     if isinstance(answer.get("response"), str) and (match := _REFUSAL.match(answer["response"])):
@@ -268,12 +315,44 @@ def _error_member(observation: str) -> str:
     failed = (
         answer.get("success") is False
         or answer.get("ok") is False
-        or answer.get("status") in ("error", "failed", "fail")
+        or answer.get("status") in _FAILED
         or any(_is_http_error(answer.get(member)) for member in ("status", "status_code", "statusCode", "code"))
     )
     members = ("message", "msg", "messages", "detail", "reason", "preview", "result", "output", "stderr")
     message = next((answer[member] for member in members if answer.get(member)), "")
-    return message if failed and isinstance(message, str) else ""
+    return message if failed and isinstance(message, str) else _failed_output(answer)
+
+
+def _named_error(answer: dict[str, Any]) -> str:
+    """Return what an answer has in a member such as `error`, or beside one that only says so or names a class."""
+    for member in ("error", "errors", "exception", "error_message"):
+        value = answer.get(member)
+        if isinstance(value, list) and value:
+            value = value[0]
+        if isinstance(value, dict):
+            value = value.get("message") or value.get("detail") or value.get("code")
+        if value is True or (isinstance(value, str) and re.fullmatch(r"[\w.]{1,80}", value)):
+            texts = [answer[name] for name in _DETAILS if isinstance(answer.get(name), str) and answer[name].strip()]
+            value = texts[0] if texts else value
+        if isinstance(value, str) and value.strip():
+            return value
+    # FHIR and other standards list what is wrong, with its severity.
+    issues = answer.get("issue") or answer.get("issues")
+    for issue in issues if isinstance(issues, list) else ():
+        if isinstance(issue, dict) and issue.get("severity") in ("error", "fatal"):
+            text = issue.get("diagnostics") or issue.get("message") or issue.get("description")
+            return text if isinstance(text, str) else ""
+    return ""
+
+
+def _failed_output(answer: dict[str, Any]) -> str:
+    """Return what a program wrote to its error stream, if the answer says that it failed."""
+    status, output = answer.get("status"), answer.get("stderr")
+    failed = isinstance(status, str) and status.lower().endswith(("error", "failed", "failure"))
+    codes = [answer[member] for member in ("exit_code", "exitCode", "returncode", "return_code") if member in answer]
+    # Some programs write notes to the error stream and work all the same.
+    failed = failed or (any(codes) and not answer.get("stdout"))
+    return output if failed and isinstance(output, str) else ""
 
 
 def _text_of(content: object) -> str:

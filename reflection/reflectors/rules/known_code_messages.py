@@ -29,14 +29,6 @@ OF_CODE = (
         "Writing a whole function in one line.",
     ),
     known(
-        r"ImportError: __import__ not found",
-        r"\bimport\b",
-        "When about to run `python` code with `import` in this environment",
-        "Leave the import out: imports are switched off here. Use the names that are defined already, and write out "
-        "what they lack.",
-        "Importing the same or another module again.",
-    ),
-    known(
         r"EOFError: EOF when reading a line",
         r"\binput\(",
         "When about to run code in a tool where no one types",

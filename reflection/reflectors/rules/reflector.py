@@ -12,8 +12,10 @@ from reflection.reflectors.base import NearHeuristic, ProposedLesson, Reflection
 from reflection.reflectors.repetition import ALREADY_SERVED, find_given
 from reflection.reflectors.rules.detectors import (
     RuleMatch,
+    blind_edits,
     changed_argument,
     changed_command,
+    claimed_success,
     closed_tool,
     contrast,
     cut_off,
@@ -21,10 +23,12 @@ from reflection.reflectors.rules.detectors import (
     fatal_call,
     gave_up,
     guessed_name,
+    idle_edit,
     incomplete_sweep,
     known_message,
     lost_object,
     missing_identifier,
+    missing_keyword,
     missing_prerequisite,
     named_alternative,
     omitted_action,
@@ -33,13 +37,18 @@ from reflection.reflectors.rules.detectors import (
     refused_edit,
     refused_option,
     refused_parameter,
+    refused_part,
     repaired_code,
     repeated_call,
+    same_error,
     sibling_repair,
     sibling_success,
+    spent_tries,
+    stale_reference,
     unanswered_question,
     unfounded_id,
     unknown_name,
+    unmet_need,
     unreadable_answer,
     unshown_label,
     unverified_change,
@@ -66,11 +75,15 @@ DETECTORS: tuple[Callable[[ReadRun], list[RuleMatch]], ...] = (
     refused_parameter.find,
     refused_option.find,
     known_message.find,
+    refused_part.find,
+    missing_keyword.find,
     missing_prerequisite.find,
     changed_argument.find,
     sibling_repair.find,
     sibling_success.find,
     refused_edit.find,
+    idle_edit.find,
+    blind_edits.find,
     unknown_name.find,
     unreadable_answer.find,
     unfounded_id.find,
@@ -80,15 +93,20 @@ DETECTORS: tuple[Callable[[ReadRun], list[RuleMatch]], ...] = (
     unverified_change.find,
     quoted_rule.find,
     unshown_label.find,
+    stale_reference.find,
     omitted_action.find,
     unanswered_question.find,
     contrast.find,
     cut_off.find,
     fatal_call.find,
     gave_up.find,
+    spent_tries.find,
+    claimed_success.find,
+    unmet_need.find,
     missing_identifier.find,
     incomplete_sweep.find,
     empty_answer.find,
+    same_error.find,
     repeated_call.find,
     recorded_notes.find,
 )
@@ -102,7 +120,7 @@ class RulesReflector:
     """
 
     name = "rules"
-    version = "13"
+    version = "14"
     reads_near = True
     reads_family = True
     reads_tries = False

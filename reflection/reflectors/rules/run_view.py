@@ -232,11 +232,18 @@ class ReadRun:
 
     def cite(self, step: EpisodeStep, quote: str = "", *, last: EpisodeStep | None = None) -> Citation:
         """Return a citation of a step, or of all steps up to `last`, with a quote if it is a fair one."""
-        quote = cut(quote, MAX_QUOTE_CHARS)
+        quote = cut(_as_written(quote, step), MAX_QUOTE_CHARS)
         if any(quote in given for given in self.injected):
             # It only repeats a lesson that the run was given.
             quote = ""
         return Citation(first_step=step.index, last_step=(last or step).index, quote=quote)
+
+
+def _as_written(quote: str, step: EpisodeStep) -> str:
+    """Return a quote as it stands in a step: in JSON, a quotation mark has a backslash before it."""
+    escaped = json.dumps(quote, ensure_ascii=False)[1:-1]
+    texts = (step.observation, step.error)
+    return escaped if not any(quote in text for text in texts) and any(escaped in text for text in texts) else quote
 
 
 def _read_call(step: EpisodeStep) -> RunCall:

@@ -1,5 +1,6 @@
 """The same call was repeated many times with the same error, and nothing changed in between."""
 
+import re
 from itertools import pairwise
 
 from reflection.reflectors.rules.detectors import RuleMatch
@@ -8,8 +9,10 @@ from reflection.reflectors.rules.run_view import ReadRun, RunCall
 from reflection.reflectors.rules.wording import code, times
 
 LONG_SERIES = 10  # shorter ones seldom decide how a run ends …
-MIN_LAST_CALLS, MIN_SHARE = 3, 0.5  # … unless a limit ended it with them, and they are most of it
+MIN_LAST_CALLS, MIN_SHARE = 3, 0.5  # … unless it ended with them, and they are most of it …
+MIN_WITHOUT_LIMIT = 4  # … which a limit shows better than a failure
 MAX_DISTINCT = 300
+_OF_A_TEST = re.compile(r"\bassert|==|[{}]")
 
 
 def find(run: ReadRun) -> list[RuleMatch]:
@@ -17,27 +20,35 @@ def find(run: ReadRun) -> list[RuleMatch]:
     matches = []
     groups: dict[tuple[str, str, str], list[RunCall]] = {}
     for call in run.calls:
-        key = (call.name, repr(call.arguments), END_OF_RUN.sub("", call.output))
+        # Some answers count the steps, so that no two of them are the same.
+        answer = call.error.text if call.error else call.output
+        key = (call.name, repr(call.arguments), END_OF_RUN.sub("", answer))
         if key in groups or len(groups) < MAX_DISTINCT:
             groups.setdefault(key, []).append(call)
     for same in groups.values():
         same = _in_vain(run, same)
         call = same[0]
-        if call.is_edit or run.succeeded:
+        if run.succeeded or (call.is_edit and not _ended_with(run, same)):
             continue
         if call.error is None or call.error.has(ErrorKind.TRANSIENT):
             continue
         if len(same) < LONG_SERIES and not _ended_with(run, same):
             continue
-        if says_something(call.error.shape) and (call.is_unknown or not call.is_check):
+        is_about_call = call.is_unknown or not (call.is_check or _OF_A_TEST.search(call.error.shape))
+        if call.arguments and says_something(call.error.shape) and is_about_call:
             matches.append(_failing(run, call, same))
     return matches
 
 
 def _ended_with(run: ReadRun, same: list[RunCall]) -> bool:
-    """Return whether a limit ended a run with these calls, and they are most of it."""
+    """Return whether a limit or a failure ended a run with these calls, and they are most of it."""
+    error = same[0].error
+    if not run.cut_off and (
+        not run.failed or len(same) < MIN_WITHOUT_LIMIT or not error or error.has(ErrorKind.REFUSED)
+    ):
+        return False
     enough = max(MIN_LAST_CALLS, MIN_SHARE * len(run.calls))
-    return bool(run.cut_off) and len(same) >= enough and list(run.calls[-MIN_LAST_CALLS:]) == same[-MIN_LAST_CALLS:]
+    return len(same) >= enough and list(run.calls[-MIN_LAST_CALLS:]) == same[-MIN_LAST_CALLS:]
 
 
 def _in_vain(run: ReadRun, same: list[RunCall]) -> list[RunCall]:
