@@ -35,6 +35,7 @@ _LINE = re.compile(
     r"[ \t]{0,12}[-*•]?[ \t]{0,4}[\"'`]?([A-Za-z_][\w.$-]{0,60}(?: [A-Za-z_][\w.$-]{0,60}){0,2})[\"'`]?"
     r"(?=[ \t]{0,8}(?:#|$))"
 )
+_MORE = re.compile(r"\s{0,4}(?:,|and\b|or\b)")
 _END_OF_LIST = re.compile(r"[\])}]")
 _PROSE = frozenset("the a an this that these it is are was in of for to with but please see use one".split())  # noqa: SIM905
 
@@ -79,6 +80,9 @@ def _read_list(text: str) -> tuple[str, ...]:
     if "\n" in marks:
         return _read_lines(text[start:])
     if marks & set("[({") and (end := _END_OF_LIST.search(text, start)):
+        # "are MACE (small, large), EMT and Orca": the brackets are about the first item alone.
+        if lead and lead[0].strip() and "(" in marks and _MORE.match(text, end.end()):
+            return ()
         text = text[: end.start()]
         if not set(text[start:]) & set("'\"`"):
             return _distinct(item.strip() for item in _IN_BRACKETS.findall(text, start))

@@ -89,11 +89,13 @@ def names_parameter(error: ErrorShape, path: str) -> bool:
 def _of_schema(run: ReadRun, failed: RunCall, fixed: RunCall | None) -> RuleMatch | None:
     """Describe what a tool's schema asks for, whether the run gave it in the end or not."""
     assert failed.error is not None
-    field = failed.error.field.partition(".")[0]
+    field, _, inner = failed.error.field.partition(".")
     if not field:
         return None
     tool, parameter, shape = code(failed.name), code(field), shape_of(failed.error.text)
     is_missing = _REQUIRED.fullmatch(failed.error.text) is not None
+    if is_missing and inner and isinstance(given := failed.arguments.get(field), dict):
+        return _of_member(run, failed, fixed, field=field, member=inner, given=given)
     if is_missing and (outer := _outer_of(failed, field)):
         return _of_nesting(run, failed, field=field, outer=outer)
     form = form_of_schema(failed.error.text)
@@ -107,6 +109,32 @@ def _of_schema(run: ReadRun, failed: RunCall, fixed: RunCall | None) -> RuleMatc
         avoid=f"Sending {tool} again unchanged, or giving up, after a validation error.",
         rationale=(
             f'At step {failed.index} {tool} refused its {parameter}: "{shape}". '
+            f"{f'It worked at step {fixed.index}' if fixed else 'The run did not correct it'}. {run.ending}"
+        ),
+        polarity="mixed",
+        confidence=0.8,
+        citations=(run.cite(failed.step, failed.error.text), *((run.cite(fixed.step),) if fixed else ())),
+        tools=(failed.name,),
+    )
+
+
+def _of_member(
+    run: ReadRun, failed: RunCall, fixed: RunCall | None, *, field: str, member: str, given: dict[str, Any]
+) -> RuleMatch | None:
+    """Describe a member that an argument lacks, and in which other member of it the value was given, if in one."""
+    assert failed.error is not None
+    tool, whole, missing = code(failed.name), code(field), code(member)
+    if not is_general(whole + missing):
+        return None
+    within = [name for name, value in given.items() if isinstance(value, dict) and member in value]
+    place = f", beside {code(within[0])} and not inside it" if len(within) == 1 else ""
+    return RuleMatch(
+        rule="changed_argument",
+        trigger=f"When about to call {tool} with {whole} without {missing}",
+        guideline=f"Give {missing} in {whole}{place}: the schema of {tool} requires it.",
+        avoid=f"Sending {tool} again unchanged, or giving up, after a validation error.",
+        rationale=(
+            f'At step {failed.index} {tool} missed {missing} in its {whole}: "{shape_of(failed.error.text)}". '
             f"{f'It worked at step {fixed.index}' if fixed else 'The run did not correct it'}. {run.ending}"
         ),
         polarity="mixed",
