@@ -13,9 +13,7 @@ OF_ONE_CALL = frozenset(
     {
         "changed_argument",
         "gave_up",
-        "known_message",
         "named_alternative",
-        "refused_option",
         "refused_parameter",
         "repaired_code",
         "unfounded_id",
