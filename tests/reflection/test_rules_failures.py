@@ -134,4 +134,5 @@ def test_limit_is_read_from_the_metadata(metadata: dict[str, Any], limit: str) -
 def test_limit_is_read_in_the_words_of_a_framework(words: str) -> None:
     limit = view(call("open", f"Error: no\n{words}", door="j")).cut_off
 
-    assert limit and limit in words
+    assert limit
+    assert limit in words

@@ -63,7 +63,7 @@ _KINDS: dict[ErrorKind, re.Pattern[str]] = {
 }
 
 _STARTS = re.compile(
-    r"""\s*(?:\[?(?:error|exception|failure|fatal|invalid|failed|denied|forbidden|unauthori[sz]ed|traceback)\b
+    r"""\s*(?:\[?(?:error|exception|failure|fatal|invalid|malformed|failed|denied|forbidden|unauthori[sz]ed|traceback)\b
     | (?:cannot|can't|could\ not|couldn't|unable\ to|not\ allowed|not\ permitted|not\ found|no\ such|unknown\ \w+)\b
     | (?:you\ can't|you\ cannot|you\ don't\ have|that's\ not|i\ don't\ understand|you\ (?:need|have)\ to)\b
     | nothing\ happens | permission\ denied | access\ denied | bad\ request | timed?[\ -]?out\b | execution\ timed\ out
