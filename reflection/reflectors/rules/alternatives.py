@@ -35,6 +35,9 @@ _LINE = re.compile(
     r"[ \t]{0,12}[-*•]?[ \t]{0,4}[\"'`]?([A-Za-z_][\w.$-]{0,60}(?: [A-Za-z_][\w.$-]{0,60}){0,2})[\"'`]?"
     r"(?=[ \t]{0,8}(?:#|$))"
 )
+# In "MACE (small, large), EMT and Orca", what stands in brackets explains an item.
+_EXPLAINED = re.compile(r"[^\n'\"`\[({:,]{1,60}\([^()\n]{1,200}\)(?:,| or| and) ?[A-Za-z]")
+_EXPLANATION = re.compile(r" ?\([^()\n]{1,200}\)")
 _END_OF_LIST = re.compile(r"[\])}]")
 _PROSE = frozenset("the a an this that these it is are was in of for to with but please see use one".split())  # noqa: SIM905
 
@@ -66,6 +69,8 @@ def find_alternatives(text: str) -> Alternatives | None:
 
 def _read_list(text: str) -> tuple[str, ...]:
     """Return the items of the list with which a text starts, perhaps after a few words."""
+    if _EXPLAINED.match(text):
+        text = _EXPLANATION.sub("", text)
     here = len(text) - len(text.lstrip(" \t"))
     if text[here : here + 1] not in set("\n'\"`[({:?"):
         # "Valid values are open, closed and pending."

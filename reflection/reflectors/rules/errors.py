@@ -89,7 +89,7 @@ _INSIDE = re.compile(
 )
 _WHOLE = re.compile(
     r"[^\n]{0,80}\b(?:does not exist|doesn't exist|not found|has not been read|no such"
-    r"|is not (?:a|an|in|on)\b"
+    r"|is not (?:a|an|in|on)\b|(?:tests?|cases?|checks?) (?:did not|didn't|do not) pass\b"
     r"|(?:is|are|was|were) (?:not (?:allowed|permitted|available|supported|valid|defined)|invalid|rejected|refused"
     r"|forbidden|restricted|disabled|unavailable|unsupported|missing|incorrect|illegal)"
     r"|(?:action|command|call|move|operation|request)s?\b[^\n]{0,20}(?: not|n't) (?:allowed|permitted|supported"

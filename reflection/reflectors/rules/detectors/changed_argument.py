@@ -89,11 +89,14 @@ def names_parameter(error: ErrorShape, path: str) -> bool:
 def _of_schema(run: ReadRun, failed: RunCall, fixed: RunCall | None) -> RuleMatch | None:
     """Describe what a tool's schema asks for, whether the run gave it in the end or not."""
     assert failed.error is not None
-    field = failed.error.field.partition(".")[0]
+    field, _, inner = failed.error.field.partition(".")
     if not field:
         return None
     tool, parameter, shape = code(failed.name), code(field), shape_of(failed.error.text)
     is_missing = _REQUIRED.fullmatch(failed.error.text) is not None
+    if is_missing and re.fullmatch(r"[a-z_]\w*", inner) and isinstance(failed.arguments.get(field), dict):
+        # What was given lacks a part.
+        parameter = parameter_name(f"{field}.{inner}")
     if is_missing and (outer := _outer_of(failed, field)):
         return _of_nesting(run, failed, field=field, outer=outer)
     form = form_of_schema(failed.error.text)
@@ -103,7 +106,11 @@ def _of_schema(run: ReadRun, failed: RunCall, fixed: RunCall | None) -> RuleMatc
     return RuleMatch(
         rule="changed_argument",
         trigger=f"When about to call {tool}{f' without {parameter}' if is_missing else ''}",
-        guideline=(f"Pass {parameter}: the schema of {tool} requires it." if is_missing else asked),
+        guideline=(
+            f"Pass {parameter}: the schema of {tool} requires it{_elsewhere(failed, field, inner)}."
+            if is_missing
+            else asked
+        ),
         avoid=f"Sending {tool} again unchanged, or giving up, after a validation error.",
         rationale=(
             f'At step {failed.index} {tool} refused its {parameter}: "{shape}". '
@@ -114,6 +121,13 @@ def _of_schema(run: ReadRun, failed: RunCall, fixed: RunCall | None) -> RuleMatc
         citations=(run.cite(failed.step, failed.error.text), *((run.cite(fixed.step),) if fixed else ())),
         tools=(failed.name,),
     )
+
+
+def _elsewhere(failed: RunCall, field: str, inner: str) -> str:
+    """Say in which other argument a missing part was given, "" if in none."""
+    paths = [path for path in failed.leaves if inner and path.rpartition(".")[2] == inner]
+    other = paths[0].rpartition(".")[0].rpartition(".")[2] if paths else ""
+    return f" there, and not inside {code(other)}" if other and is_general(code(other)) and other != field else ""
 
 
 def _outer_of(failed: RunCall, field: str) -> str:

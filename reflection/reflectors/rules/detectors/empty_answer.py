@@ -14,7 +14,9 @@ MIN_EMPTY_OF_TOOL = 3
 MIN_HITS = 2
 MAX_NAME_WORDS = 3
 LONGER_BY = 1.4  # how many times as many words as in searches that found something
-_FILTER = re.compile(r"\b(?:FILTER|HAVING|MINUS|WHERE\b[^{]{1,400}(?:[=<>]|\bLIKE\b))", re.IGNORECASE)
+_FILTER = re.compile(
+    r"\b(?:FILTER|HAVING|MINUS)\b|\bWHERE\s[\w.\"`]{1,60}\s?(?:[=<>]|(?:NOT )?(?:LIKE|IN)\b)", re.IGNORECASE
+)
 
 
 def find(run: ReadRun) -> list[RuleMatch]:

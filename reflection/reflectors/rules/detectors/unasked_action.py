@@ -1,4 +1,4 @@
-"""A failed run sent or made something at its end that the request does not speak of."""
+"""A failed run sent something at its end, and the request has no word for that."""
 
 import re
 
@@ -9,18 +9,16 @@ from reflection.reflectors.rules.wording import code, is_general
 
 LAST_CALLS = 3
 MAX_TASK_CHARS = 2000
-# Verbs of tools, with the words in which people ask for what these do.
-_SENDING = (
-    "send sent write notify notification inform tell reply respond forward invite share post publish confirm "
-    "confirmation remind reminder ask report announce contact"
+_SENDS = frozenset(["send", "reply", "forward", "notify", "invite", "share", "post", "publish"])
+# In which words people ask for what such tools do.
+_ASKS_WORDS = """
+send sent write notify notification inform tell reply respond forward invite share post publish confirm confirmation
+remind reminder ask report announce contact
+"""
+_ASKS = frozenset(_ASKS_WORDS.split())
+_DOES = frozenset(
+    ["delete", "remove", "cancel", "update", "change", "rename", "move", "close", "archive", "reschedule"]
 )
-_ASKED = {
-    **dict.fromkeys(("send", "reply", "forward", "notify", "invite", "share", "post", "publish"), _SENDING),
-    "create": "create make add new schedule book write build arrange",
-    "book": "book reserve schedule arrange buy order",
-    "schedule": "schedule book arrange create",
-}
-_DOES = frozenset("delete remove cancel update change rename move close archive reschedule".split())  # noqa: SIM905
 # A noun that is a verb where someone is named: "e-mail Ann", and not "the e-mail from Ann".
 _NOUN_AS_VERB = re.compile(r"\b(?:e-?mail|message|text) (?!from\b|in\b|about\b|with\b)\w", re.IGNORECASE)
 
@@ -32,23 +30,17 @@ def find(run: ReadRun) -> list[RuleMatch]:
     if not run.failed or len(text) > MAX_TASK_CHARS or not asked & _DOES or _NOUN_AS_VERB.search(text):
         return []
     for call in run.calls[-LAST_CALLS:]:
-        verb = _verb_of(call)
-        if not verb or call.error or is_talk(call.name) or not is_general(code(call.name)):
-            continue
-        if asked.isdisjoint(_ASKED[verb].split()):
-            return [_make_match(run, call, verb)]
+        sends = not _SENDS.isdisjoint(words_of(call.name)) and not is_talk(call.name)
+        if sends and not call.error and asked.isdisjoint(_ASKS) and is_general(code(call.name)):
+            return [_make_match(run, call)]
     return []
-
-
-def _verb_of(call: RunCall) -> str:
-    return next((word for word in words_of(call.name) if word in _ASKED), "")
 
 
 def _words(text: str) -> set[str]:
     return set(re.findall(r"[a-z]{2,}", text.lower()))
 
 
-def _make_match(run: ReadRun, call: RunCall, verb: str) -> RuleMatch:
+def _make_match(run: ReadRun, call: RunCall) -> RuleMatch:
     tool = code(call.name)
     return RuleMatch(
         rule="unasked_action",

@@ -1,13 +1,15 @@
-"""A call was written as text or only announced, so that nothing ran, and the run failed."""
+"""A call was written as text or only announced, or a text was sent as a command, so that nothing ran."""
 
 import re
 
 from memory.runs.episode import EpisodeStep
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.run_view import ReadRun
+from reflection.reflectors.rules.run_view import ReadRun, RunCall
 from reflection.reflectors.rules.wording import code, is_general, times
 
 MAX_TEXT_CHARS = 4000
+MIN_PROSE = 2
+_PROSE = re.compile(r"[A-Z][\w'’]{0,20},? (?:[\w'’,-]{1,30} ){3,40}[\w'’-]{1,30}\.")
 _WRITTEN = re.compile(
     r"</?(?:tool_call|function_call|tool_use)>|<function=\w|<invoke name="
     r"|\{\s{0,4}\"name\":\s{0,4}\"[\w.-]{1,80}\",\s{0,4}\"(?:arguments|parameters|input)\":\s{0,4}\{"
@@ -25,7 +27,10 @@ def find(run: ReadRun) -> list[RuleMatch]:
         return []
     written = [turn.step for turn in run.turns if _WRITTEN.search(turn.said[:MAX_TEXT_CHARS])]
     announced = _announced(run)
-    return ([_of_text(run, written)] if written else []) + ([announced] if announced else [])
+    prose = [call for call in run.calls if call.is_unknown and call.command and _PROSE.match(call.command.text)]
+    matches = [_of_text(run, written)] if written else []
+    matches += [announced] if announced else []
+    return matches + ([_of_prose(run, prose)] if len(prose) >= MIN_PROSE and is_general(code(prose[0].name)) else [])
 
 
 def _of_text(run: ReadRun, steps: list[EpisodeStep]) -> RuleMatch:
@@ -44,6 +49,27 @@ def _of_text(run: ReadRun, steps: list[EpisodeStep]) -> RuleMatch:
         polarity="avoid",
         confidence=0.75,
         citations=tuple(run.cite(step) for step in steps[:3]),
+    )
+
+
+def _of_prose(run: ReadRun, calls: list[RunCall]) -> RuleMatch:
+    tool = code(calls[0].name)
+    return RuleMatch(
+        rule="unmade_call",
+        trigger=f"When there is something to explain, or nothing left to try, where every text goes to {tool}",
+        guideline=(
+            f"Send only commands to {tool}: it runs every text. Look at the last error of a real command and try "
+            "another command; keep explanations and apologies for the final answer."
+        ),
+        avoid=f"Sending a sentence to {tool}, and sending it again after it was not found as a command.",
+        rationale=(
+            f"Sentences were sent to {tool} {times(len(calls))}, from step {calls[0].index} to step {calls[-1].index}, "
+            f"and the shell looked for commands of that name. {run.ending}"
+        ),
+        polarity="avoid",
+        confidence=0.84,
+        citations=tuple(run.cite(call.step, call.error.text) for call in calls[:3] if call.error),
+        tools=(calls[0].name,),
     )
 
 
