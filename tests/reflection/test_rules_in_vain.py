@@ -85,6 +85,12 @@ def test_empty_searches_of_a_run_that_succeeded_are_ignored() -> None:
     assert empty_answer.find(view(*steps, outcome="success")) == []
 
 
+def test_long_phrases_that_all_found_nothing_are_to_be_shortened() -> None:
+    (finding,) = empty_answer.find(view(*map(search, PHRASES)))
+
+    assert finding.guideline.startswith("Search for one thing at a time")
+
+
 def test_queries_without_a_filter_are_not_told_to_drop_it() -> None:
     queries = [call("run_query", "[]", query=f"SELECT ?a {{ ?a p {name} }}") for name in "abcd"]
 
@@ -132,6 +138,12 @@ def test_made_up_id_is_looked_up_with_the_tool_of_its_group() -> None:
     assert finding.guideline.startswith("First look for `mail_id` with `mail.search_mails`")
 
 
+def test_made_up_value_of_a_parameter_called_id_is_looked_up() -> None:
+    (finding,) = unfounded_id.find(view(call("get_order", "Order not found", id="77"), tools=("list_orders",)))
+
+    assert finding.guideline.startswith("First look for `id` with `list_orders`")
+
+
 def test_error_about_another_thing_says_nothing_of_the_id() -> None:
     assert unfounded_id.find(view(call("mail.delete", "Folder not found.", mail_id="111", folder="x"))) == []
 
@@ -174,6 +186,20 @@ def test_circle_of_calls_with_known_answers_is_to_be_left() -> None:
 )
 def test_calls_that_lead_on_are_no_circle(steps: list[dict[str, Any]]) -> None:
     assert repeated_call.find(view(*steps)) == []
+
+
+def test_tool_that_never_worked_with_the_same_arguments_is_told_to_change() -> None:
+    fails = call("open_door", "Error: the key does not fit", key="red")
+
+    (finding,) = repeated_call.find(view(call("look", "a door"), fails, call("look", "a wall"), fails, fails))
+
+    assert "`open_door` was called 3 times" in finding.rationale
+
+
+def test_tool_that_worked_in_the_end_was_not_called_in_vain() -> None:
+    fails = call("open_door", "Error: the key does not fit", key="red")
+
+    assert repeated_call.find(view(fails, fails, fails, call("open_door", "open", key="blue"))) == []
 
 
 def test_wrong_answer_that_a_call_had_shown_is_no_guess() -> None:

@@ -61,15 +61,17 @@ def _same_argument(run: ReadRun, calls: list[RunCall], hits: list[RunCall]) -> R
 
 def _long_phrases(run: ReadRun, calls: list[RunCall], hits: list[RunCall]) -> RuleMatch | None:
     """Propose short names where the searches that found something had far fewer words."""
-    hits = [call for call in hits if not code_of(call) and len(call.leaves) == 1]
-    phrases = [
-        call for call in calls if not code_of(call) and call.leaves.keys() == (hits[0].leaves.keys() if hits else 0)
-    ]
-    if len(hits) < MIN_HITS or len(phrases) < MIN_EMPTY_OF_TOOL:
+    alone = [call for call in hits if not code_of(call) and len(call.leaves) == 1]
+    phrases = [call for call in calls if not code_of(call) and len(call.leaves) == 1]
+    if len(phrases) < MIN_EMPTY_OF_TOOL or len(alone) < min(MIN_HITS, len(hits)):
         return None
-    short, long = [_count_words(call) for call in hits], [_count_words(call) for call in phrases]
-    if max(short) > MAX_NAME_WORDS or mean(long) < LONGER_BY * mean(short):
+    short, long = [_count_words(call) for call in alone], [_count_words(call) for call in phrases]
+    if hits and (len(hits) < MIN_HITS or max(short) > MAX_NAME_WORDS or mean(long) < LONGER_BY * mean(short)):
         return None
+    # Where no search found anything, all of them have to be long, and different.
+    if not hits and (min(long) < MAX_NAME_WORDS or len({_text_of(call) for call in phrases}) < MIN_EMPTY):
+        return None
+    found = f"what found something had {mean(short):.1f}" if short else "no search found anything"
     tool = code(calls[0].name)
     return _make_match(
         run,
@@ -80,7 +82,7 @@ def _long_phrases(run: ReadRun, calls: list[RunCall], hits: list[RunCall]) -> Ru
             "afterwards, with another call or a query."
         ),
         avoid="Putting several things into one search, or trying the same words in another order.",
-        why=f"for phrases of {mean(long):.1f} words on average; what found something had {mean(short):.1f}",
+        why=f"for phrases of {mean(long):.1f} words on average; {found}",
     )
 
 

@@ -12,7 +12,7 @@ from reflection.reflectors.rules.wording import code, is_general, times
 LONG_SERIES = 10  # shorter ones seldom decide how a run ends …
 MIN_LAST_CALLS, MIN_SHARE = 3, 0.5  # … unless it ended with them, and they are most of it …
 MIN_WITHOUT_LIMIT = 4  # … which a limit shows better than a failure
-MIN_RESENT = 2  # of calls that were refused for their form, where the tool never worked after that
+MIN_RESENT = 2  # of calls with one error, where the tool never worked after that
 MAX_DISTINCT = 300
 _WRONG = re.compile(r"\b(?:incorrect|wrong|not (?:correct|right))\b", re.IGNORECASE)
 _ONE_LINER = re.compile(r" -[ce] ?['\"]")
@@ -45,7 +45,7 @@ def find(run: ReadRun) -> list[RuleMatch]:
         if _is_guess(run, same):
             matches.append(_guessed(run, same))
             continue
-        is_resent = resent[call.label, call.error.shape] >= MIN_RESENT and _is_of_form(run, same)
+        is_resent = resent[call.label, call.error.shape] >= MIN_RESENT and _never_worked(run, same)
         if len(same) < LONG_SERIES and not _ended_with(run, same) and not is_resent:
             continue
         is_about_call = call.is_unknown or not (call.is_check or _OF_A_TEST.search(call.error.shape))
@@ -93,12 +93,12 @@ def _loop(run: ReadRun, groups: list[list[RunCall]]) -> RuleMatch | None:
     )
 
 
-def _is_of_form(run: ReadRun, same: list[RunCall]) -> bool:
-    """Return whether calls of a failed run were refused as malformed or invalid, and the tool never worked again."""
-    error, last = same[0].error, run.calls[-1]
-    worked = any(call.label == same[0].label and not call.error and call.index > same[0].index for call in run.calls)
-    is_form = error is not None and error.has(ErrorKind.FORM) and not error.has(ErrorKind.REFUSED)
-    return run.failed and len(same) > 1 and is_form and not worked and not last.is_edit
+def _never_worked(run: ReadRun, same: list[RunCall]) -> bool:
+    """Return whether calls of a failed run are no passing or forbidden ones, and the tool never worked again."""
+    first, error = same[0], same[0].error
+    worked = any(call.label == first.label and not call.error and call.index > first.index for call in run.calls)
+    is_passing = error is None or error.has(ErrorKind.REFUSED, ErrorKind.UNAVAILABLE, ErrorKind.TRANSIENT)
+    return run.failed and len(same) > 1 and not is_passing and not worked and not first.is_edit
 
 
 def _is_guess(run: ReadRun, same: list[RunCall]) -> bool:

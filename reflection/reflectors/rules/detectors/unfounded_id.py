@@ -51,9 +51,10 @@ def _is_meant(call: RunCall, path: str, value: Any) -> bool:
     if path == BARE:
         # Written as text, a call has no names of parameters.
         return isinstance(value, str) and _BARE_ID.fullmatch(value) is not None and _names_thing(call, call.name)
-    if not _is_id(path) or not is_general(parameter_name(path)):
+    name = path.rpartition(".")[2]
+    if not (_is_id(path) or name in _ID_WORDS) or not is_general(parameter_name(path)):
         return False
-    is_only = sum(map(_is_id, call.leaves)) == 1 and _names_thing(call, path.rpartition(".")[2])
+    is_only = sum(map(_is_id, call.leaves)) <= 1 and _names_thing(call, call.name if name in _ID_WORDS else name)
     return occurs(value, call.output) or is_only
 
 
