@@ -12,8 +12,8 @@
   on what it proposed for each, if anything; `held_out/` has the runs
 - `held-out-12.jsonl`: the same of three other kinds, with one verdict on what version 11 proposed; `held_out_2/` has
   the runs
-- `held-out-13.jsonl`, `held-out-14.jsonl`: the same of three and of four more kinds, and what version 13 and 14
-  proposed; `held_out_3/` and `held_out_4/` have the runs
+- `held-out-13.jsonl`, `held-out-14.jsonl`, `held-out-15.jsonl`: the same of ten more kinds, and what versions 13, 14
+  and 15 proposed; `held_out_3/` to `held_out_5/` have the runs
 
 A proposal counts as approved if both judges would approve it unedited, and as wrong if either says so. With `--sample`
 it prints that many proposals of version 7 instead, drawn by seed, in Markdown.
@@ -189,7 +189,7 @@ def report(folder: Path) -> str:
         changes.append(describe_other_words(judge, read_verdicts(path, new) if path.stat().st_size else ()))
     lines = [*judged_table(proposals, first, other), "", agreement, failures_line(failures, *seen), *changes]
     lines += ["", *held_out_table(read_rows(folder / "held-out.jsonl"))]
-    for name in ("held-out-12.jsonl", "held-out-13.jsonl", "held-out-14.jsonl"):
+    for name in ("held-out-12.jsonl", "held-out-13.jsonl", "held-out-14.jsonl", "held-out-15.jsonl"):
         lines += ["", *once_judged_table(read_rows(folder / name))]
     return "\n".join(lines)
 

@@ -47,7 +47,8 @@ def folder(tmp_path: Path) -> Path:
         {"kind": "data", "visible_cause": False},
     ]
     write(tmp_path / "held-out-12.jsonl", once_judged)
-    write(tmp_path / "held-out-13.jsonl", [{"kind": "home", "visible_cause": True}])
+    for name in ("13", "14", "15"):
+        write(tmp_path / f"held-out-{name}.jsonl", [{"kind": "home", "visible_cause": True}])
     return tmp_path
 
 

@@ -51,7 +51,6 @@ def test_alternatives_are_read_from_real_wordings(answer: str, names: tuple[str,
         "Did you mean to do that? Please check.",
         "There are no valid options here.",
         "You can find similar offers on our page.",
-        "Available calculators are MACE (small, large), EMT, TBLite (one, two) and Orca",
     ],
 )
 def test_prose_names_no_alternatives(answer: str) -> None:

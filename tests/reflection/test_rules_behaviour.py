@@ -11,13 +11,10 @@ from reflection.reflectors.rules.detectors import (
     claimed_success,
     gave_up,
     idle_edit,
-    missing_keyword,
     refused_part,
     repeated_call,
     same_error,
     spent_tries,
-    stale_reference,
-    unmet_need,
 )
 from reflection.reflectors.rules.run_view import ReadRun
 from tests.real_runs import load_runs
@@ -34,7 +31,6 @@ HOME = (
 )
 TURN_ON = call("TurnOn", SLOTS, area="Garden", device_class=["valve"], domain=["valve"])
 FAILED_CHECK = {"edited": "a.py", "stderr": 'Traceback (most recent call last):\n  File "a.py"\nAssertionError\n'}
-PAGE = "[12] link 'Forums'\n[13] link 'Wiki'\n[14] button 'Search'"
 NO_API = "Execution failed. Traceback:\n  File \"<input>\", line 1\nException: No API named '{}' found in the shop app."
 
 
@@ -223,24 +219,6 @@ def test_call_that_worked_in_the_end_is_no_false_claim() -> None:
     assert claimed_success.find(view(TURN_ON, worked, say("It is done."), task=HOME)) == []
 
 
-def test_argument_that_the_error_asked_for_is_passed() -> None:
-    refused = run_code(
-        "print(shop.login(password=p))", "Execution failed. Traceback:\nException: 422:\nusername: required"
-    )
-    ran = run_code("print(shop.login(username=u, password=p))", "token")
-
-    (finding,) = missing_keyword.find(view(refused, ran))
-
-    assert finding.guideline == 'Pass `username`: `login` requires it, and answers "username: required" without it.'
-
-
-def test_argument_of_which_the_error_does_not_speak_is_no_cause() -> None:
-    refused = run_code("print(shop.login(password=p))", "Execution failed. Traceback:\nException: a header is required")
-    ran = run_code("print(shop.login(username=u, password=p))", "token")
-
-    assert missing_keyword.find(view(refused, ran)) == []
-
-
 def test_value_that_the_error_names_is_taken() -> None:
     refusal = "Error: payment does not add up, total price is 1203, but paid {}"
 
@@ -282,40 +260,6 @@ def test_same_error_in_a_run_that_succeeded_is_ignored() -> None:
     guesses = [run_code(f"shop.{name}()", NO_API.format(name)) for name in ("show_products", "create_order")]
 
     assert same_error.find(view(*guesses, outcome="success")) == []
-
-
-def test_number_that_the_page_does_not_list_is_taken_from_the_page() -> None:
-    missing = call("click", 'ValueError: Could not find element with id "229"', element="229")
-
-    (finding,) = stale_reference.find(view(call("open", PAGE, url="x"), missing, missing))
-
-    assert finding.trigger == "When about to call `click` with `element` that the latest answer does not list"
-
-
-def test_id_of_a_record_is_no_number_of_a_page() -> None:
-    missing = call("get_order", "Error: order not found", order_id="229")
-
-    assert stale_reference.find(view(call("list_orders", PAGE), missing, missing)) == []
-
-
-def test_number_that_the_page_lists_is_not_stale() -> None:
-    hidden = call("click", "Error: element is not visible", element="12")
-
-    assert stale_reference.find(view(call("open", PAGE, url="x"), hidden, hidden)) == []
-
-
-def test_lack_of_something_is_looked_up_before_the_next_try() -> None:
-    lacking = call("craft", "You do not have enough planks to craft it.", item="table")
-
-    (finding,) = unmet_need.find(view(call("get_inventory", {"log": 1}), lacking, lacking))
-
-    assert "Look with `get_inventory`" in finding.guideline
-
-
-def test_lack_that_was_made_good_is_ignored() -> None:
-    lacking = call("craft", "You do not have enough planks to craft it.", item="table")
-
-    assert unmet_need.find(view(lacking, lacking, call("craft", "Crafted a table.", item="table"))) == []
 
 
 def test_run_that_ended_with_the_same_refused_edit_is_told_to_change() -> None:

@@ -139,17 +139,6 @@ def test_argument_that_a_schema_misses_as_it_was_wrapped_is_unwrapped() -> None:
     assert "On its own it was taken at step 1" in elsewhere.rationale
 
 
-@pytest.mark.parametrize(("place", "said"), [("options", ", beside `options` and not inside it"), ("", "")])
-def test_member_that_an_argument_lacks_is_named(place: str, said: str) -> None:
-    refusal = "1 validation error for book\nparams.seat\n  Field required [type=missing]"
-    params = {"room": "a", place: {"seat": "window"}} if place else {"room": "a"}
-
-    (finding,) = find(view(call("book", refusal, params=params)))
-
-    assert finding.trigger == "When about to call `book` with `params` without `seat`"
-    assert finding.guideline == f"Give `seat` in `params`{said}: the schema of `book` requires it."
-
-
 @pytest.mark.parametrize("given", [{}, {"params": {"day": "Monday"}}, {"a": {"room": "blue"}, "b": {"room": "blue"}}])
 def test_argument_that_a_schema_misses_is_asked_for_where_none_or_two_hold_it(given: dict[str, object]) -> None:
     (finding,) = find(view(call("book", NO_ROOM, **given)))

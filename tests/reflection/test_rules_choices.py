@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reflection.reflectors.rules.detectors import empty_answer, incomplete_sweep
+from reflection.reflectors.rules.detectors import incomplete_sweep
 from tests.reflection.rules_runs import call, say, view
 
 LIST = call("get_user", {"orders": ["W111", "W222", "W333"]}, user_id="ana_li_12")
@@ -41,33 +41,3 @@ def test_request_about_one_entry_is_no_sweep() -> None:
     run = view(talk, LIST, open_order("W111"), open_order("W222"), cancel("W111"), cancel("W222"))
 
     assert incomplete_sweep.find(run) == []
-
-
-def test_search_that_found_nothing_names_the_one_that_did() -> None:
-    run = view(
-        call("search_direct", "[]", start="a", end="b"),
-        call("search_onestop", [{"id": 1}], start="a", end="b"),
-        outcome="success",
-    )
-
-    (finding,) = empty_answer.find(run)
-
-    assert finding.guideline == "Call `search_onestop` with the same request before saying that there is nothing."
-
-
-def test_search_that_found_something_without_a_filter_names_the_filter() -> None:
-    run = view(
-        call("search_docs", "[]", query="tax", year="y"),
-        call("search_docs", [{"id": 1}], query="tax"),
-        outcome="success",
-    )
-
-    (finding,) = empty_answer.find(run)
-
-    assert finding.guideline == "Call `search_docs` again without `year`."
-
-
-def test_empty_answer_in_a_run_that_failed_is_ignored() -> None:
-    run = view(call("search_direct", "[]", start="a"), call("search_onestop", [{"id": 1}], start="a"))
-
-    assert empty_answer.find(run) == []

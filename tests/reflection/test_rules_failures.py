@@ -1,4 +1,4 @@
-"""Runs that failed: given up, left undone, lost, cut off by a limit, or unlike the runs that succeeded."""
+"""Runs that failed: given up, left undone, lost, or cut off by a limit."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,8 +7,6 @@ import pytest
 
 from memory.runs.limits_reached import limit_reached
 from reflection.reflectors.rules.detectors import (
-    contrast,
-    cut_off,
     fatal_call,
     gave_up,
     omitted_action,
@@ -109,85 +107,6 @@ def test_loss_without_anything_read_before_is_not_explained() -> None:
     assert fatal_call.find(view(call("cook", "*** You lost! ***", thing="apple"))) == []
 
 
-def with_family(failed: ReadRun, *family: ReadRun) -> ReadRun:
-    episodes = tuple(run.episode for run in family)
-    return ReadRun(make_run(*[_raw(step) for step in failed.calls], task_id="stock-taking", family=episodes))
-
-
-def _raw(made: Any) -> dict[str, Any]:
-    return call(made.name, made.answer, **made.arguments)
-
-
-GOOD = view(call("look"), call("check_stock"), call("finish"), outcome="success", task_id="stock-taking")
-BAD = view(call("look"), call("finish"), task_id="stock-taking")
-
-
-def test_step_of_all_successes_and_no_failure_is_the_lesson() -> None:
-    (finding,) = contrast.find(with_family(BAD, GOOD, GOOD, GOOD, BAD))
-
-    assert finding.trigger == "When the task is of the kind stock taking"
-    assert finding.guideline == "Call `check_stock` before you finish; read its answer and act on it."
-    assert "all of the 3 that succeeded called `check_stock`, and none of the 2 that failed did" in finding.rationale
-    assert finding.family_only
-
-
-OTHERWISE = view(call("do", "Nothing happens", what="check stock now"), call("finish"), task_id="stock-taking")
-TRIED = view(call("look"), call("check_stock", "Error: down"), call("finish"), task_id="stock-taking")
-RICHER = view(
-    call("look"), call("check_stock"), call("count_all"), call("finish"), outcome="success", task_id="stock-taking"
-)
-
-
-@pytest.mark.parametrize(
-    "family",
-    [
-        (GOOD, GOOD, BAD),  # too few successes
-        (GOOD, GOOD, GOOD),  # too few failures
-        (GOOD, GOOD, GOOD, TRIED),  # a failure tried it in vain
-        (GOOD, GOOD, GOOD, OTHERWISE),  # a failure tried it in another spelling
-        (RICHER, RICHER, RICHER, BAD),  # two differences: either may be the reason
-        (),
-    ],
-)
-def test_difference_that_is_uncertain_teaches_nothing(family: tuple[ReadRun, ...]) -> None:
-    assert contrast.find(with_family(BAD, *family)) == []
-
-
-def test_limit_spent_on_failing_calls_is_the_lesson() -> None:
-    failing = [call("open", f"Error: no door {n}", door=f"d{n}") for n in range(8)]
-
-    (finding,) = cut_off.find(view(*failing, cut_off="steps"))
-
-    assert "8 of its 8 calls had failed" in finding.rationale
-
-
-def test_limit_spent_on_paging_names_the_tool() -> None:
-    pages = [call("read_page", f"page {n}", number=n) for n in range(9)]
-
-    (finding,) = cut_off.find(view(*pages, cut_off="cost"))
-
-    assert finding.trigger == "When `read_page` has been called many times in a row without getting closer to the goal"
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "Agent stopped due to iteration limit or time limit.",
-        "Reached max steps.",
-        "Recursion limit of 25 reached without hitting a stop condition.",
-        "Max turns (10) exceeded",
-    ],
-)
-def test_limit_in_the_words_of_a_framework_cut_the_run_off(words: str) -> None:
-    failing = [call("open", "Error: no", door=door) for door in "abcdefghi"]
-
-    assert len(cut_off.find(view(*failing, call("open", f"Error: no\n{words}", door="j")))) == 1
-
-
-def test_run_that_no_limit_ended_was_not_cut_off() -> None:
-    assert cut_off.find(view(*[call("open", "Error: no", door="a")] * 9)) == []
-
-
 @pytest.mark.parametrize(
     ("metadata", "limit"),
     [
@@ -201,3 +120,19 @@ def test_run_that_no_limit_ended_was_not_cut_off() -> None:
 )
 def test_limit_is_read_from_the_metadata(metadata: dict[str, Any], limit: str) -> None:
     assert limit_reached(metadata) == limit
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Agent stopped due to iteration limit or time limit.",
+        "Reached max steps.",
+        "Recursion limit of 25 reached without hitting a stop condition.",
+        "Max turns (10) exceeded",
+    ],
+)
+def test_limit_is_read_in_the_words_of_a_framework(words: str) -> None:
+    limit = view(call("open", f"Error: no\n{words}", door="j")).cut_off
+
+    assert limit
+    assert limit in words

@@ -7,9 +7,7 @@ import pytest
 from memory.runs.episode import EarlierTurn, EpisodeStep
 from reflection.reflectors.rules.detectors import (
     changed_argument,
-    closed_tool,
     gave_up,
-    known_message,
     lost_object,
     refused_parameter,
     unfounded_id,
@@ -232,40 +230,6 @@ def test_thing_that_another_tool_does_not_find_is_the_lesson() -> None:
 )
 def test_thing_that_was_not_lost_is_no_lesson(steps: tuple[dict[str, Any], ...]) -> None:
     assert lost_object.find(view(*steps)) == []
-
-
-@pytest.mark.parametrize(
-    ("answer", "guideline"),
-    [
-        ("Error: 429 Too Many Requests", "Wait before the next call"),
-        ("Error: This model's maximum context length is 8192 tokens", "Ask for a part of it"),
-        (
-            "Error: Ref e12 not found in the current page snapshot. Try capturing new snapshot.",
-            "Look at the page again",
-        ),
-        ("Error: strict mode violation: locator('a') resolved to 3 elements", "Name it so that a single one fits"),
-        ("Error: <div> intercepts pointer events", "Close what covers the element first"),
-        ("Error: Invalid URL 'shop.org': No scheme supplied.", "Write it in full"),
-        ("405 Method Not Allowed", "Look up which method the address takes"),
-        ("Error: the path must be an absolute path", "Give the whole path"),
-    ],
-)
-def test_message_of_a_tool_that_has_one_cause_is_the_lesson(answer: str, guideline: str) -> None:
-    (finding,) = known_message.find(view(call("use", answer, where="shop.org")))
-
-    assert finding.guideline.startswith(guideline)
-
-
-def test_message_of_a_tool_that_worked_later_is_no_lesson() -> None:
-    assert known_message.find(view(call("use", "Error: 429 Too Many Requests"), call("use", "done"))) == []
-
-
-def test_tool_without_credentials_is_closed_after_one_call() -> None:
-    answer = "Error: Did not find serp_key, please add an environment variable `SERP_KEY` which contains it"
-
-    (finding,) = closed_tool.find(view(call("search", answer, text="a")))
-
-    assert finding.trigger == "When about to call `search`"
 
 
 def test_sentence_in_place_of_a_call_is_talk() -> None:

@@ -4,7 +4,6 @@ from reflection.reflectors.rules.detectors.repeated_call import find
 from tests.reflection.rules_runs import call, make_run, say, view
 
 FAILING = call("cancel", "Error: basic fares cannot be cancelled", id="R1")
-ANSWERED = call("search_web", "nothing new", query="x")
 
 
 def test_long_series_of_a_failing_call_is_told_to_change() -> None:
@@ -28,10 +27,6 @@ def test_short_series_with_which_a_limit_ended_the_run_is_told_to_change() -> No
     (finding,) = find(view(FAILING, FAILING, stopped))
 
     assert "`cancel` was called 3 times" in finding.rationale
-
-
-def test_repeated_question_with_the_same_answer_is_ignored() -> None:
-    assert find(view(*[ANSWERED] * 12)) == []
 
 
 def test_repetition_in_a_run_that_succeeded_is_ignored() -> None:

@@ -23,7 +23,6 @@ MADE_BY_FUNCTIONS = {
     "memory/redaction/spans.py",
     "reflection/reflectors/rules/code_faults.py",
     "reflection/reflectors/rules/errors.py",
-    "reflection/reflectors/rules/known_messages.py",
 }
 
 

@@ -35,7 +35,9 @@ _LINE = re.compile(
     r"[ \t]{0,12}[-*•]?[ \t]{0,4}[\"'`]?([A-Za-z_][\w.$-]{0,60}(?: [A-Za-z_][\w.$-]{0,60}){0,2})[\"'`]?"
     r"(?=[ \t]{0,8}(?:#|$))"
 )
-_MORE = re.compile(r"\s{0,4}(?:,|and\b|or\b)")
+# In "MACE (small, large), EMT and Orca", what stands in brackets explains an item.
+_EXPLAINED = re.compile(r"[^\n'\"`\[({:,]{1,60}\([^()\n]{1,200}\)(?:,| or| and) ?[A-Za-z]")
+_EXPLANATION = re.compile(r" ?\([^()\n]{1,200}\)")
 _END_OF_LIST = re.compile(r"[\])}]")
 _PROSE = frozenset("the a an this that these it is are was in of for to with but please see use one".split())  # noqa: SIM905
 
@@ -67,6 +69,8 @@ def find_alternatives(text: str) -> Alternatives | None:
 
 def _read_list(text: str) -> tuple[str, ...]:
     """Return the items of the list with which a text starts, perhaps after a few words."""
+    if _EXPLAINED.match(text):
+        text = _EXPLANATION.sub("", text)
     here = len(text) - len(text.lstrip(" \t"))
     if text[here : here + 1] not in set("\n'\"`[({:?"):
         # "Valid values are open, closed and pending."
@@ -80,9 +84,6 @@ def _read_list(text: str) -> tuple[str, ...]:
     if "\n" in marks:
         return _read_lines(text[start:])
     if marks & set("[({") and (end := _END_OF_LIST.search(text, start)):
-        # "are MACE (small, large), EMT and Orca": the brackets are about the first item alone.
-        if lead and lead[0].strip() and "(" in marks and _MORE.match(text, end.end()):
-            return ()
         text = text[: end.start()]
         if not set(text[start:]) & set("'\"`"):
             return _distinct(item.strip() for item in _IN_BRACKETS.findall(text, start))

@@ -63,7 +63,7 @@ _KINDS: dict[ErrorKind, re.Pattern[str]] = {
 }
 
 _STARTS = re.compile(
-    r"""\s*(?:\[?(?:error|exception|failure|fatal|invalid|failed|denied|forbidden|unauthori[sz]ed|traceback)\b
+    r"""\s*(?:\[?(?:error|exception|failure|fatal|invalid|malformed|failed|denied|forbidden|unauthori[sz]ed|traceback)\b
     | (?:cannot|can't|could\ not|couldn't|unable\ to|not\ allowed|not\ permitted|not\ found|no\ such|unknown\ \w+)\b
     | (?:you\ can't|you\ cannot|you\ don't\ have|that's\ not|i\ don't\ understand|you\ (?:need|have)\ to)\b
     | nothing\ happens | permission\ denied | access\ denied | bad\ request | timed?[\ -]?out\b | execution\ timed\ out
@@ -89,7 +89,7 @@ _INSIDE = re.compile(
 )
 _WHOLE = re.compile(
     r"[^\n]{0,80}\b(?:does not exist|doesn't exist|not found|has not been read|no such"
-    r"|is not (?:a|an|in|on)\b"
+    r"|is not (?:a|an|in|on)\b|(?:tests?|cases?|checks?) (?:did not|didn't|do not) pass\b"
     r"|(?:is|are|was|were) (?:not (?:allowed|permitted|available|supported|valid|defined)|invalid|rejected|refused"
     r"|forbidden|restricted|disabled|unavailable|unsupported|missing|incorrect|illegal)"
     r"|(?:action|command|call|move|operation|request)s?\b[^\n]{0,20}(?: not|n't) (?:allowed|permitted|supported"

@@ -13,9 +13,7 @@ OF_ONE_CALL = frozenset(
     {
         "changed_argument",
         "gave_up",
-        "known_message",
         "named_alternative",
-        "refused_option",
         "refused_parameter",
         "repaired_code",
         "unfounded_id",
@@ -58,7 +56,7 @@ def _was_not_needed(run: ReadRun, failed: RunCall) -> bool:
 
     A run that ended with that call, or in which nothing else worked, needed it, as far as one can see.
     """
-    if failed.command or not any(not call.error for call in run.calls) or not run.closing:
+    if failed.command or run.calls[-1] is failed or not run.closing or all(call.error for call in run.calls):
         return False
     things = {word for word in words_of(failed.name) if len(word) >= MIN_WORD_CHARS and not _is_verb(word)}
     text = f"{run.episode.task}\n{run.closing}".lower()

@@ -23,6 +23,7 @@ _LIMIT = re.compile(
 _SENTENCE = re.compile(r"[A-Z][\w'’.-]{0,40}[:,]? [^({\[]")
 _EXIT_CODE = re.compile(r"\s*(?:process )?exit(?:ed with)? code:? \d+\s*$", re.IGNORECASE)
 MIN_SENTENCE_WORDS = 6
+MIN_CLOSED_WORDS = 2  # with a full stop
 MAX_LIMIT_CHARS = 300  # of the last answer, which the framework ends with its own words
 MAX_SHORT_ANSWER_CHARS = 300  # longer answers of reading tools are the text of a file or page
 
@@ -258,6 +259,31 @@ def _read_call(step: EpisodeStep) -> RunCall:
     return RunCall(step=step, name=name, arguments=arguments, error=error, command=command)
 
 
+_NOTHING = re.compile(
+    r"(?:(?:there (?:are|were) )?no|0|zero) [\w -]{1,40}?"
+    r"(?:found|match(?:es|ed|ing)?|results?|rows?|returned|available)\b[\w '\"-]{0,40}"
+    r"|(?:the )?(?:query|search|request|lookup) (?:returned|found|gave|produced)(?: an?)? (?:no|nothing|empty|0)\b"
+    r"[\w ]{0,20}|nothing (?:was )?found|empty (?:result|set|response|list)s?|none|null|\[\]|\{\}|\w{1,30}\s{1,20}0",
+    re.IGNORECASE,
+)
+
+
+def is_empty(call: RunCall) -> bool:
+    """Return whether a call that looks for something worked and found nothing, or counted nothing."""
+    answer = call.answer.strip()
+    if call.error or call.step.error:
+        return False
+    if not answer:
+        return is_read(call.name) and not call.command
+    if _NOTHING.fullmatch(answer[: MAX_QUOTE_CHARS + 1].rstrip(".!")):
+        return not call.command
+    try:
+        values = list(json.loads(answer).values()) if answer.startswith("{") else []
+    except (ValueError, RecursionError):
+        return False
+    return any(value == [] for value in values) and all(value in ([], 0, "", None) for value in values)
+
+
 def occurs(value: Any, text: str) -> bool:
     """Return whether a scalar value occurs in `text` as a whole word."""
     needle = str(value)
@@ -292,10 +318,14 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 def _sentence_of(step: EpisodeStep) -> str:
     """Return the sentence that stands where a call should, as in logs of agents that write their actions as text."""
     action = step.action
-    if action is None or list(action.arguments) != ["input"] or step.observation.strip() or step.error:
+    if action is None or list(action.arguments) not in ([], ["input"]) or step.observation.strip() or step.error:
         return ""
-    text = f"{action.name} {action.arguments['input']}"
-    return text if _SENTENCE.match(text) and len(text.split()) >= MIN_SENTENCE_WORDS else ""
+    text = f"{action.name} {action.arguments.get('input', '')}".strip()
+    # Markup or JSON is no name of a tool.
+    if text.startswith(("{", "<")) or "\n" in action.name:
+        return text
+    min_words = MIN_CLOSED_WORDS if text.endswith(".") and not text.endswith("..") else MIN_SENTENCE_WORDS
+    return text if _SENTENCE.match(text) and len(text.split()) >= min_words else ""
 
 
 def _spoken(arguments: dict[str, Any]) -> str:

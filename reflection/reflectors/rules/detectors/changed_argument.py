@@ -94,8 +94,9 @@ def _of_schema(run: ReadRun, failed: RunCall, fixed: RunCall | None) -> RuleMatc
         return None
     tool, parameter, shape = code(failed.name), code(field), shape_of(failed.error.text)
     is_missing = _REQUIRED.fullmatch(failed.error.text) is not None
-    if is_missing and inner and isinstance(given := failed.arguments.get(field), dict):
-        return _of_member(run, failed, fixed, field=field, member=inner, given=given)
+    if is_missing and re.fullmatch(r"[a-z_]\w*", inner) and isinstance(failed.arguments.get(field), dict):
+        # What was given lacks a part.
+        parameter = parameter_name(f"{field}.{inner}")
     if is_missing and (outer := _outer_of(failed, field)):
         return _of_nesting(run, failed, field=field, outer=outer)
     form = form_of_schema(failed.error.text)
@@ -105,7 +106,11 @@ def _of_schema(run: ReadRun, failed: RunCall, fixed: RunCall | None) -> RuleMatc
     return RuleMatch(
         rule="changed_argument",
         trigger=f"When about to call {tool}{f' without {parameter}' if is_missing else ''}",
-        guideline=(f"Pass {parameter}: the schema of {tool} requires it." if is_missing else asked),
+        guideline=(
+            f"Pass {parameter}: the schema of {tool} requires it{_elsewhere(failed, field, inner)}."
+            if is_missing
+            else asked
+        ),
         avoid=f"Sending {tool} again unchanged, or giving up, after a validation error.",
         rationale=(
             f'At step {failed.index} {tool} refused its {parameter}: "{shape}". '
@@ -118,30 +123,11 @@ def _of_schema(run: ReadRun, failed: RunCall, fixed: RunCall | None) -> RuleMatc
     )
 
 
-def _of_member(
-    run: ReadRun, failed: RunCall, fixed: RunCall | None, *, field: str, member: str, given: dict[str, Any]
-) -> RuleMatch | None:
-    """Describe a member that an argument lacks, and in which other member of it the value was given, if in one."""
-    assert failed.error is not None
-    tool, whole, missing = code(failed.name), code(field), code(member)
-    if not is_general(whole + missing):
-        return None
-    within = [name for name, value in given.items() if isinstance(value, dict) and member in value]
-    place = f", beside {code(within[0])} and not inside it" if len(within) == 1 else ""
-    return RuleMatch(
-        rule="changed_argument",
-        trigger=f"When about to call {tool} with {whole} without {missing}",
-        guideline=f"Give {missing} in {whole}{place}: the schema of {tool} requires it.",
-        avoid=f"Sending {tool} again unchanged, or giving up, after a validation error.",
-        rationale=(
-            f'At step {failed.index} {tool} missed {missing} in its {whole}: "{shape_of(failed.error.text)}". '
-            f"{f'It worked at step {fixed.index}' if fixed else 'The run did not correct it'}. {run.ending}"
-        ),
-        polarity="mixed",
-        confidence=0.8,
-        citations=(run.cite(failed.step, failed.error.text), *((run.cite(fixed.step),) if fixed else ())),
-        tools=(failed.name,),
-    )
+def _elsewhere(failed: RunCall, field: str, inner: str) -> str:
+    """Say in which other argument a missing part was given, "" if in none."""
+    paths = [path for path in failed.leaves if inner and path.rpartition(".")[2] == inner]
+    other = paths[0].rpartition(".")[0].rpartition(".")[2] if paths else ""
+    return f" there, and not inside {code(other)}" if other and is_general(code(other)) and other != field else ""
 
 
 def _outer_of(failed: RunCall, field: str) -> str:

@@ -23,7 +23,7 @@ _SAYS_WHAT = re.compile(
 _NAME = re.compile(r"[\w.:/-]{2,120}")  # no word of a sentence, which some logs have in place of a call
 # What to do instead, in a clause of its own.
 _ADVICE = re.compile(
-    r"(?:please |instead,? )(?:use|try|call|provide|pass|set|get|run|specify)\b[^.!?;\n]{3,80}"
+    r"(?:please |instead,? )(?:use|try(?! again)|call|provide|pass|set|get|run|specify)\b[^.!?;\n]{3,80}"
     r"|\b(?:use|try|call|run|get|pass) [^.!?;,\n]{2,60} (?:instead|directly|first)\b",
     re.IGNORECASE,
 )
