@@ -64,45 +64,42 @@ def test_run_without_a_family_has_no_others() -> None:
     assert find_family_runs(make_run(make_project(), "failure", task_id="")) == []
 
 
-def test_step_that_only_successes_took_is_proposed_for_the_family() -> None:
+def mail(project: Any, outcome: str, *, look_up: bool, **fields: Any) -> Trajectory:
+    """Record a run that writes to somebody, after it has looked the address up or without."""
+    contact = ({"name": "find_contact", "arguments": {"name": "Ana"}}, '{"mail": "a@b.org"}')
+    send = {"name": "send_mail", "arguments": {"to": "a@b.org" if look_up else "ana@c.org"}}
+    sent = (send, "sent" if look_up else "Error: recipient not found")
+    steps = [
+        {"index": number, "thought": "", "action": action, "observation": answer, "error": ""}
+        for number, (action, answer) in enumerate([contact, sent] if look_up else [sent], start=1)
+    ]
+    fields = {"score": None, "task_id": "mails", "task": "Write to Ana.", "outcome": outcome} | fields
+    return make_trajectory(project=project, steps=steps, **fields)
+
+
+def test_lookup_that_other_runs_made_is_proposed_and_they_are_noted() -> None:
     project = make_project()
-    for _ in range(3):
-        make_run(project, "success", "look", "check_stock", "finish")
-    make_run(project, "failure", "look", "finish")
-    reflection = make_reflection(trajectory=make_run(project, "failure", "look", "finish"))
+    others = [mail(project, "success", look_up=True) for _ in range(2)]
+    reflection = make_reflection(trajectory=mail(project, "failure", look_up=False))
 
     run_reflection(reflection.pk, owner="test")
 
-    (proposal,) = Reflection.objects.get(pk=reflection.pk).proposals.all()
-    revision = proposal.heuristic.current_revision
-    assert revision is not None
-    assert revision.guideline.startswith("Call `check_stock` before you finish")
-    assert (revision.scope, revision.task_id) == ("task_family", "stock-taking")
-
-
-def test_runs_from_which_a_lesson_has_names_are_noted_and_named() -> None:
-    project = make_project()
-    others = [make_run(project, "success", "look", "check_stock", "finish") for _ in range(3)]
-    make_run(project, "failure", "look", "finish")
-    reflection = make_reflection(trajectory=make_run(project, "failure", "look", "finish"))
-
-    run_reflection(reflection.pk, owner="test")
-
-    origins = set(WordOrigin.objects.values_list("trajectory_id", flat=True))
-    assert origins == {reflection.trajectory_id, *(run.pk for run in others)}
     revision = Reflection.objects.get(pk=reflection.pk).proposals.get().heuristic.current_revision
     assert revision is not None
+    assert "`find_contact`" in revision.guideline
     assert all(str(run.pk) in revision.rationale for run in others)
+    origins = set(WordOrigin.objects.values_list("trajectory_id", flat=True))
+    assert origins == {reflection.trajectory_id, *(run.pk for run in others)}
 
 
 def test_lesson_whose_names_are_all_of_its_own_run_has_no_other_origin() -> None:
     project = make_project()
-    for _ in range(3):
-        make_run(project, "success", "look", "check_stock", "finish")
-    make_run(project, "failure", "look", "finish")
-    run = make_run(project, "failure", "look", "finish", tools=["check_stock", "look", "finish"])
+    for _ in range(2):
+        mail(project, "success", look_up=True)
+    run = mail(project, "failure", look_up=False, tools=["find_contact", "send_mail", "mail"])
     reflection = make_reflection(trajectory=run)
 
     run_reflection(reflection.pk, owner="test")
 
+    assert Reflection.objects.get(pk=reflection.pk).proposals.count() == 1
     assert set(WordOrigin.objects.values_list("trajectory_id", flat=True)) == {run.pk}
