@@ -308,7 +308,7 @@ def _make_match(run: ReadRun, failed: RunCall, fixed: RunCall | None, fault: Cod
     if fixed:
         # A quote of the change itself, if it stands in one line.
         shown = next((name for name in re.findall(r"`([^`]+)`", guideline) if name in code_of(fixed)), "")
-        cited, ending = (run.cite(fixed.step, shown),), f"the changed code at step {fixed.index} ran"
+        cited, ending = (run.cite(fixed.step, shown),), f"the changed code at step {fixed.index} brought no error"
     said = fault.text if is_general(fault.text) else failed.error.shape
     return RuleMatch(
         rule="repaired_code",
